@@ -11,7 +11,9 @@ import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.counts import counted
+from services.cli.failures import say
 from services.cli.moments import to_the_second
+from services.cli.near import listed, meant
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
 from services.cli.patience import patiently
 from services.cli.sentences import gpus
@@ -60,6 +62,9 @@ def jobs(
     which = counted(len(rows), "job") + (f" behind {after}" if after else "")
     title = f"{'the first ' if is_cut else ''}{which} of cell {name} at version {read.version}"
     print_table(title, COLUMNS, [_row(job) for job in rows], SPARE)
+    known = dict.fromkeys(each.name for each in access.cells().tenants)
+    if not rows and tenant is not None and tenant not in known:
+        say(f"fallow: {tenant} is no tenant of the cell file ({listed(known)}){meant(tenant, known)}")
     if is_cut:
         print_line(f"and more: --after {rows[-1].id}")
 

@@ -9,6 +9,7 @@ import typer
 
 from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with, say
+from services.cli.near import listed, meant
 from services.cli.newest import newest_state
 from services.cli.operate import give, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_table
@@ -39,7 +40,7 @@ Borrows = Annotated[bool | None, typer.Option("--borrows/--no-borrows", help="Wh
 Reclaim = Annotated[ReclaimFrom | None, typer.Option(help="From whom it may take back what it lent.")]
 MinRun = Annotated[str | None, typer.Option(metavar="TIME|none", help="How long its jobs run before that: 10min.")]
 Parent = Annotated[str | None, typer.Option(metavar="TENANT|none", help="The tenant above it.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Also of a GPU type that no pool of the cell file has.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Also of a GPU type, or a tenant, that the cell file does not have.")]
 Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")]
 
 
@@ -101,6 +102,7 @@ def set_(  # noqa: PLR0913, PLR0917 - each is an option of the command
     name = access.cell(cell)
     if not yes:
         _refuse_unknown_types(access, name, quotas)
+        _refuse_unknown_tenants(access, name, quotas)
     _give(access, name, quotas, fields, timeout_s, as_json=as_json)
 
 
@@ -134,20 +136,40 @@ def _refuse_unknown_types(access: Access, cell: str, quotas: list[dict[str, Any]
     types = access.cells().gpus_of(cell)
     unknown = dict.fromkeys(quota["gpu_type"] for quota in quotas if quota["gpu_type"] not in types)
     if unknown:
-        why = f"no pool of cell {cell} has GPUs of type {', '.join(unknown)} (there are {', '.join(types)})"
-        end_with(Exit.USAGE, f"fallow: {why}; nothing was done; give --yes to set it all the same")
+        why = f"no pool of cell {cell} has GPUs of type {', '.join(unknown)} (there are {listed(types)})"
+        _refuse(why)
+
+
+def _refuse_unknown_tenants(access: Access, cell: str, quotas: list[dict[str, Any]]) -> None:
+    """Ends the command where a quota is of nobody: mistyped, or a group, which stands above tenants and has no jobs of
+    its own. One that has a quota already, or is named as a parent beside its own quota, is meant.
+    """
+    known = dict.fromkeys(tenant.name for tenant in access.cells().tenants)
+    parents = [quota.get("parent") for quota in quotas]
+    unknown = [name for quota in quotas if (name := quota["tenant"]) not in known and name not in parents]
+    if not unknown:
+        return
+    groups = dict.fromkeys(tenant for tenant, _ in run(newest_state(access, cell)).quotas)
+    for name in unknown:
+        if name not in groups:
+            why = f"{name} is no tenant of the cell file ({listed(known)})"
+            group = f"give --yes to make it a group, for tenants below it alone{meant(name, known)}"
+            end_with(Exit.USAGE, f"fallow: {why}; nothing was done; {group}")
+
+
+def _refuse(why: str) -> None:
+    end_with(Exit.USAGE, f"fallow: {why}; nothing was done; give --yes to set it all the same")
 
 
 def _give(
     access: Access, cell: str, quotas: list[dict[str, Any]], fields: list[str], timeout_s: int, *, as_json: bool
 ) -> None:
     wish = operation(SetQuota, cell=cell, quotas=quotas, fields=fields)
-    known = {tenant.name: None for tenant in access.cells().tenants}
+    known = dict.fromkeys(tenant.name for tenant in access.cells().tenants)
     for name in dict.fromkeys(quota["tenant"] for quota in quotas if quota["tenant"] not in known):
         # Not refused: such a quota is a group, which stands above tenants and has no jobs of its own.
-        there = ", ".join(known)
         group = f"it is a group now, for tenants below it alone; `fallow quota remove {name}` takes it away"
-        say(f"fallow: {name} is no tenant of the cell file ({there}): {group}")
+        say(f"fallow: {name} is no tenant of the cell file ({listed(known)}): {group}")
     accounts = [(quota["tenant"], quota["gpu_type"]) for quota in quotas]
 
     def is_answer(news: News) -> bool:

@@ -242,6 +242,10 @@ def test_a_page_of_jobs_says_that_there_are_more_and_how_to_go_on(told: Fallow) 
     begin = told("jobs", "--limit", "1").stdout.splitlines()
     assert begin[0].startswith("the first 1 job of cell main at version ")
     assert begin[-1] == "and more: --after first"
+    nobodys = told("jobs", "--tenant", "visoin")
+    assert nobodys.returncode == 0
+    assert nobodys.stderr.startswith("fallow: visoin is no tenant of the cell file (")
+    assert not told("jobs", "--tenant", "vision").stderr
     rest = told("jobs", "--limit", "2", "--after", "first").stdout
     assert rest.startswith("2 jobs behind first of cell main at version ")
     assert "and more" not in rest + told("jobs", "--limit", "3").stdout
@@ -256,6 +260,22 @@ def test_a_quota_of_gpus_that_no_pool_has_is_refused_unless_it_is_meant(told: Fa
     )  # fmt: skip
     meant = told("quota", "set", "vision", "--gpu-type", "h100", "--limit", "8", "--yes", "--timeout", "1")
     assert meant.returncode == Exit.AWAY, "it was sent, and no service answers here"
+
+
+@pytest.mark.real_kafka
+def test_a_quota_of_nobody_is_refused_unless_a_group_is_meant(told: Fallow, tmp_path: Path) -> None:
+    done = told("quota", "set", "vison", "--limit", "8")
+    assert done.returncode == Exit.USAGE
+    assert done.stderr.startswith("fallow: vison is no tenant of the cell file (")
+    assert done.stderr.endswith(
+        "; nothing was done; give --yes to make it a group, for tenants below it alone (did you mean vision?)\n"
+    )
+    meant = told("quota", "set", "vison", "--limit", "8", "--yes", "--timeout", "1")
+    assert meant.returncode == Exit.AWAY, "it was sent, and no service answers here"
+    file = tmp_path / "quotas.yaml"
+    file.write_text("[{tenant: lab, limit: 8}, {tenant: vision, limit: 8, parent: lab}]")
+    both = told("quota", "set", "--file", str(file), "--timeout", "1")
+    assert both.returncode == Exit.AWAY, "who is named as a parent is a group that is meant"
 
 
 @pytest.mark.real_kafka
