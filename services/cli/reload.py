@@ -18,12 +18,17 @@ from services.cli.output import AsJson, print_json, print_line
 from services.cli.paths import file_to_read
 from services.cli.reload_answer import ReloadAnswer, obstacle
 from shared.client.port import CellClient
+from shared.cluster.file_in_force import as_effect
 from shared.events.operations import ReloadCell
 from shared.log.opening import declared_topics
 from shared.log.topic_admin import missing_topics
+from shared.runtime.cell_file import CellFileError, load_cell_file
 from shared.runtime.clocks import monotonic_ms
 
 NEXT = "Admission and placement read their own copies of the file; the log of each says whether it took it."
+
+OTHER_COPY_MS = 5_000
+"""So long an answer is waited for where most likely none comes."""
 
 File = Annotated[
     Path | None,
@@ -44,7 +49,7 @@ def reload(
     given = access_of(context)
     access = given if file is None else replace(given, cell_file=file)
     names = [each.name for each in access.cells().cells] if cell is None else [access.cell(cell)]
-    answers = run(_reload(access, names, timeout_s * 1000))
+    answers = run(_reload(access, given.cell_path, names, timeout_s * 1000))
     if as_json:
         told = [answer.as_object() for answer in answers]
         print_json({"ok": worst(answers) is Exit.OK, "file": str(access.cell_path), "cells": told})
@@ -59,8 +64,9 @@ def reload(
         raise typer.Exit(worst(answers))
 
 
-async def _reload(access: Access, cells: list[str], wait_ms: int) -> list[ReloadAnswer]:
-    """What becomes of the reload in each cell. Ends the command, and asks for nothing, where the services would refuse
+async def _reload(access: Access, usual: Path, cells: list[str], wait_ms: int) -> list[ReloadAnswer]:
+    """What becomes of the reload in each cell; `usual` is the file that commands read, and services too where their
+    environment is the same. Ends the command, and asks for nothing, where the services would refuse
     the file. Raises ClientUnavailable, and as `newest_state` does.
     """
     file, answers = access.cells(), list[ReloadAnswer]()
@@ -70,9 +76,26 @@ async def _reload(access: Access, cells: list[str], wait_ms: int) -> list[Reload
             end_with(Exit.NO, f"fallow: {access.cell_path}: {why}")
         answers.append(ReloadAnswer(file, str(access.cell_path), state))
     await warn_of_missing_topics(access)
+    if is_in_force_elsewhere(usual, access.cell_path, [answer.digest_before for answer in answers]):
+        wait_ms = min(wait_ms, OTHER_COPY_MS)
+        where = f"the services read {usual}, unless their FALLOW_CELL_FILE says otherwise, and that file is in force"
+        say(f"fallow: {where}: copy {access.cell_path} there first; this command waits {wait_ms // 1000} s")
     async with access.client() as client:
         await ask_for_reload(client, answers, wait_ms)
     return answers
+
+
+def is_in_force_elsewhere(usual: Path, wished: Path, in_force: Sequence[str | None]) -> bool:
+    """Whether the services, as far as one can tell here, read another file than the wished one: these cells go by the
+    `usual` one as it is. A reload would change nothing then, and get no answer.
+    """
+    if usual.resolve() == wished.resolve():
+        return False
+    try:
+        digest = as_effect(load_cell_file(usual)).digest
+    except CellFileError:
+        return False
+    return all(each == digest for each in in_force)
 
 
 async def warn_of_missing_topics(access: Access) -> None:

@@ -79,6 +79,11 @@ class ReloadAnswer:
             return
         self.version = news.version
 
+    @property
+    def digest_before(self) -> str | None:
+        """The name of the file by which the cell went when the reload was asked for."""
+        return None if self._before is None else self._before.digest
+
     def is_over(self, waited_ms: int) -> bool:
         """Whether nothing more is to be expected."""
         if self._is_other:

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from services.cli.failures import Exit
-from services.cli.reload import ask_for_reload, worst
+from services.cli.reload import ask_for_reload, is_in_force_elsewhere, worst
 from services.cli.reload_answer import QUIET_MS, ReloadAnswer, obstacle
 from shared.client.port import CellClient, Mark, News
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
@@ -19,6 +19,7 @@ from shared.cluster.state import CellState
 from shared.events.effects import AnyEffect, CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
 from shared.events.operations import CellPolicy, Operation, ReloadCell
 from shared.events.reasons import ProposalCode
+from shared.runtime.cell_file import load_cell_file
 from tests.cli.logs import LogWriter
 from tests.cli.test_commands import call
 
@@ -212,6 +213,19 @@ async def test_a_no_of_one_cell_is_worse_than_silence_of_another() -> None:
     answers = answers_of_two()
     await ask_for_reload(cast("CellClient", TwoCells(News("east", effect_of(OTHER), version=3))), answers, 20)
     assert worst(answers) is Exit.NO
+
+
+def test_a_copy_beside_the_one_that_is_in_force_is_most_likely_not_read_by_the_services(tmp_path: Path) -> None:
+    usual, other, broken = tmp_path / "cell.yaml", tmp_path / "other.yaml", tmp_path / "broken.yaml"
+    usual.write_text("cells: [{name: main, ordinal: 0, pools: [{name: a, gpus: 8}]}]\ntenants: [{name: ada}]\n")
+    other.write_text(usual.read_text(encoding="utf-8").replace("ada", "eve"), encoding="utf-8")
+    broken.write_text("cells: [")
+    in_force = as_effect(load_cell_file(usual)).digest
+    assert is_in_force_elsewhere(usual, other, [in_force])
+    assert not is_in_force_elsewhere(usual, tmp_path / "." / "cell.yaml", [in_force]), "it is that file"
+    assert not is_in_force_elsewhere(usual, other, [as_effect(load_cell_file(other)).digest]), "they read another copy"
+    assert not is_in_force_elsewhere(usual, other, [in_force, None])
+    assert not is_in_force_elsewhere(broken, other, [in_force])
 
 
 @pytest.mark.parametrize("cells", [("east",), ("main", "east")])
