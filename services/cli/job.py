@@ -21,6 +21,7 @@ from services.cli.output import AsJson, CellName, print_json, print_line, print_
 from services.cli.sentences import devices, rejection, sentence
 from services.cli.silence import silence_lines
 from services.cli.standing import elements
+from services.cli.suggestions import LISTS
 from services.placement.policy.why_not import WhyNot
 from shared.client.port import ClientUnavailable, News
 from shared.cluster.job import WAITING
@@ -77,7 +78,8 @@ def job(
     """
     told = run(_story(access_of(context), job_id, cell))
     if told is None:
-        end_with(Exit.NO, f"fallow: no cell knows a job {job_id}, and the log does not tell of it")
+        hint = "; `fallow jobs` lists jobs" if job_id in LISTS else ""
+        end_with(Exit.NO, f"fallow: no cell knows a job {job_id}, and the log does not tell of it{hint}")
     if as_json:
         print_json(_as_object(job_id, told))
     else:

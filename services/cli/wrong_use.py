@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import sys
+from itertools import pairwise
 from typing import Any
 
 import typer
+
+from services.cli.suggestions import command_meant, option_meant
+
+_NO_COMMAND = re.compile(r"No such command '(.*?)'\.", re.DOTALL)
 
 OWN_WORDS = {
     "Input should be ": "must be ",
@@ -30,13 +37,32 @@ def in_one_line(error: typer.TyperException) -> str:
     context = getattr(error, "ctx", None)
     command = "fallow" if context is None else context.command_path
     if not isinstance(error, typer.BadParameter) or error.param is None:
-        return f"{command}: {_lower(error.format_message())}; see {command} --help"
+        return _about_words(command, error)
     option = _name(error.param)
     if type(error).__name__ == "MissingParameter":
         return f"{command}: {option} is missing"
     value = _value(error)
     shown = "" if value is None else f" = {shorten(repr(value))}"
     return f"{command}: {option}{shown}: {_rule(error.message)}"
+
+
+def _about_words(command: str, error: typer.TyperException) -> str:
+    """Wrong use that is not of one value: a command or an option that there is not, or one too many."""
+    context, option = getattr(error, "ctx", None), getattr(error, "option_name", None)
+    message, meant = error.format_message(), ""
+    if found := _NO_COMMAND.match(message):
+        message, known = found[0], context.command.list_commands(context) if context is not None else ()
+        meant = command_meant(command.removeprefix("fallow").strip(), found[1], known, _behind(found[1]))
+    elif context is not None and type(error).__name__ == "NoSuchOption":
+        message = error.message
+        meant = option_meant(str(option), [name for param in context.command.params for name in param.opts])
+    told = f"{command}: {_lower(message)}"
+    return f"{told}; did you mean {meant}? See {command} --help" if meant else f"{told}; see {command} --help"
+
+
+def _behind(word: str) -> str:
+    """The word that was typed behind this one."""
+    return next((later for earlier, later in pairwise(sys.argv) if earlier == word), "")
 
 
 def _name(param: Any) -> str:
