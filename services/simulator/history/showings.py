@@ -116,7 +116,7 @@ def _of_page(page: JobPage, position: int | None) -> dict[str, object]:
         "gpus_milli": spec.workers * spec.resources.gpu_milli,
         "workers": spec.workers,
         "attempt": page.attempt,
-        "deferred": page.deferred,
+        "deferred": _waits_for(page),
         "submit_ms": page.submit_ms,
         "not_before_ms": page.not_before_ms,
         "first_start_ms": page.first_start_ms,
@@ -127,6 +127,11 @@ def _of_page(page: JobPage, position: int | None) -> dict[str, object]:
         "position": position,
         "planned_start_ms": None if page.plan is None else page.plan.start_ms,
     }
+
+
+def _waits_for(page: JobPage) -> str | None:
+    """A job that is held or awaits others is told so: what was said of it before holds no more."""
+    return {"held": "held", "awaiting": "after"}.get(page.status, page.deferred)
 
 
 def _of_node_page(page: NodePage) -> dict[str, object]:
