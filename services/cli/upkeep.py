@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from shared.runtime.clocks import monotonic_ms
 from shared.runtime.endings import FENCED, WRONG_SETTINGS
-from shared.runtime.stack.child import StackError
+from shared.runtime.stack.child import StackError, telling_line
 from shared.runtime.stack.restarts import Deaths, Restarts, how_it_ended
 from shared.runtime.stack.server import Server, Source
 from shared.runtime.stack.services import Ended, Services
@@ -72,7 +72,7 @@ class Upkeep:
             stop.cancel()
 
     async def _start_again(self, ended: Ended) -> None:
-        line = last_line_of(ended.last_lines)
+        line = telling_line(ended.last_lines)
         if ended.exit_code == FENCED:
             self.say(f"{ended.name} is fenced and is not restarted: operator action needed. {REPAIR} Last line: {line}")
             return
@@ -90,7 +90,7 @@ class Upkeep:
                 continue
             if server.source is Source.EMBEDDED:
                 raise StackError(f"{server.description} died, and with it all that it held:\n{server.tail()}")
-            if not await self._pause(name, how, last_line_of(server.tail()), deaths):
+            if not await self._pause(name, how, telling_line(server.tail()), deaths):
                 return
             how = "did not start" if await self._did_not_start(server) else "died"
             deaths.started(monotonic_ms())
@@ -108,7 +108,7 @@ class Upkeep:
         """Say it and wait; whether it is to be started again."""
         wait_s = deaths.died(monotonic_ms()) / 1000
         often = "" if deaths.in_a_row == 1 else f", {deaths.in_a_row} times in a row"
-        self.say(f"{name} {how}{often}; it is started again in {wait_s:g} s. Its last line: {line}")
+        self.say(f"{name} {how}{often}; it is started again in {wait_s:g} s. It said: {line}")
         return await self._goes_on(wait_s)
 
     async def _goes_on(self, wait_s: float) -> bool:
@@ -119,8 +119,3 @@ class Upkeep:
 
     async def _beside(self, work: Callable[[], object]) -> object:
         return await asyncio.get_running_loop().run_in_executor(self.starter, work)
-
-
-def last_line_of(lines: str) -> str:
-    """The last line of an output, which says as a rule why the program ended."""
-    return lines.rstrip().rpartition("\n")[2].strip()

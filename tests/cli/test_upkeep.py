@@ -73,8 +73,8 @@ async def test_a_service_that_dies_again_and_again_is_told_with_its_last_line(tm
     async with kept(tmp_path, FALLOW_FAIL_AFTER_MS="50") as (_, said, _):
         await eventually(says(said, "2 times in a row"), within_s=30)
     first, second = (line for line in said if line.startswith("tiny "))
-    assert first.startswith("tiny ended with code 1; it is started again in 0.5 s. Its last line: ")
-    assert second.startswith("tiny ended with code 1, 2 times in a row; it is started again in 1 s. Its last line: ")
+    assert first.startswith("tiny ended with code 1; it is started again in 0.5 s. It said: ")
+    assert second.startswith("tiny ended with code 1, 2 times in a row; it is started again in 1 s. It said: ")
     assert "tiny broke an invariant" in first
 
 
@@ -106,8 +106,8 @@ async def test_a_server_that_does_not_start_is_tried_again_and_told(tmp_path: Pa
     async with kept(tmp_path, FlawedServer(fails=1)) as (_, said, _):
         await eventually(says(said, "Kafka runs again at 127.0.0.1:1"), within_s=30)
     assert [line for line in said if line.startswith("Kafka")] == [
-        "Kafka died; it is started again in 0.5 s. Its last line: it was killed",
-        "Kafka did not start, 2 times in a row; it is started again in 1 s. Its last line: its data are damaged",
+        "Kafka died; it is started again in 0.5 s. It said: it was killed",
+        "Kafka did not start, 2 times in a row; it is started again in 1 s. It said: its data are damaged",
         "Kafka runs again at 127.0.0.1:1",
     ]
 

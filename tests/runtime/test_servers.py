@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from shared.runtime.stack import choose, docker, kafka_jars, valkey
-from shared.runtime.stack.child import Child, StackError
+from shared.runtime.stack.child import Child, StackError, telling_line, told_by
 from shared.runtime.stack.embedded_broker import EmbeddedBroker
 from shared.runtime.stack.server import Given, Server, Source
 
@@ -149,8 +149,44 @@ def test_what_an_earlier_process_wrote_is_not_told_as_the_last_words_of_a_later_
 def test_a_program_that_ends_at_once_is_reported_with_its_last_lines(tmp_path: Path) -> None:
     child = Child("the shell", ["/bin/sh", "-c", "echo no such luck; exit 3"], tmp_path / "out.log")
     child.start()
-    with pytest.raises(StackError, match=r"the shell ended with code 3:\n +no such luck"):
+    told = rf"the shell ended with code 3; all that it said is in {tmp_path}/out.log:\n +no such luck"
+    with pytest.raises(StackError, match=told):
         child.wait_until(lambda: False, wait_s=10)
+
+
+STACK = [f"\tat org.apache.kafka.Deep.call{number}(Deep.java:{number})" for number in range(60)]
+SETTINGS = [f"\tsetting.{number} = {number}" for number in range(200)]
+CAUSE = "java.lang.OutOfMemoryError: unable to create native thread"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [CAUSE, *STACK],
+        ["ERROR Exiting Kafka due to fatal exception", *STACK, f"Caused by: {CAUSE}", *STACK],
+        ["INFO begins", *SETTINGS, f"ERROR {CAUSE}", *STACK, *(f"INFO stops {number}" for number in range(40))],
+        [f"ERROR {CAUSE}", *(f"ERROR it fails as well {number}" for number in range(40))],
+    ],
+)
+def test_the_error_is_told_however_deep_its_stack_is(lines: list[str]) -> None:
+    told = told_by(lines)
+    assert len(told) <= 15
+    assert any(line.endswith(CAUSE) for line in told)
+    assert told[-1].strip() in {lines[-1], "... 58 more lines"}
+    assert not any("\t" in line for line in told)
+
+
+def test_errors_of_long_ago_are_not_told_for_the_end() -> None:
+    long_ago, lived = f"ERROR {CAUSE}", [f"INFO works {number}" for number in range(300)]
+    assert told_by([long_ago, *lived]) == lived[-15:]
+
+
+def test_of_a_program_that_begins_again_the_line_that_says_what_happened_is_told() -> None:
+    assert (
+        telling_line("\n".join(f"    {line.expandtabs(4)}" for line in [f"ERROR {CAUSE}", *STACK])) == f"ERROR {CAUSE}"
+    )
+    assert telling_line("    first\n    last\n") == "last"
+    assert not telling_line("")
 
 
 @pytest.mark.docker

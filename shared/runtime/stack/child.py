@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from shared.runtime.several_lines import ErrorOfSeveralLines
@@ -15,6 +17,20 @@ from shared.runtime.several_lines import ErrorOfSeveralLines
 WRAPPER = Path(__file__).with_name("until_parent_dies.py")
 POLL_S = 0.02
 TAIL_LINES = 15
+
+FIRST_TELLING, LAST_TELLING = 3, 5
+"""So many lines that name an error are told before all others: the first is the cause as a rule, in Java the last."""
+
+LOOKED_AT = 100
+"""Errors of so many lines are told: what went wrong before has not ended the program."""
+
+PLACES_TOLD, LINE_CHARS_MOST, TAB = 2, 500, 4
+
+INDENT = "    "
+
+TELLS = re.compile(r"\b(?:ERROR|FATAL|Caused by|\w*(?:Exception|Error)\b)|\[error")
+PLACE = re.compile(r"\s+(?:at |\.\.\. \d+ |File \")|\s{4,}\S")
+"""A line of a stack, which says where, or of a list of settings."""
 
 
 class StackError(ErrorOfSeveralLines):
@@ -81,10 +97,10 @@ class Child:
         deadline = time.monotonic() + wait_s
         while not is_up():
             if self.ended_within(POLL_S):
-                raise StackError(f"{self.name} ended with code {self.exit_code}:\n{self.tail()}")
+                raise StackError(f"{self.name} ended with code {self.exit_code}; {self._what_it_said()}")
             if time.monotonic() > deadline:
                 self.kill()
-                raise StackError(f"{self.name} did not answer within {wait_s:.0f} s:\n{self.tail()}")
+                raise StackError(f"{self.name} did not answer within {wait_s:.0f} s; {self._what_it_said()}")
 
     @property
     def exit_code(self) -> int | None:
@@ -118,16 +134,57 @@ class Child:
             os.killpg(self.pid, number)
 
     def tail(self) -> str:
-        """The last lines of its output since it was started last."""
+        """What its output tells best since it was started last (see `told_by`)."""
         return last_lines(self.log_file, self._begins)
+
+    def _what_it_said(self) -> str:
+        return what_it_said(self.log_file, self.tail())
+
+
+def what_it_said(log_file: Path, lines: str) -> str:
+    """Lines of an output, and where all of it is; the end of a sentence."""
+    return f"all that it said is in {log_file}:\n{lines}"
 
 
 def last_lines(file: Path, begins: int) -> str:
-    """The last lines from this byte on: what an earlier process wrote into the same file says nothing of the last."""
+    """What is told of the output from this byte on: what an earlier process wrote into the same file says nothing of
+    the last.
+    """
     try:
         with file.open("rb") as output:
             output.seek(begins)
             lines = output.read().decode("utf-8", "replace").splitlines()
     except FileNotFoundError:
         lines = []
-    return "\n".join(f"    {line}" for line in lines[-TAIL_LINES:]) or "    (no output)"
+    return "\n".join(f"{INDENT}{line}" for line in told_by(lines)) or f"{INDENT}(no output)"
+
+
+def told_by(lines: Sequence[str]) -> list[str]:
+    """At most 15 lines of an output, with spaces for tabs: the last ones, and in place of some of these such as name an
+    error of a little before. Of a stack only the beginning is told: it may be deeper than what is shown.
+    """
+    plain = _without_depth([line.expandtabs(TAB)[:LINE_CHARS_MOST] for line in lines])[-LOOKED_AT:]
+    telling = [number for number, line in enumerate(plain) if TELLS.search(line) and not PLACE.match(line)]
+    chosen = dict.fromkeys(telling[:FIRST_TELLING] + telling[-LAST_TELLING:])
+    for number in range(len(plain) - 1, -1, -1):
+        if len(chosen) >= TAIL_LINES:
+            break
+        chosen[number] = None
+    return [plain[number] for number in sorted(chosen)]
+
+
+def _without_depth(lines: Sequence[str]) -> list[str]:
+    """The lines, of places in a row the first two and how many more there are."""
+    found: list[str] = []
+    for is_place, some in groupby(lines, key=lambda line: PLACE.match(line) is not None):
+        row = list(some)
+        more = len(row) - PLACES_TOLD
+        is_long = is_place and more > 1
+        found += [*row[:PLACES_TOLD], f"{' ' * TAB}... {more} more lines"] if is_long else row
+    return found
+
+
+def telling_line(lines: str) -> str:
+    """The last line of an output that says what happened, and not only where."""
+    found = [line for line in lines.splitlines() if line.strip()]
+    return next((line.strip() for line in reversed(found) if not PLACE.match(line.removeprefix(INDENT))), "")

@@ -15,7 +15,7 @@ from typing import Any
 
 from shared.runtime.clocks import monotonic_ms
 from shared.runtime.stack import kafka_wire, valkey
-from shared.runtime.stack.child import StackError
+from shared.runtime.stack.child import StackError, told_by
 from shared.runtime.stack.ports import LOCAL, free_port
 from shared.runtime.stack.server import Source
 
@@ -118,7 +118,8 @@ class Container:
 
     def tail(self) -> str:
         """The last lines of its output."""
-        return bytes(self._container.get_wrapped_container().logs(tail=15)).decode("utf-8", "replace")
+        said = bytes(self._container.get_wrapped_container().logs(tail=500)).decode("utf-8", "replace")
+        return "\n".join(told_by(said.splitlines()))
 
 
 def kafka_container() -> Container:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shared.runtime.stack.child import StackError, environment_with, last_lines, until_parent_dies
+from shared.runtime.stack.child import StackError, environment_with, last_lines, until_parent_dies, what_it_said
 from shared.runtime.stack.http_get import KeptConnection, Unanswered
 from shared.runtime.stack.ports import LOCAL
 from shared.runtime.telemetry import rss_bytes, rss_peak_bytes
@@ -46,9 +46,10 @@ class Ended:
     name: str
     exit_code: int  # negative: the number of the signal
     last_lines: str
+    log_file: Path
 
     def __str__(self) -> str:
-        return f"{self.name} ended with code {self.exit_code}:\n{self.last_lines}"
+        return f"{self.name} ended with code {self.exit_code}; {what_it_said(self.log_file, self.last_lines)}"
 
 
 class Service:
@@ -215,7 +216,7 @@ class Services:
         await asyncio.wait([copying], timeout=LAST_OUTPUT_WAIT_S)
         copying.cancel()
         if not service.is_asked_to_end:
-            self._ended.put_nowait(Ended(service.spec.name, code, service.tail()))
+            self._ended.put_nowait(Ended(service.spec.name, code, service.tail(), service.log_file))
 
     async def _copy_output(self, service: Service, process: asyncio.subprocess.Process) -> None:
         if self._echo is None or process.stdout is None:
@@ -243,7 +244,8 @@ class Services:
         service = self._services[name]
         if not service.is_running:
             code = None if service.process is None else service.process.returncode
-            raise StackError(f"{name} ended with code {code} before it was ready:\n{service.tail()}")
+            told = what_it_said(service.log_file, service.tail())
+            raise StackError(f"{name} ended with code {code} before it was ready; {told}")
         return await self._obstacle(service)
 
     async def _obstacle(self, service: Service) -> str:
