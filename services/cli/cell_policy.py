@@ -10,9 +10,11 @@ from msgspec.structs import asdict
 
 from services.cli.access import Access, access_of, run
 from services.cli.failures import refuse
+from services.cli.near import meant
 from services.cli.newest import newest_state
 from services.cli.operate import answer_of, operation, tell_answer
 from services.cli.output import AsJson, CellName, print_json, print_line, print_table
+from services.cli.when import duration_of
 from shared.client.port import News
 from shared.events.effects import PolicySet, ProposalRefused
 from shared.events.operations import CellPolicy, Operation, SetPolicy
@@ -67,19 +69,31 @@ def set_(
 
 def _read(settings: list[str]) -> dict[str, Any]:
     """The settings by name; ends the command where one is unknown, twice, or no pair. Values are read as JSON, and
-    what is none as words.
+    what is none as words; a time in milliseconds may be written as a duration, too.
     """
     found: dict[str, Any] = {}
     for text in settings:
         key, equals, value = text.partition("=")
         if not equals or key not in CellPolicy.__struct_fields__ or key in found:
-            known = ", ".join(CellPolicy.__struct_fields__)
-            refuse("KEY=VALUE", text, f"must be a setting and its value, each setting once, of {known}")
+            refuse("KEY=VALUE", text, _key_rule(key, is_pair=bool(equals), is_twice=key in found))
+        if key.endswith("_ms") and (duration_ms := duration_of(value)) is not None:
+            found[key] = duration_ms
+            continue
         try:
             found[key] = json.loads(value)
         except (ValueError, RecursionError):
             found[key] = value
     return found
+
+
+def _key_rule(key: str, *, is_pair: bool, is_twice: bool) -> str:
+    """What is wrong with a setting that is none, stands twice or has no value."""
+    known = CellPolicy.__struct_fields__
+    if is_pair and is_twice:
+        return f"{key} stands twice"
+    if key in known:
+        return f"must be a setting and its value: {key}=VALUE"
+    return f"there is no setting {key}{meant(key, known)}; `fallow policy show` lists them"
 
 
 def changes(before: CellPolicy, now: CellPolicy) -> str:

@@ -14,6 +14,7 @@ from services.cli.access import Access
 from services.cli.failures import Exit, end_with
 from services.cli.output import print_json, print_line
 from services.cli.submit import words
+from services.cli.wrong_use import own_words
 from shared.client.port import CellClient, Mark, News
 from shared.events.effects import JobRefused, ProposalRefused
 from shared.events.encoding import Undecodable, decode
@@ -30,7 +31,8 @@ def operation(kind: type[Operation], **fields: Any) -> Operation:
     given = {name: value for name, value in {**fields, "by": _who()}.items() if value is not None}
     found = decode(kind.type, json.dumps(given).encode())
     if isinstance(found, Undecodable):
-        end_with(Exit.USAGE, f"fallow: {found}")
+        of = f"{field} = {found.value!r}: " if (field := found.field.removeprefix("policy.")) else ""
+        end_with(Exit.USAGE, f"fallow: {of}{own_words(found.rule)}")
     assert isinstance(found, Operation), "operations have types of their own"
     return found
 

@@ -20,6 +20,7 @@ from services.cli.log_why import DEFERRED
 from services.cli.output import AsJson, print_json, print_line
 from services.cli.sentences import gpus, of_job, rejection, sentence
 from services.cli.standing import read_of, standing, statuses
+from services.cli.units import odd_units
 from shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
 from shared.client.port import CellClient, ClientUnavailable, Mark, News
 from shared.cluster.job import FINAL, WAITING, JobStatus
@@ -93,6 +94,8 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     text, name = read_text(file)
     jobs = read_jobs(text, name, tenant, array=array, after=[_dependency(each) for each in after or []])
+    for line in odd_units(jobs):
+        say(f"fallow: {line}")
     goal = until or (Until.STARTED if wait else None)
     progress, earlier = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
     if as_json:

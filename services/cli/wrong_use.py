@@ -15,6 +15,11 @@ _NO_COMMAND = re.compile(r"No such command '(.*?)'\.", re.DOTALL)
 
 OWN_WORDS = {
     "Input should be ": "must be ",
+    "must be a valid integer": "must be a whole number",
+    "must be a valid number": "must be a number",
+    "must be a valid string": "must be text",
+    "must be a valid boolean": "must be true or false",
+    "must be a valid list": "must be a list",
     "Value error, ": "",
     ", unable to parse string as an integer": "",
     ", unable to parse string as a number": "",
@@ -43,7 +48,7 @@ def in_one_line(error: typer.TyperException) -> str:
         return f"{command}: {option} is missing"
     value = _value(error)
     shown = "" if value is None else f" = {shorten(repr(value))}"
-    return f"{command}: {option}{shown}: {_rule(error.message)}"
+    return f"{command}: {option}{shown}: {own_words(error.message)}"
 
 
 def _about_words(command: str, error: typer.TyperException) -> str:
@@ -80,7 +85,8 @@ def _value(error: typer.BadParameter) -> object:
     return errors()[0]["input"] if errors is not None else None
 
 
-def _rule(message: str) -> str:
+def own_words(message: str) -> str:
+    """A rule as it is told here."""
     for begin, ours in OWN_WORDS.items():
         message = message.replace(begin, ours)
     return _lower(message)

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from services.admission.policy.resolve import Rejection, tenant_of
 from services.admission.service import AdmissionService
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Tenant
 from shared.cluster.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
+from shared.events.base import TEXT_CHARACTERS_MOST
 from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.reasons import RejectCode
 from shared.events.values import WORKERS_MOST
@@ -26,11 +28,25 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
 @pytest.mark.parametrize(
     ("command", "code", "field", "value", "rule", "numbers"),
     [
-        (submit(tenant="eve"), "unknown_tenant", "tenant", "eve", "is not in the cell file", NONE),
-        (submit(pools=["h100", "x"]), "unknown_pool", "pools", "x", "is not a pool", NONE),
-        (submit(cell="north"), "unknown_cell", "cell", "north", "is not a cell", NONE),
-        (submit(queue="fast"), "unknown_queue", "queue", "fast", "not a queue of cell east", NONE),
-        (submit(gpu_type="b200"), "unknown_gpu_type", "gpu_type", "b200", "none of the pools", NONE),
+        (submit(tenant="eve"), "unknown_tenant", "tenant", "eve", "is not in the cell file (there are ", NONE),
+        (submit(pools=["h100", "x"]), "unknown_pool", "pools", "x", "is not a pool of the cell file (there are ", NONE),
+        (
+            submit(cell="north"),
+            "unknown_cell",
+            "cell",
+            "north",
+            "is not a cell of the cell file (there",
+            NONE,
+        ),
+        (submit(queue="fast"), "unknown_queue", "queue", "fast", "not a queue of cell east (there ", NONE),
+        (
+            submit(gpu_type="b200"),
+            "unknown_gpu_type",
+            "gpu_type",
+            "b200",
+            "may use in cell east (there ",
+            NONE,
+        ),
         (submit(gpu_type="a100", pools=["h100"]), "unknown_gpu_type", "gpu_type", "a100", "none of the pools", NONE),
         (submit(tenant="any"), "cell_needed", "cell", "", "must be named", NONE),
         (submit(pools=["west-h100"]), "pool_not_allowed", "pools", "west-h100", "not open to tenant ada", NONE),
@@ -214,3 +230,12 @@ def test_text_with_nul_is_refused_where_a_process_would_be_handed_it(run: dict[s
     found = rejected(submit(run={"driver": "process", **run}))
     assert (found.code, found.field) == (RejectCode.INVALID_FIELD, f"job.{field}")
     assert found.rule == r"String should match pattern '^[^\x00]*$'"
+
+
+def test_of_many_names_as_many_are_told_as_a_record_holds() -> None:
+    part = CellPart(name="main", ordinal=0, pools=(Pool(name="train", gpus=8),))
+    many = CellFile(cells=(part,), tenants=tuple(Tenant(name=f"{'t' * 55}-{number}") for number in range(500)))
+    found = tenant_of(many, "eve")
+    assert isinstance(found, Rejection)
+    assert found.rule.endswith(" and 497 more)")
+    assert len(found.rule) < TEXT_CHARACTERS_MOST

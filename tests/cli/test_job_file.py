@@ -9,6 +9,7 @@ from services.cli.ids import ID_RULE
 from services.cli.job_file import MISTAKES_TOLD, JobFileError, read_jobs, read_text
 from services.cli.job_rules import LABEL_RULE, NAME_RULE
 from services.cli.service_set import KINDS, service_set
+from services.cli.units import odd_units
 from shared.events.value import plain
 
 
@@ -182,3 +183,23 @@ def test_of_thousands_of_mistakes_the_first_are_told_and_how_many_more_there_are
     lines = str(caught.value).splitlines()
     assert len(lines) == MISTAKES_TOLD + 1
     assert lines[-1] == f"jobs.yaml: and {2 * 3_000 - MISTAKES_TOLD} more"
+
+
+@pytest.mark.parametrize(
+    ("wishes", "told"),
+    [
+        ("gpu_milli: 8", ["a: resources.gpu_milli = 8 is 0.008 of a GPU for each worker; 8 whole GPUs would be 8000"]),
+        ("cpu_milli: 4", ["a: resources.cpu_milli = 4 is 0.004 of a CPU for each worker; 4 whole CPUs would be 4000"]),
+        ("gpu_milli: 8000", []),
+        ("gpu_milli: 100", []),
+        ("cpu_milli: 0", []),
+    ],
+)
+def test_a_wish_for_almost_nothing_is_told_with_what_may_have_been_meant(wishes: str, told: list[str]) -> None:
+    jobs = read_jobs(f"{{id: a, tenant: ada, resources: {{{wishes}}}}}", "f")
+    assert list(odd_units(jobs)) == told
+
+
+def test_of_many_wishes_for_almost_nothing_the_first_few_are_told() -> None:
+    text = "\n".join(f"- {{id: j{n}, tenant: ada, resources: {{gpu_milli: 1}}}}" for n in range(40))
+    assert list(odd_units(read_jobs(text, "f")))[5:] == ["and 35 more wishes of this kind"]

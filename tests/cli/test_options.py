@@ -17,6 +17,7 @@ import typer
 
 from services.cli import paths
 from services.cli.app import COMMANDS, main
+from services.cli.cell_policy import _read
 from services.cli.data_folder import held
 from services.cli.failures import Exit, without_address
 
@@ -62,7 +63,7 @@ WRONG = {
     "quota set --borrow-limit": ["much", "-1", DIGITS],
     "quota set --lend-limit": ["much", "-1", DIGITS],
     "quota set --min-run": ["long", "-1s"],
-    "policy set settings": ["nonsense", "aging_ms=x", "nonsense=1"],
+    "policy set settings": ["nonsense", "aging_ms=x", "nonsense=1", "reservations_max"],
     "metrics --at": ["once", DIGITS],
     "metrics --since": ["once", DIGITS],
     "log at when": ["once", DIGITS],
@@ -338,3 +339,35 @@ def test_where_no_address_is_given_and_nothing_answers_it_is_said_what_to_do() -
     assert told.startswith("FALLOW_KAFKA is not set, and no Kafka answers at 127.0.0.1:9092: ")
     assert without_address(Exit.AWAY, away, ("127.0.0.1:9092", None)) == away
     assert without_address(Exit.NO, "damaged", (None, None)) == "damaged"
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (
+            "backfill_wait=10min",
+            (
+                "fallow: KEY=VALUE = 'backfill_wait=10min': there is no setting backfill_wait "
+                "(did you mean backfill_wait_ms?); `fallow policy show` lists them"
+            ),
+        ),
+        ("reservations_max=few", "fallow: reservations_max = 'few': must be a whole number"),
+        ("placement=[1]", "fallow: placement = '[1]': must be text"),
+        (
+            "reservations_max",
+            "fallow: KEY=VALUE = 'reservations_max': must be a setting and its value: reservations_max=VALUE",
+        ),
+    ],
+)
+def test_a_wrong_setting_of_the_policy_is_told_in_our_words(
+    typed: str, told: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(["policy", "set", typed], monkeypatch) == Exit.USAGE
+    assert capsys.readouterr().err == told + "\n"
+
+
+def test_a_time_of_the_policy_may_be_a_duration() -> None:
+    assert _read(["backfill_wait_ms=10min", "lease_wall_ms=30000"]) == {
+        "backfill_wait_ms": 600_000,
+        "lease_wall_ms": 30_000,
+    }

@@ -116,8 +116,10 @@ async def test_a_rejected_job_is_told_at_once_and_found_later(
     file.write_text('[{"id": "typo", "tenant": "visoin"}, {"id": "wrong", "tenant": "vision", "queue": "fast"}]')
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=1):
         sent = fallow("submit", str(file))
-        unknown_tenant = "Job typo is rejected (unknown_tenant): tenant `visoin` is not in the cell file."
-        unknown_queue = "Job wrong is rejected (unknown_queue): queue `fast` is not a queue of cell main."
+        unknown_tenant = "Job typo is rejected (unknown_tenant): tenant `visoin` is not in the cell file"
+        unknown_tenant += " (there are vision, speech)."
+        unknown_queue = "Job wrong is rejected (unknown_queue): queue `fast` is not a queue of cell main"
+        unknown_queue += " (there is default)."
         assert (sent.returncode, sorted(sent.stdout.splitlines())) == (1, [unknown_tenant, unknown_queue])
         again = fallow("submit", str(file), "--json")
         assert json.loads(again.stdout)["jobs"] == {"typo": "rejected", "wrong": "rejected"}
@@ -125,5 +127,9 @@ async def test_a_rejected_job_is_told_at_once_and_found_later(
         assert (found.returncode, found.stdout.splitlines()[0]) == (0, "job typo of cell main: rejected")
         assert unknown_tenant in found.stdout
         answer = json.loads(fallow("job", "wrong", "--json").stdout)["rejected"][0]["answer"]
-        assert (answer["field"], answer["value"], answer["rule"]) == ("queue", "fast", "is not a queue of cell main")
+        assert (answer["field"], answer["value"], answer["rule"]) == (
+            "queue",
+            "fast",
+            "is not a queue of cell main (there is default)",
+        )
         assert fallow("job", "other").returncode == 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.events.reasons import RejectCode
 from shared.events.values import JobKind, JobSpec, NodeRole
+
+NAMED_CHARACTERS_MOST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +44,16 @@ def tenant_of(file: CellFile, name: str) -> Tenant | Rejection:
     for tenant in file.tenants:
         if tenant.name == name:
             return tenant
-    return Rejection(RejectCode.UNKNOWN_TENANT, "tenant", name, "is not in the cell file")
+    rule = f"is not in the cell file{_there(tenant.name for tenant in file.tenants)}"
+    return Rejection(RejectCode.UNKNOWN_TENANT, "tenant", name, rule)
 
 
 def cell_of(file: CellFile, tenant: Tenant, named: str | None, pools: tuple[str, ...] = ()) -> CellPart | Rejection:
     """The cell that is named, or holds the pools that are named, or is the only one of the tenant's."""
     if named is not None:
         found = [cell for cell in file.cells if cell.name == named]
-        return (
-            found[0] if found else Rejection(RejectCode.UNKNOWN_CELL, "cell", named, "is not a cell of the cell file")
-        )
+        rule = f"is not a cell of the cell file{_there(cell.name for cell in file.cells)}"
+        return found[0] if found else Rejection(RejectCode.UNKNOWN_CELL, "cell", named, rule)
     wanted = pools or tenant.pools
     cells = [cell for cell in file.cells if not wanted or any(pool.name in wanted for pool in cell.pools)]
     if len(cells) == 1:
@@ -64,7 +67,8 @@ def home_of(file: CellFile, tenant: Tenant, spec: JobSpec) -> Home | Rejection:
     """Cell, queue and pools of a job."""
     for name in spec.pools:
         if all(pool.name != name for cell in file.cells for pool in cell.pools):
-            return Rejection(RejectCode.UNKNOWN_POOL, "pools", name, "is not a pool of the cell file")
+            rule = f"is not a pool of the cell file{_there(pool.name for cell in file.cells for pool in cell.pools)}"
+            return Rejection(RejectCode.UNKNOWN_POOL, "pools", name, rule)
         if tenant.pools and name not in tenant.pools:
             return Rejection(RejectCode.POOL_NOT_ALLOWED, "pools", name, f"is not open to tenant {tenant.name}")
     cell = cell_of(file, tenant, spec.cell, spec.pools)
@@ -75,7 +79,8 @@ def home_of(file: CellFile, tenant: Tenant, spec: JobSpec) -> Home | Rejection:
         return pools
     queue = spec.queue or tenant.queue or cell.default_queue
     if all(known.name != queue for known in cell.queues):
-        return Rejection(RejectCode.UNKNOWN_QUEUE, "queue", queue, f"is not a queue of cell {cell.name}")
+        rule = f"is not a queue of cell {cell.name}{_there(known.name for known in cell.queues)}"
+        return Rejection(RejectCode.UNKNOWN_QUEUE, "queue", queue, rule)
     return Home(cell, queue, pools)
 
 
@@ -97,10 +102,22 @@ def _pools(cell: CellPart, tenant: Tenant, spec: JobSpec) -> tuple[Pool, ...] | 
         own = [pool for pool in chosen if pool.role is role]
         chosen = own or chosen
     if spec.gpu_type is not None:
-        chosen = [pool for pool in chosen if pool.gpu_type == spec.gpu_type]
+        may_use, chosen = chosen, [pool for pool in chosen if pool.gpu_type == spec.gpu_type]
         if not chosen:
-            rule = f"is in none of the pools that the job may use in cell {cell.name}"
+            types = _there(pool.gpu_type for pool in may_use)
+            rule = f"is in none of the pools that the job may use in cell {cell.name}{types}"
             return Rejection(RejectCode.UNKNOWN_GPU_TYPE, "gpu_type", spec.gpu_type, rule)
     elif not spec.pools:
         chosen.sort(key=lambda pool: -gpus[pool.gpu_type])
     return tuple(chosen)
+
+
+def _there(names: Iterable[str]) -> str:
+    """The names that there are instead, as many as one reads: ` (there are a, b and 7 more)`."""
+    known, shown = list(dict.fromkeys(names)), list[str]()
+    for name in known:
+        if len(", ".join([*shown, name])) > NAMED_CHARACTERS_MOST:
+            break
+        shown.append(name)
+    more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
+    return f" ({'there is' if len(known) == 1 else 'there are'} {', '.join(shown)}{more})" if shown else ""
