@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -63,7 +63,11 @@ class Simulation:
 
     def rejected(self) -> list[str]:
         """A line for each policy that had jobs which were turned away; one for all where these are the same."""
-        lines = {policy: _rejected(codes, len(self.seeds)) for policy, codes in self.rejections.items() if codes}
+        lines = {
+            policy: rejected(codes, [one.rejected for one in self.figures[policy]] if self.seeds else None)
+            for policy, codes in self.rejections.items()
+            if codes
+        }
         if len(lines) == len(self.figures) and len({*lines.values()}) == 1:
             return [next(iter(lines.values()))]
         return [f"{policy}: {line}" for policy, line in lines.items()]
@@ -150,10 +154,23 @@ def _write(found: Simulation, out: Path) -> None:
         say("no plots: matplotlib is not installed (pip install '.[plots]' in Fallow's folder)")
 
 
-def _rejected(codes: Mapping[str, int], seeds: int) -> str:
-    by_code = ", ".join(f"{code} {count:,}" for code, count in codes.items())
-    runs = f" in {counted(seeds, 'run')}" if seeds else ""
-    return f"{counted(sum(codes.values()), 'job')} rejected{runs}: {by_code}"
+def rejected(codes: Mapping[str, int], of_runs: Sequence[int] | None) -> str:
+    """How many jobs were turned away, by code. With seeds `of_runs` tells how many in each run, and `codes` all of
+    them: the same job comes in every run, and is one job.
+    """
+    if of_runs is None:
+        return f"{counted(sum(codes.values()), 'job')} rejected: {_by_code(codes)}"
+    fewest, most = min(of_runs), max(of_runs)
+    runs = "in 1 run" if len(of_runs) == 1 else f"in each of {len(of_runs)} runs"
+    if fewest == most and not any(count % len(of_runs) for count in codes.values()):
+        each = {code: count // len(of_runs) for code, count in codes.items()}
+        return f"{counted(most, 'job')} rejected {runs}: {_by_code(each)}"
+    some = counted(most, "job") if fewest == most else f"{fewest:,} to {counted(most, 'job')}"
+    return f"{some} rejected {runs}; in all of them: {_by_code(codes)}"
+
+
+def _by_code(codes: Mapping[str, int]) -> str:
+    return ", ".join(f"{code} {count:,}" for code, count in codes.items())
 
 
 def _run(found: Simulation, policy: Policy, workload: Workload, jitter_s: int, out: Path | None) -> None:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from services.cli.app import app
-from services.cli.simulate import arrivals_of
+from services.cli.simulate import arrivals_of, rejected
 from services.cli.simulation.policies import policy_of
 from services.cli.trace import Trace, counted_nodes, read_trace, workload_of
 from services.simulator.trace.run import TraceRun, run_trace
@@ -100,6 +100,20 @@ def test_the_last_line_tells_how_many_jobs_were_rejected_by_code(tmp_path: Path)
         policy: {"invalid_field": 1, "larger_than_pool": 2} for policy in ("strict-fifo", "backfill")
     }
     assert told["policies"]["backfill"]["completed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("codes", "of_runs", "told"),
+    [
+        ({"larger_than_pool": 5}, [1] * 5, "1 job rejected in each of 5 runs: larger_than_pool 1"),
+        ({"larger_than_pool": 1}, [1], "1 job rejected in 1 run: larger_than_pool 1"),
+        ({"a": 4, "b": 1}, [1, 2, 2], "1 to 2 jobs rejected in each of 3 runs; in all of them: a 4, b 1"),
+        ({"a": 1, "b": 1}, [1, 1], "1 job rejected in each of 2 runs; in all of them: a 1, b 1"),
+        ({"larger_than_pool": 3}, None, "3 jobs rejected: larger_than_pool 3"),
+    ],
+)
+def test_a_job_that_comes_in_every_run_is_one_job(codes: dict[str, int], of_runs: list[int] | None, told: str) -> None:
+    assert rejected(codes, of_runs) == told
 
 
 def test_quotas_of_a_cell_file_hold(tmp_path: Path) -> None:
