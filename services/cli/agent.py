@@ -46,6 +46,8 @@ def agent(
     access = access_of(context)
     labels = _labels(label or [])
     spec = _offer(access, node, pool, cell, _gpus(gpus), labels)
+    state = (state_dir or Path("out/agents") / spec.id).resolve()
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
     environment = {
         **os.environ,
         "FALLOW_KAFKA": access.kafka_address,
@@ -55,7 +57,7 @@ def agent(
         "FALLOW_NODE_GPUS": str(spec.gpus),
         "FALLOW_NODE_POOL": spec.pool,
         "FALLOW_NODE_LABELS": json.dumps(labels),
-        "FALLOW_STATE_DIR": str((state_dir or Path("out/agents") / spec.id).resolve()),
+        "FALLOW_STATE_DIR": str(state),
         "FALLOW_LOG_FORMAT": os.environ.get("FALLOW_LOG_FORMAT", "console" if sys.stdout.isatty() else "json"),
     }
     # The agent takes this process's place, so that signals and the exit code are its own.

@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from services.cli.access import DEFAULT_KAFKA, DEFAULT_REDIS, Access
 from services.cli.failures import Exit, explain, say, say_error, without_address
+from services.cli.given_text import no_text
 from services.cli.output_stream import drop_output, open_streams
 from services.cli.paths import file_to_read
 from services.cli.wrong_use import WrongValue, in_one_line
@@ -175,6 +176,9 @@ def main() -> None:
     logging.basicConfig(level=logging.CRITICAL)
     if not open_streams():
         say("fallow: standard output is closed: the answer goes nowhere; give /dev/null if that is meant")
+        sys.exit(Exit.USAGE)
+    if why := no_text(sys.argv[1:], os.environ):
+        say(f"fallow: {why}")
         sys.exit(Exit.USAGE)
     try:
         # Commands end by typer.Exit, whose code comes back; they return nothing themselves.

@@ -6,12 +6,16 @@ import re
 import sys
 from collections.abc import Iterable
 from enum import IntEnum
+from pathlib import Path
 from typing import NoReturn
 
 import typer
 
 from shared.runtime.several_lines import ErrorOfSeveralLines
 from shared.runtime.signs import visible
+
+OWN = str(Path(__file__).parents[2] / "services")
+"""A file of our own that is missing is a defect."""
 
 VALUE_CHARS_MOST = 120
 """So much of a value is shown."""
@@ -61,6 +65,9 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
         for code, known in _KNOWN.items():
             if kind.__name__ in known:
                 return code, str(error) or type(error).__name__
+    if isinstance(error, OSError) and isinstance(error.filename, str) and not error.filename.startswith(OWN):
+        # A folder that looked as if it could be used, and cannot: below /proc, on a disk that is full.
+        return Exit.USAGE, f"{error.filename}: {error.strerror}"
     return None
 
 

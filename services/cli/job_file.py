@@ -185,6 +185,8 @@ def _ids_are_once(jobs: list[JobSpec], name: str) -> None:
 def read_text(file: str) -> tuple[str, str]:
     """The text of a file and how to call it; `-` is standard input. Raises JobFileError."""
     try:
+        if file == "-" and sys.stdin is None:
+            raise JobFileError("standard input: is closed")
         if file == "-":
             return text_of(sys.stdin.buffer.read(FILE_BYTES_MOST + 1)), "standard input"
         return read_text_file(Path(file), may_be_pipe=True), file

@@ -79,7 +79,7 @@ def _ask(reporting: Sequence[NodeRow]) -> None:
         say(f"fallow: {_what_happens(row)}")
     if not reporting:
         return
-    if not sys.stdin.isatty():
+    if sys.stdin is None or not sys.stdin.isatty():
         end_with(Exit.USAGE, "fallow: nothing was done; give --yes to declare lost what reports")
     if not typer.confirm("Declare lost all the same?", err=True):
         end_with(Exit.NO, "fallow: nothing was done")

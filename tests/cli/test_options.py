@@ -22,7 +22,9 @@ from services.cli.data_folder import held
 from services.cli.failures import Exit, without_address
 
 DIGITS = "9" * 5_000
-HOSTILE = ["", " ", "-", "--", "a b", "../x", "ä\n\x1b[31m", "x" * 3_000, DIGITS, "²", "*", ":", "=", ","]
+NO_TEXT = "n\udcff"
+"""As Python hands over an argument with a byte that is no UTF-8."""
+HOSTILE = ["", " ", "-", "--", "a b", "../x", "ä\n\x1b[31m", "x" * 3_000, DIGITS, "²", "*", ":", "=", ",", NO_TEXT]
 
 WRONG_PATHS = {
     paths.file_to_read.__name__: ["nofile", "."],
@@ -371,3 +373,46 @@ def test_a_time_of_the_policy_may_be_a_duration() -> None:
         "backfill_wait_ms": 600_000,
         "lease_wall_ms": 30_000,
     }
+
+
+@pytest.mark.parametrize("command", sorted(LEAVES))
+def test_an_argument_that_is_no_text_is_told_by_every_command(
+    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for begin in ("", "--reason=", "a="):
+        assert ends([*command.split(), begin + NO_TEXT], monkeypatch) == Exit.USAGE
+        assert capsys.readouterr().err == f"fallow: argument '{begin}n\\xff' is no UTF-8\n"
+
+
+def test_a_variable_of_ours_that_is_no_text_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(os.environ, "FALLOW_NAMESPACE", NO_TEXT)
+    assert ends(["jobs"], monkeypatch) == Exit.USAGE
+    assert capsys.readouterr().err == "fallow: FALLOW_NAMESPACE = 'n\\xff' is no UTF-8\n"
+
+
+def test_a_standard_input_that_is_closed_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert ends(["submit", "-"], monkeypatch) == Exit.USAGE
+    assert capsys.readouterr().err == "fallow: standard input: is closed\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("up", "--data"),
+        ("agent", "--node", "n", "--pool", "process", "--gpus", "1", "--state-dir"),
+        ("simulate", "--jobs", "{file}", "--nodes", "4", "--out"),
+    ],
+)
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
+def test_a_folder_that_only_looks_as_if_it_could_be_made_is_told(
+    words: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "file").write_text("job_id,tenant,submit_s,gpus,duration_s\na,t,0,4,100\n")
+    given = [word.format(file=folder / "file") for word in words]
+    assert ends([*given, "/proc/nothing"], monkeypatch) == Exit.USAGE
+    assert "/proc/nothing" in capsys.readouterr().err
