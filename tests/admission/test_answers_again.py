@@ -337,3 +337,30 @@ async def test_a_batch_that_comes_again_is_judged_as_of_the_same_time_where_the_
     host.now_ms += 10_000
     await admission.handle([msgspec.structs.replace(submission(9), timestamp_ms=at_ms)])
     assert isinstance(event_of(broker.partition(("t.jobs", 0)).records[-1]), JobAdmitted)
+
+
+ONE_A_SECOND = 60
+LATER, TOGETHER, ELSEWHERE = "later in its partition", "in one batch with it", "in another partition"
+
+
+@pytest.mark.parametrize("where", [LATER, TOGETHER, ELSEWHERE])
+async def test_what_was_not_in_a_failed_try_is_judged_as_of_its_own_time(where: str) -> None:
+    """The share may be lost while a batch fails. Ten minutes later one a second comes, where three are allowed."""
+    broker, host = MemoryBroker(), SetBack()
+    broker.create_topic("t.jobs", 1)
+    context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=host)
+    admission, at_ms = Admission(context, AwayAtFirst(broker), LAYOUT, parse_cell_file(TEXT, "cell")), host.wall_ms()
+    failed = [msgspec.structs.replace(submission(0), timestamp_ms=at_ms)]
+    with pytest.raises(LogUnavailable):
+        await admission.handle(failed)
+    host.now_ms += 600_000
+    others = [
+        msgspec.structs.replace(
+            submission(number), partition=int(where == ELSEWHERE), timestamp_ms=at_ms + 1_000 * number
+        )
+        for number in range(1, 1 + ONE_A_SECOND)
+    ]
+    await admission.handle([*failed, *others] if where == TOGETHER else others)
+    answers = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    admitted = [job for answer in answers if isinstance(answer, JobsAdmitted) for job in answer.jobs]
+    assert len(admitted) == ONE_A_SECOND + (where == TOGETHER)

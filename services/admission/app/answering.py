@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from services.admission.app.as_of import AsOf
 from services.admission.app.keeping_pace import KeepingPace
 from services.admission.policy.records import Answered, as_records
 from services.admission.service import AdmissionService
@@ -129,7 +130,7 @@ class Admission:
         self._delivery = self._new_delivery()
         self._subscription: Subscription | None = None
         self._fenced: dict[TopicPartition, Loss] = {}
-        self._partitions, self._wall_ms, self._wall_ahead_ms, self._tried_wall_ms = 1, 0, 0, 0
+        self._partitions, self._wall_ahead_ms, self._as_of = 1, 0, AsOf()
         self._read: list[str] = []
         self._look_at_ms = 0
         self._operations: Reader | None = None
@@ -196,7 +197,8 @@ class Admission:
         log.
         """
         await self.pace.wait()
-        self._wall_ms, kept = self._tried_wall_ms or self._never_set_back_ms(), self._service.keep()
+        self._as_of.begin(self._never_set_back_ms())
+        kept = self._service.keep()
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
         taken = await self._take(records)
         answers = self._outgoing(taken.handled)
@@ -204,12 +206,13 @@ class Admission:
         try:
             await self._log.publish([*answers, *letters])
         except LogUnavailable as error:
-            self._service.back(kept)  # the same batch comes again, and is judged as of the same time
-            self._tried_wall_ms = self._wall_ms
+            self._service.back(kept)  # where they come again, they are judged as of the same time
+            self._as_of.failed(records)
             self._context.health.not_ready(f"answers wait for Kafka: {error}", "answers")
             raise
         self._context.health.ready("answers")
-        self._tally, self._tried_wall_ms = taken.tally, 0
+        self._tally = taken.tally
+        self._as_of.done(records)
         self._note(taken)
 
     def _never_set_back_ms(self) -> int:
@@ -266,7 +269,7 @@ class Admission:
         # However long it lay in its topic: it came when it was sent.
         came_ms = self._context.clock.now_ms() if sent_ms is None else sent_ms
         # No record is of the future, whatever its sender says where the broker stamps none.
-        type_, at_wall_ms = header(record, TYPE_HEADER), min(record.timestamp_ms, self._wall_ms)
+        type_, at_wall_ms = header(record, TYPE_HEADER), min(record.timestamp_ms, self._as_of.of(record))
         over = self._service.over_rate(type_, record.value, tenant, at_wall_ms)
         if isinstance(over, Undecodable):
             return Bad(over.reason, str(over), is_one_too_many=True)
