@@ -14,7 +14,7 @@ from shared.cluster.rows import rows_of, state_from
 from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
-from shared.events.nodes import NodeEvent
+from shared.events.nodes import LivingNode, NodeEvent
 from shared.events.operations import CellPolicy, SetPolicy
 from shared.events.values import NodeSpec, NodeStatus
 from tests.placement.world import CELL, World
@@ -31,7 +31,8 @@ class Cell:
     def __init__(self, lease: tuple[int, int] = LONG) -> None:
         self.world, self.seen = World(), CellState(CELL)
         self.world.numbers_words = False
-        self.reads = self.speaks = self.learns = True
+        self.reads = self.speaks = self.learns = self.answers_come = True
+        self.late: list[tuple[int, list[NodeEvent]]] = []
         self.change(lease)
         self.own = self._agent(Lease(0), 100)
 
@@ -64,6 +65,7 @@ class Cell:
         kept = KeptLease(self.own.agent.renewed_ms, self.until_ms)
         if self.reads:
             self._read()
+            self.late.clear()
             self._agent(gone_on_with(kept, self.seen), self.own.agent.seq + 1_000)
 
     def _read(self) -> list[Decision]:
@@ -77,7 +79,14 @@ class Cell:
         if said and self.speaks:
             self.world.tell(*said)
             if self.learns:
-                self.own.confirmed(said, self.now.monotonic_ms)
+                self.late.append((self.now.monotonic_ms, said))
+        while self.answers_come and self.late:
+            self.answer(0)
+
+    def answer(self, number: int) -> None:
+        """One of the answers that are under way comes."""
+        made_ms, said = self.late.pop(number)
+        self.own.confirmed(said, made_ms)
 
     def step(self) -> None:
         self.world.pass_time(STEP_MS)
@@ -187,9 +196,28 @@ def test_no_node_that_is_heard_in_time_is_lost_by_a_change(before: tuple[int, in
             assert not cell.own.agent.has_lapsed
 
 
+def test_a_longer_lease_whose_answer_comes_late_does_not_lift_a_shorter_one_that_was_told_since() -> None:
+    cell = Cell(SHORT)
+    cell.pass_ms(5_000)
+    cell.answers_come = False
+    cell.change(LONG)
+    cell.pass_ms(250)
+    cell.change(SHORT)
+    cell.pass_ms(5_500)
+    told = [word.lease_wall_ms for _, said in cell.late for word in said if isinstance(word, LivingNode)]
+    assert list(dict.fromkeys(told)) == [LONG[0], SHORT[0]]
+    for _ in range(told.count(LONG[0])):
+        cell.answer(0)
+    cell.reads = cell.speaks = False
+    for _ in range(20):
+        cell.step()
+        assert both_agree(cell)
+    assert cell.is_lost
+
+
 CHANGES = st.one_of(
     st.sampled_from(LEASES),
-    st.sampled_from(["reads", "speaks", "learns", "writer", "agent"]),
+    st.sampled_from(["reads", "speaks", "learns", "answers_come", "answer", "answer", "writer", "agent"]),
     st.integers(1, 40),
 )
 
@@ -206,6 +234,9 @@ def test_no_node_is_lost_that_may_still_work(
             cell.world.restart()
         elif change == "agent":
             cell.restart_agent()
+        elif change == "answer":
+            if cell.late:
+                cell.answer(0)
         elif isinstance(change, str):
             setattr(cell, change, not getattr(cell, change))
         else:

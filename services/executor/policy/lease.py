@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shared.cluster.lease import TellsLease, longest_patience_ms
@@ -24,39 +24,49 @@ class KeptLease(NamedTuple):
 
 
 @dataclass(slots=True)
+class Words:
+    """Words of a node, one behind the other, that tell of a lease which allows equally much."""
+
+    allowed_ms: int
+    first_ms: int
+    last_ms: int
+
+
+@dataclass(slots=True)
 class Lease:
     """One node's lease, as its words have told it; all times are monotonic.
 
-    The cell goes by the newest word that is in the log. A node does not know at once which one that is: it may work
-    only as long as each of them allows, from `renewed_ms`, the last of which it knows, on. That one allows `granted_ms`
-    (None: nothing was told yet, so the policy counts), and those that tell of a shorter lease and may be there too
-    allow no more than until `at_most_ms`; the last of them was made at `shortened_ms`.
+    The cell goes by the newest word that is in the log. A node does not know at once which one that is: the last of
+    which it knows, or one that it has made since. So it may work only as long as each of these allows. The first was
+    made at `renewed_ms` and allows `granted_ms` (None: nothing was told yet, so the policy counts). The others are
+    `unconfirmed`, in the order in which they were made; as long as the policy stays, all of them are one entry.
     """
 
     renewed_ms: int
     granted_ms: int | None = None
-    at_most_ms: int | None = None
-    shortened_ms: int = 0
+    unconfirmed: list[Words] = field(default_factory=list)
 
     def until_ms(self, policy_allows_ms: int) -> int:
         """Until when the node may work."""
-        until_ms = self.renewed_ms + (policy_allows_ms if self.granted_ms is None else self.granted_ms)
-        return until_ms if self.at_most_ms is None else min(until_ms, self.at_most_ms)
+        granted_ms = policy_allows_ms if self.granted_ms is None else self.granted_ms
+        return min([self.renewed_ms + granted_ms, *(words.first_ms + words.allowed_ms for words in self.unconfirmed)])
 
     def tell(self, made_ms: int, allowed_ms: int) -> None:
-        """A word that is made now tells of a lease that allows so much. A longer one counts when it has arrived."""
-        if self.granted_ms is None or allowed_ms < self.granted_ms:
-            until_ms = made_ms + allowed_ms
-            self.at_most_ms = until_ms if self.at_most_ms is None else min(self.at_most_ms, until_ms)
-            self.shortened_ms = made_ms
+        """A word that is made now tells of a lease that allows so much."""
+        if self.unconfirmed and self.unconfirmed[-1].allowed_ms == allowed_ms:
+            self.unconfirmed[-1].last_ms = made_ms
+        else:
+            self.unconfirmed.append(Words(allowed_ms, made_ms, made_ms))
 
     def renew(self, made_ms: int, told_ms: int | None = None) -> None:
         """What was made at `made_ms` has arrived, and told of a lease that allows `told_ms`."""
         if made_ms >= self.renewed_ms and told_ms is not None:
             self.granted_ms = told_ms
-        if made_ms >= self.shortened_ms:
-            self.at_most_ms = None
         self.renewed_ms = max(self.renewed_ms, made_ms)
+        self.unconfirmed = [words for words in self.unconfirmed if words.last_ms > made_ms]
+        if self.unconfirmed:
+            first = self.unconfirmed[0]
+            first.first_ms = max(first.first_ms, made_ms)
 
 
 def lease_allowed_ms(told: TellsLease) -> int:
