@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from shared.cluster.job import HOLDING, WAITING, JobStatus
+from shared.events.encoding import shorten
 from shared.view.keys import keys_of
-from shared.view.row_text import account_rows, job_row, node_row, pool_rows
+from shared.view.row_text import NoRow, account_rows, job_row, node_row, pool_rows
 from shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
-from shared.view.store import FENCED, SHOWS, Functions, ViewUnavailable
+from shared.view.store import FENCED, SHOWS, Functions, ViewNeedsChange, ViewUnavailable
 
 T = TypeVar("T")
 
@@ -58,6 +59,17 @@ class ViewFenced(ViewUnavailable):
 
     def __init__(self, cell: str) -> None:
         super().__init__(f"there is no view of cell {cell}, and the cell is fenced. Run: fallow verify")
+        self.cell = cell
+
+
+class ViewForeign(ViewNeedsChange):
+    """What Redis holds under the view's keys is not as Fallow writes it. A view that is gone is built anew."""
+
+    def __init__(self, cell: str, what: str) -> None:
+        told = shorten(what)
+        super().__init__(
+            f"the view of cell {cell} holds what Fallow did not write ({told}); flush Redis: it comes back"
+        )
         self.cell = cell
 
 
@@ -136,10 +148,14 @@ class ViewReader:
             raise ViewFenced(cell)
         if answer[0] not in SHOWS:
             raise ViewRebuilding(cell)
-        version = int(answer[1])
+        try:
+            version = int(answer[1])
+            read = Read(made(answer[4:]), version, int(answer[2]) - 1, int(answer[3]), answer[0] == FENCED)
+        except (NoRow, ValueError, TypeError, IndexError) as error:
+            raise ViewForeign(cell, str(error)) from error
         if at_least is not None and version < at_least:
             raise ViewBehind(cell, version=version, at_least=at_least)
-        return Read(made(answer[4:]), version, int(answer[2]) - 1, int(answer[3]), answer[0] == FENCED)
+        return read
 
 
 def _limit(limit: int) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import Any, TypeVar
 
-from msgspec.json import Encoder
+from msgspec import DecodeError, Struct
+from msgspec.json import Decoder, Encoder
+from msgspec.structs import astuple
 
 from shared.cluster.file_in_force import queue_in_force
 from shared.cluster.job import Job, JobStatus, OverJob, wait_reason
@@ -18,13 +19,74 @@ from shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 from shared.view.keys import place_in_queue
 from shared.view.rows import AccountRow, JobRow, NodeRow, Place, PoolRow
 
+T = TypeVar("T")
+
 _encode = Encoder().encode
 
-_PLANNED = 16
-"""Where the planned start stands in a job's row; one that an earlier release wrote has none."""
+_HEAD_WORDS = 3
+_STATUSES = frozenset(JobStatus)
 
-_HELD_WHY = 17
-"""Where a row says why a job is held, if that is no wish of a person. No other row goes on so far."""
+
+class NoRow(ValueError):
+    """A text that is no row as it is written here: somebody else wrote it."""
+
+
+class _JobFields(Struct, array_like=True):
+    """A job's row behind its first line. A row of an earlier release ends before the planned start; why a job is held
+    stands only where that is no wish of a person.
+    """
+
+    id: str
+    queue: str
+    priority: int
+    kind: JobKind | None
+    gpus_milli: int
+    workers: int
+    attempt: int
+    deferred: DeferCode | None
+    submit_ms: int | None
+    not_before_ms: int
+    first_start_ms: int | None
+    started_ms: int | None
+    over_ms: int | None
+    places: list[tuple[int, str, tuple[int, ...], int]]
+    preemptions: int
+    failures: int
+    planned_start_ms: int | None = None
+    held_why: str = ""
+
+
+class _NodeFields(Struct, array_like=True):
+    """A node's row, in the order of NodeRow."""
+
+    id: str
+    pool: str
+    home_pool: str
+    gpu_type: str
+    role: NodeRole
+    status: NodeStatus
+    gpus: int
+    gpus_free: int
+    gpus_failed: tuple[int, ...]
+    allocated_milli: int
+    cpu_milli: int
+    cpu_used_milli: int
+    memory_mib: int
+    memory_used_mib: int
+    jobs: tuple[tuple[str, int], ...]
+    loan: str | None
+    loan_status: LoanStatus
+    loan_deadline_ms: int | None
+    drain_deadline_ms: int | None
+    reason: str
+    maintenance_ms: tuple[int, int] | None
+    maintenance_why: str
+    silent_wall_ms: int
+
+
+_JOB, _NODE = Decoder(_JobFields), Decoder(_NodeFields)
+_ACCOUNTS = Decoder(list[tuple[str, int, int, int | None, int]])
+_POOLS = Decoder(list[tuple[str, int, int, int, int, int, int]])
 
 
 def _to_json(fields: Any) -> str:
@@ -74,37 +136,43 @@ def over_text(over: OverJob) -> str:
 
 
 def job_row(text: str, position: int = -1) -> JobRow:
-    """The job of a row; a negative position is none."""
+    """The job of a row; a negative position is none. Raises NoRow."""
     head, _, body = text.partition("\n")
-    tenant, status, _ = head.split(" ", 2)
-    fields, its_status = json.loads(body), JobStatus(status)
+    fields = _read(_JOB, body)
+    words = head.split(" ", 2)
+    if len(words) < _HEAD_WORDS or words[1] not in _STATUSES:
+        raise NoRow(f"of job {fields.id}: its first line is not as it should be")
+    status = JobStatus(words[1])
     return JobRow(
-        id=fields[0],
-        tenant=tenant,
-        status=its_status,
-        queue=fields[1],
-        priority=fields[2],
-        kind=_maybe(JobKind, fields[3]),
-        gpus_milli=fields[4],
-        workers=fields[5],
-        attempt=fields[6],
-        deferred=wait_reason(its_status, _maybe(DeferCode, fields[7])),
-        submit_ms=fields[8],
-        not_before_ms=fields[9],
-        first_start_ms=fields[10],
-        started_ms=fields[11],
-        over_ms=fields[12],
-        places=tuple(Place(rank, node, tuple(devices), milli) for rank, node, devices, milli in fields[13]),
-        preemptions=fields[14],
-        failures=fields[15],
-        planned_start_ms=fields[_PLANNED] if len(fields) > _PLANNED else None,
+        id=fields.id,
+        tenant=words[0],
+        status=status,
+        queue=fields.queue,
+        priority=fields.priority,
+        kind=fields.kind,
+        gpus_milli=fields.gpus_milli,
+        workers=fields.workers,
+        attempt=fields.attempt,
+        deferred=wait_reason(status, fields.deferred),
+        submit_ms=fields.submit_ms,
+        not_before_ms=fields.not_before_ms,
+        first_start_ms=fields.first_start_ms,
+        started_ms=fields.started_ms,
+        over_ms=fields.over_ms,
+        places=tuple(Place(*place) for place in fields.places),
+        preemptions=fields.preemptions,
+        failures=fields.failures,
+        planned_start_ms=fields.planned_start_ms,
         position=position if position >= 0 else None,
-        held_why=fields[_HELD_WHY] if len(fields) > _HELD_WHY else "",
+        held_why=fields.held_why,
     )
 
 
-def _maybe(kind: Any, value: str | None) -> Any:
-    return None if value is None else kind(value)
+def _read(decoder: Decoder[T], text: str) -> T:
+    try:
+        return decoder.decode(text)
+    except (DecodeError, RecursionError) as error:
+        raise NoRow(str(error)) from error
 
 
 def node_text(node: Node) -> str:
@@ -139,15 +207,8 @@ def node_text(node: Node) -> str:
 
 
 def node_row(text: str) -> NodeRow:
-    """The node of a row."""
-    fields = json.loads(text)
-    fields[4] = NodeRole(fields[4])
-    fields[5] = NodeStatus(fields[5])
-    fields[8] = tuple(fields[8])
-    fields[14] = tuple((job, workers) for job, workers in fields[14])
-    fields[16] = LoanStatus(fields[16])
-    fields[20] = None if fields[20] is None else (fields[20][0], fields[20][1])
-    return NodeRow(*fields)
+    """The node of a row. Raises NoRow."""
+    return NodeRow(*astuple(_read(_NODE, text)))
 
 
 def accounts_by_tenant(state: CellState) -> dict[str, list[Account]]:
@@ -172,8 +233,8 @@ def tenant_text(state: CellState, accounts: list[Account]) -> str:
 
 
 def account_rows(text: str) -> tuple[AccountRow, ...]:
-    """The accounts of a tenant's row; a tenant without one has none."""
-    return tuple(AccountRow(*fields) for fields in json.loads(text)) if text else ()
+    """The accounts of a tenant's row; a tenant without one has none. Raises NoRow."""
+    return tuple(AccountRow(*fields) for fields in _read(_ACCOUNTS, text)) if text else ()
 
 
 def pools_text(state: CellState) -> str:
@@ -196,5 +257,5 @@ def pools_text(state: CellState) -> str:
 
 
 def pool_rows(text: str) -> tuple[PoolRow, ...]:
-    """The pools of such a text."""
-    return tuple(PoolRow(*fields) for fields in json.loads(text))
+    """The pools of such a text. Raises NoRow."""
+    return tuple(PoolRow(*fields) for fields in _read(_POOLS, text))

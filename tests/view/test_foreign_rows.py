@@ -1,0 +1,82 @@
+"""What somebody else wrote under the view's keys is told as such, and never is another exception than the port's."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.cli import jobs, nodes
+from shared.cluster.job import Job, JobStatus
+from shared.cluster.state import CellState
+from shared.events.values import JobSpec
+from shared.view.reader import ViewForeign, ViewReader
+from shared.view.row_text import NoRow, account_rows, job_row, job_text, node_row, node_text, pool_rows
+from shared.view.store import ViewUnavailable
+from tests.cluster.examples import cell, node
+
+JOB = job_text(CellState("main"), Job(JobSpec(id="j", tenant="ada"), 7, "", JobStatus.HELD, held_why="so"))
+NODE = node_text(cell(node("n1")).nodes["n1"])
+READERS = (job_row, node_row, account_rows, pool_rows)
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**30),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(
+    st.text(max_size=40) | anything.map(json.dumps) | st.just("[" * 100_000), st.sampled_from(["", "ada running \n"])
+)
+def test_a_text_that_is_no_row_is_told_as_such(text: str, head: str) -> None:
+    for read in READERS:
+        try:
+            read(head + text)
+        except NoRow:
+            continue
+
+
+@given(st.data(), anything)
+def test_a_row_with_another_value_in_a_field_is_no_row_or_can_be_shown(data: st.DataObject, other: object) -> None:
+    head, _, body = JOB.partition("\n")
+    fields = json.loads(body)
+    fields[data.draw(st.integers(0, len(fields) - 1))] = other
+    with contextlib.suppress(NoRow):
+        assert jobs._row(job_row(f"{head}\n{json.dumps(fields)}"))
+    fields = json.loads(NODE)
+    fields[data.draw(st.integers(0, len(fields) - 1))] = other
+    with contextlib.suppress(NoRow):
+        assert nodes._row(node_row(json.dumps(fields)), "")
+
+
+class Answering:
+    """The view's functions, which give this answer."""
+
+    def __init__(self, answer: Sequence[Any]) -> None:
+        self.answer = answer
+
+    async def call(self, name: str, keys: Sequence[str], arguments: Sequence[str]) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        ["OK", "1", "1", "1", "{", 0],
+        ["OK", "1", "1", "1", "ada flying \n[]", 0],
+        ["OK", "x", "1", "1", JOB, 0],
+        ["OK", "1", None, "1", JOB, 0],
+        ["OK", "1", "1", "1", JOB],
+    ],
+)
+async def test_who_reads_such_a_view_is_told_what_to_do(answer: Sequence[Any]) -> None:
+    with pytest.raises(ViewForeign, match="holds what Fallow did not write") as told:
+        await ViewReader(Answering(answer), "n").job("main", "j")
+    assert isinstance(told.value, ViewUnavailable)
+    assert "flush Redis: it comes back" in str(told.value)
