@@ -18,7 +18,7 @@ from services.cli.read_back import records_between
 from shared.events.reasons import DeadLetterReason
 from shared.log.kafka import KafkaLog
 from shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
-from shared.log.port import Appended, Log, LogUnavailable, RecordTooLarge
+from shared.log.port import Appended, Log, LogUnavailable, Outgoing, RecordTooLarge
 
 app = typer.Typer(no_args_is_help=True, help="What could not be handled: list, show, replay.")
 
@@ -141,6 +141,8 @@ class Box:
         original = original_of(await self.whole(letter.offset), self._namespace)
         if isinstance(original, Lost):
             return f"cannot be replayed: {original.text}"
+        if why := await self._no_such_place(original):
+            return f"cannot be replayed: {why}"
         noted = await self._log.append(note_of_replay(letter, self._namespace, by="fallow-cli", again=again))
         if not isinstance(noted, Appended):
             raise LogUnavailable(f"letter {letter.offset} was not sent: {noted.reason}")
@@ -152,6 +154,15 @@ class Box:
         except (LogUnavailable, RecordTooLarge) as error:
             return f"noted, but Kafka did not confirm it; if it is not in {original.topic}, use --again: {error}"
         return ""
+
+    async def _no_such_place(self, original: Outgoing) -> str:
+        """Why the record cannot go to where the letter says that it came from; "" where it can. Asked before anything
+        is noted: a letter that went nowhere was not sent.
+        """
+        there, number = await self._log.partitions(original.topic), original.partition or 0
+        if not there:
+            return f"there is no topic {original.topic}"
+        return f"{original.topic} has no partition {number}, only {there}" if number >= there else ""
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -17,6 +16,16 @@ REPLAYED_OFFSET = "replayed_offset"
 """The header of a record in `dead-letters` that is no letter, but notes that the one at this offset was sent again."""
 
 AGAIN = "again"
+
+
+class _Exact(msgspec.Struct):
+    """Key and headers of a letter in base64, the names of headers as they are."""
+
+    key: str | None
+    headers: list[tuple[str, str]]
+
+
+_EXACT = msgspec.json.Decoder(_Exact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +113,7 @@ def original_of(letter: Letter, namespace: str) -> Outgoing | Lost:
         return why_not
     try:
         key, headers = _key_and_headers(record)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, msgspec.DecodeError, RecursionError):
         return Lost("its key and headers are not as Fallow writes them")
     value = None if header(record, "value_absent") else record.value or b""
     if key is None and value is None:
@@ -124,10 +133,9 @@ def _no_place(letter: Letter, namespace: str) -> Lost | None:
 def _key_and_headers(record: Record) -> tuple[bytes | None, Headers]:
     exact = header(record, EXACT)
     if exact:
-        content = json.loads(exact)
-        key = content["key"]
-        headers = tuple((name, base64.b64decode(value)) for name, value in content["headers"])
-        return None if key is None else base64.b64decode(key), headers
+        content = _EXACT.decode(exact)
+        headers = tuple((name, base64.b64decode(value, validate=True)) for name, value in content.headers)
+        return None if content.key is None else base64.b64decode(content.key, validate=True), headers
     plain = dict(record.headers).get("origin_key")
     kept = [(name, value) for name, value in record.headers if name.startswith(ORIGINAL_PREFIX)]
     return plain, tuple((name.removeprefix(ORIGINAL_PREFIX), value) for name, value in kept)

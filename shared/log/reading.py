@@ -33,7 +33,7 @@ def header(record: Record, name: str) -> str:
 def number(record: Record, name: str) -> int | None:
     """The last header of this name as an offset, a partition or a size; None if it is none."""
     text = header(record, name)
-    return int(text) if text.isdecimal() and len(text) <= DIGITS_MOST else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MOST else None
 
 
 def unreadable(record: Record) -> Undecodable | None:

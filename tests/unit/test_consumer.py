@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from shared.events.encoding import TYPE_HEADER
-from shared.log.dead_letters import VALUE_BYTES_MAX, dead_letter
+from shared.log.dead_letters import EXACT, VALUE_BYTES_MAX, dead_letter
 from shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
 from shared.log.machine.consumer import (
     DECODER_FAILED,
@@ -37,7 +37,7 @@ from shared.log.port import (
     Record,
     bytes_of,
 )
-from shared.log.reading import header, unreadable
+from shared.log.reading import header, number, unreadable
 
 NO_LIMIT = DeadLetterLimit(dead_percent_max=None, dead_in_a_row_max=None)
 
@@ -327,3 +327,32 @@ def test_of_more_headers_than_are_read_none_is_walked_and_the_letter_says_how_ma
 def test_empty_headers_take_room_in_a_batch_by_their_number() -> None:
     flood = [record(b"x", number, headers=(("", b""),) * 1_000) for number in range(4)]
     assert [len(part) for part in in_parts(flood, 65_536)] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "exact",
+    [
+        b'{"key":null,"headers":[[1,""]]}',
+        b'{"key":null,"headers":[[null,""]]}',
+        b'{"key":null,"headers":[["a",5]]}',
+        b'{"key":null,"headers":[["\\ud800",""]]}',
+        b'{"key":null,"headers":[["a","",""]]}',
+        b'{"key":null,"headers":{"ab":1}}',
+        b'{"key":5,"headers":[]}',
+        b'{"key":"%","headers":[["a","="]]}',
+        b'{"headers":[]}',
+        b"[]",
+        b"null",
+        b"[" * 30_000,
+        b"{",
+    ],
+)
+def test_a_letter_whose_key_and_headers_somebody_else_wrote_is_no_record(exact: bytes) -> None:
+    letter = kept(record(b"x"))
+    own = tuple(pair for pair in letter.record.headers if pair[0] != EXACT)
+    forged = replace(letter.record, headers=(*own, (EXACT, exact)))
+    assert original_of(letter_of(forged), "ns") == Lost("its key and headers are not as Fallow writes them")
+
+
+def test_digits_of_other_scripts_are_no_number() -> None:
+    assert number(Record("t", 0, 0, None, b"", (("n", "\u0663".encode()),), 0), "n") is None
