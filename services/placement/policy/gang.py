@@ -126,16 +126,24 @@ def _places_in(state: CellState, pool: PoolCapacity, spec: JobSpec, search: Sear
 
 def _on_fewest(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
     """Places for an exclusive job that would take too much of what is guaranteed to others on the nodes that the policy
-    has chosen: on those where it takes the least.
+    has chosen: on those where it takes the least. Where only places that are kept for owners would be few enough, it
+    waits for these, and for no quota.
     """
 
     def search(state: CellState, pool: PoolCapacity) -> Places | None:
         return cheapest_places(state, pool, spec)
 
     found = _places_in(state, pool, spec, search)
-    if found is None or isinstance(found, DeferCode):
-        return DeferCode.QUOTA_REACHED if found is None else found
-    return refusal_of_places(state, spec, found) or found
+    if found is None:
+        return DeferCode.QUOTA_REACHED
+    if isinstance(found, DeferCode):
+        return found
+    refusal = refusal_of_places(state, spec, found)
+    if refusal is None:
+        return found
+    with_kept = search(state, pool) if state.tree.kept.nodes else None
+    is_kept = with_kept is not None and refusal_of_places(state, spec, with_kept) is None
+    return DeferCode.RESERVED_FOR_OTHER if is_kept else refusal
 
 
 def _search(spec: JobSpec, state: CellState, pool: PoolCapacity) -> Places | None:

@@ -65,6 +65,7 @@ class Head:
     missing. `is_due` whether nothing may pass it any more, `is_of_all` whether that holds for the queues behind its own
     too, `is_of_earlier` whether it is one of those walked before, `is_for_owners` whether owners of its own queue may
     pass it: those of a queue that backfills, and those of a strict one while its room is kept for owners.
+    `spec` is the job as it stands in line: what of it is to come together next.
     `code` is why it does not fit, for one who reads the log; None where it was not tried yet. With `is_planned` its
     `reach` are the nodes that are kept for its planned start, and a job that is over by then may pass.
     """
@@ -139,8 +140,8 @@ class Heads:
             return None
         over = self._over(need, spec)
         if over and self._state.quotas:
-            reach = self.reach(need, spec)
-            return next((head for head in over if meet(reach, _kept_from(self._state, spec, head))), None)
+            reach, lined = self.reach(need, spec), _lined(need, spec)
+            return next((head for head in over if meet(reach, _kept_from(self._state, lined, head))), None)
         return over[0] if over else None
 
     def _over(self, need: Need, spec: JobSpec) -> list[Head]:
@@ -170,9 +171,9 @@ class Heads:
         waits for is kept before, or its room where it may start now (`code` is None).
         """
         if is_ever_allowed(self._state, job):
-            since_ms = self._state.heads[job.spec.id]
-            for part in _kept_for(self._state, in_line(job), self.reach(need, job.spec), code, self._shut):
-                head = Head(job.spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=part.code)
+            since_ms, spec = self._state.heads[job.spec.id], in_line(job)
+            for part in _kept_for(self._state, spec, self.reach(need, job.spec), code, self._shut):
+                head = Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=part.code)
                 self._put(replace(head, is_for_owners=True, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
             self._before_turns[need, job.spec.tenant] = None
@@ -184,7 +185,8 @@ class Heads:
         reach, above = self.reach(need, spec), _above(self._state, spec) if self._index.has_limits else ()
         over = self._index.over((need, spec.tenant), reach, above)
         own = [head for head in over if head.is_before_turns and head.spec.tenant == spec.tenant]
-        return any(is_before(head.spec.id) and meet(reach, _kept_from(self._state, spec, head)) for head in own)
+        lined = _lined(need, spec)
+        return any(is_before(head.spec.id) and meet(reach, _kept_from(self._state, lined, head)) for head in own)
 
     def started(self, job_id: str) -> bool:
         """A job of this queue starts. Whether it kept its room from other tenants: then another head may do so now."""
@@ -208,9 +210,9 @@ class Heads:
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
         """Where the job could be and takes from no head that it may not be started past what that one waits for."""
-        beside = self.reach(need, spec)
+        beside, lined = self.reach(need, spec), _lined(need, spec)
         for head in self._over(need, spec):
-            kept = _kept_from(self._state, spec, head) if head.is_due else {}
+            kept = _kept_from(self._state, lined, head) if head.is_due else {}
             beside = {name: left for name, mask in beside.items() if (left := mask & ~kept.get(name, 0))}
         return beside
 
@@ -236,9 +238,9 @@ class Heads:
         since_ms = min([self._state.heads[each] for each in like], default=self._now_ms)
         is_due_now = is_strict or is_due_with(self._state, job, like, self._now_ms)
         reach = self.reach(need, job.spec) if beside is None else beside
-        is_of_all = code in WAITED_FOR
-        for part in _kept_for(self._state, in_line(job), reach, code, self._shut):
-            head = Head(job.spec, since_ms, part.reach, part.under, is_due_now, is_of_all, code=part.code)
+        is_of_all, spec = code in WAITED_FOR, in_line(job)
+        for part in _kept_for(self._state, spec, reach, code, self._shut):
+            head = Head(spec, since_ms, part.reach, part.under, is_due_now, is_of_all, code=part.code)
             self._put(replace(head, is_for_owners=part.is_for_owners or not is_strict))
         return True
 
@@ -247,11 +249,14 @@ class Heads:
         if not self._marks:
             self._marks = marks_of_reach(self._state)
         if need.reach is None or need.reach[0] != self._marks:
-            # As it stands in line: of one that is no gang with as many workers as it needs at least.
-            fewest = need.key[WORKERS]
-            lined = spec if spec.gang else changed(spec, workers=fewest, workers_min=fewest)
-            need.reach = (self._marks, reach_of(self._state, lined))
+            need.reach = (self._marks, reach_of(self._state, _lined(need, spec)))
         return need.reach[1]
+
+
+def _lined(need: Need, spec: JobSpec) -> JobSpec:
+    """The job as it stands in line: one that is no gang with as many workers as it needs at least."""
+    fewest = need.key[WORKERS]
+    return spec if spec.gang else changed(spec, workers=fewest, workers_min=fewest)
 
 
 def is_due(state: CellState, job: Job, since_ms: int, now_ms: int) -> bool:
@@ -314,7 +319,7 @@ def head_before(
         found = known.in_other(each, _of_queue(each, first_name, waiting))
         found += known.of_growing(each, _of_queue(each, first_name, growing))
         heads += [replace(head, is_of_earlier=True) for head in _behind_others_last(found)]
-    keeper = next((head for head in heads if _keeps_back(state, job.spec, reach, head)), None)
+    keeper = next((head for head in heads if _keeps_back(state, in_line(job), reach, head)), None)
     return keeper or _planned_before(state, job, (*earlier, queue), reach, now_ms)
 
 
@@ -428,15 +433,15 @@ class _Known:
         return found
 
     def _heads(self, job: Job, code: DeferCode | None, queue: Queue) -> list[Head]:
-        spec = job.spec
-        key = room_of(self._state, in_line(job))
+        spec = in_line(job)
+        key = room_of(self._state, spec)
         reach = self._reaches.get(key)
         if reach is None:
-            reach = self._reaches[key] = reach_of(self._state, in_line(job))
+            reach = self._reaches[key] = reach_of(self._state, spec)
         backfills = queue.discipline is QueueDiscipline.BACKFILL
         like = self._like_in(queue, job) if backfills else None
         since_ms = None if like is None else like.since_ms
-        parts = _kept_for(self._state, in_line(job), reach, code, self._shut)
+        parts = _kept_for(self._state, spec, reach, code, self._shut)
         heads = [
             Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=part.code) for part in parts
         ]

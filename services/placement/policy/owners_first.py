@@ -1,6 +1,9 @@
 """Owners before planned starts: one whose job fits whole into a guarantee is not kept off nodes that are kept for a job
 that would borrow from it, and such a planned start leaves the places alone that are kept for the owner. Both go by the
 same rule, so that neither waits for the other.
+
+Jobs are given here as they stand in line (`in_line`): of one whose workers come singly the next ones alone have to fit.
+Places are kept for an owner by the same measure.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from shared.cluster.job import Job
 from shared.cluster.queue_order import Order, order_in
 from shared.cluster.quota_tree import Account
 from shared.cluster.run_time import run_estimate_ms
+from shared.cluster.singly import in_line
 from shared.cluster.state import CellState
 from shared.events.effects import ReservationSet
 from shared.events.queue import QueueOrder
@@ -98,7 +99,7 @@ class Reserved:
         run_ms = run_estimate_ms(self._state, job.spec)
         # How many of all are planned to start before it would be over tells which these are.
         late = len(self._starts) if run_ms is None else bisect_left(self._starts, self._now_ms + run_ms)
-        owned = fits_in(self._state, job.spec)
+        owned = fits_in(self._state, in_line(job))
         tenant = "" if self._orders else job.spec.tenant
         known = None if owned else self._known.get((tenant, len(before), late))
         if known is None:
@@ -126,7 +127,7 @@ class Reserved:
             if kept is not mine:
                 is_later = (kept.start_ms, kept.order) > (own.start_ms, mine.order)
                 (later if is_later else earlier).append(kept)
-        owned = fits_in(self._state, job.spec)
+        owned = fits_in(self._state, in_line(job))
         (found, first), (more, other) = self._union(earlier, job, owned), self._union(later, job, owned)
         for name, mask in more.items():
             found[name] = found.get(name, 0) | mask & ~mine.reach.get(name, 0)

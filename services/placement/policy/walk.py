@@ -144,12 +144,11 @@ class _Scan:
         return has_room
 
     def _keep_for_due_heads(self) -> None:
-        """By shares a head that is due keeps what it waits for from other tenants whoever has the turn, the longest
-        waiting head first: one behind another such head is none.
+        """By shares a head that is due keeps what it waits for from other tenants whoever has the turn: one behind
+        another such head is none.
         """
-        state, since_ms, begun = self._state, self._state.heads, self._state.capacity.effort.looks
-        due = [job_id for job_id in since_ms if is_due(state, state.jobs[job_id], since_ms[job_id], self._now_ms)]
-        for job_id in sorted(due, key=lambda job_id: (since_ms[job_id], state.jobs[job_id].number)):
+        state, begun = self._state, self._state.capacity.effort.looks
+        for job_id in self._due_heads():
             if self._heads.is_before_turns(job_id):
                 continue
             job, place = state.jobs[job_id], self._lines.place_of(job_id)
@@ -165,6 +164,26 @@ class _Scan:
                 self._heads.add_before_turns(job, need, code)
         # One try is left in any case: else a walk that looks at dear heads first would come to nobody's turn.
         self._walk.tries_left -= min(self._tries_since(begun), max(0, self._walk.tries_left - 1))
+
+    def _due_heads(self) -> list[str]:
+        """The longest waiting one first, but those of one tenant in the order of its line: who stands behind another
+        one is not looked at before that one.
+        """
+        state, since_ms = self._state, self._state.heads
+        due = [job_id for job_id in since_ms if is_due(state, state.jobs[job_id], since_ms[job_id], self._now_ms)]
+        of_tenant = dict[str, list[tuple[Order, str]]]()
+        for job_id in due:
+            order = self._lines.order_of(job_id)
+            if order is not None:
+                of_tenant.setdefault(state.jobs[job_id].spec.tenant, []).append((order, job_id))
+        for line in of_tenant.values():
+            line.sort()
+        found = dict[str, None]()
+        for job_id in sorted(due, key=lambda job_id: (since_ms[job_id], state.jobs[job_id].number)):
+            line = of_tenant.get(state.jobs[job_id].spec.tenant, [])
+            while line and job_id not in found:
+                found[line.pop(0)[1]] = None
+        return list(found)
 
     def _is_behind_own(self, row: Row, job: Job) -> bool:
         """Whether such a head of its own tenant, which stands before it, keeps it back: if it kept room from others all

@@ -1,0 +1,91 @@
+"""In a cell with idle room a head and an owner do not wait for each other: one of them starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.job import JobStatus
+from shared.events.operations import CellPolicy
+from shared.events.queue import QueueDiscipline, QueueOrder
+from shared.events.reasons import DeferCode
+from shared.events.values import JobKind, JobSpec, Resources
+from tests.placement.world import CELL, World, admitted, finished, joined
+
+HOUR_MS = 3_600_000
+
+
+def world_of(*tenants: Tenant, queues: tuple[Queue, ...]) -> World:
+    policy = CellPolicy(lease_wall_ms=10**9, backfill_wait_ms=60_000)
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=20),), queues=queues, policy=policy)
+    world = World(CellFile(cells=(part,), tenants=tenants))
+    world.listens = False
+    return world
+
+
+def gpus(count: float, cpu_milli: int = 0, memory_mib: int = 0) -> Resources:
+    return Resources(gpu_milli=int(count * 1_000), cpu_milli=cpu_milli, memory_mib=memory_mib)
+
+
+def runs(world: World, job: str) -> bool:
+    return world.state.jobs[job].status is JobStatus.STARTING
+
+
+@pytest.mark.parametrize("discipline", [QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL])
+def test_an_exclusive_head_for_which_kept_places_alone_would_be_few_enough_waits_for_these_and_for_no_quota(
+    discipline: QueueDiscipline,
+) -> None:
+    unlent = Tenant(name="bob", quotas=(TenantQuota(guaranteed=6, lends=False),))
+    owner = Tenant(name="fay", quotas=(TenantQuota(guaranteed=3),))
+    queues = (Queue(name="q", discipline=discipline), Queue(name="later"))
+    world = world_of(Tenant(name="lab"), unlent, owner, queues=queues)
+    small = joined("a", 4, memory_mib=1_000, labels={"zone": "a"})
+    world.tell(small, joined("b", 8, memory_mib=3_000), joined("c", 8, memory_mib=1_000))
+    on_a = ("zone=a",)
+    world.tell(admitted(JobSpec(id="busy", tenant="lab", queue="q", resources=gpus(1), node_labels=on_a), 1))
+    world.tell(admitted(JobSpec(id="fay", tenant="fay", queue="later", resources=gpus(4), node_labels=on_a), 2))
+    alone = JobSpec(id="alone", tenant="lab", queue="q", workers=4, exclusive=True, resources=gpus(1, 0, 1_000))
+    world.tell(admitted(alone, 3))
+    world.pass_time(HOUR_MS)
+    world.tell(finished("busy", "a"))
+    world.pass_time(HOUR_MS)
+    assert runs(world, "fay")
+
+
+@pytest.mark.parametrize("priority", [-1, 0])
+def test_a_due_head_keeps_nothing_from_an_owner_while_one_that_stands_before_it_waits_for_the_owners_places(
+    priority: int,
+) -> None:
+    queue = Queue(name="q", discipline=QueueDiscipline.BACKFILL, order=QueueOrder.FAIR_SHARE)
+    world = world_of(Tenant(name="lab"), Tenant(name="fay", quotas=(TenantQuota(guaranteed=8),)), queues=(queue,))
+    world.tell(joined("n1", 8, cpu_milli=9_000), joined("n2", 4, cpu_milli=9_000))
+    world.tell(*(admitted(JobSpec(id=f"busy{n}", tenant="lab", resources=gpus(12 - 4 * n)), 1) for n in (1, 2)))
+    world.tell(admitted(JobSpec(id="low", tenant="lab", priority=priority, resources=gpus(1)), 2))
+    world.pass_time(1_000)
+    world.tell(admitted(JobSpec(id="high", tenant="lab", workers=4, resources=gpus(0.3, 4_000)), 4))
+    world.pass_time(HOUR_MS)
+    singly = JobSpec(id="fay", tenant="fay", workers=3, gang=False, workers_min=1, resources=gpus(8))
+    world.tell(admitted(singly, world.now_ms))
+    world.pass_time(1_000)
+    for job, node in (("busy1", "n1"), ("busy2", "n2")):
+        world.hand_over(finished(job, node))
+    world.rest()
+    world.pass_time(HOUR_MS)
+    assert any(runs(world, job) for job in ("low", "high", "fay"))
+
+
+@pytest.mark.parametrize("kind", [JobKind.TRAINING, JobKind.INFERENCE])
+@pytest.mark.parametrize(("workers", "gang"), [(2, False), (5, False), (1, True)])
+def test_an_owner_whose_next_worker_fits_into_its_guarantee_passes_a_head_that_would_borrow_it(
+    kind: JobKind, workers: int, gang: bool
+) -> None:
+    queue = Queue(name="q", discipline=QueueDiscipline.BACKFILL)
+    world = world_of(Tenant(name="lab"), Tenant(name="fay", quotas=(TenantQuota(guaranteed=8),)), queues=(queue,))
+    world.tell(joined("n1", 8), joined("n2", 8))
+    world.tell(admitted(JobSpec(id="endless", tenant="lab", resources=gpus(8)), 1))
+    world.tell(admitted(JobSpec(id="head", tenant="lab", workers=2, resources=gpus(8)), 2))
+    world.pass_time(HOUR_MS)
+    world.tell(admitted(JobSpec(id="fay", tenant="fay", kind=kind, workers=workers, gang=gang, resources=gpus(8)), 3))
+    world.pass_time(1_000)
+    assert runs(world, "fay")
+    assert world.state.jobs["head"].deferred is DeferCode.NO_FREE_GPUS
