@@ -1,8 +1,8 @@
 """How much an exclusive job takes: whole nodes. The GPUs beside its workers are idle and yet nobody else's to have.
 
-The nodes that hold it with the fewest GPUs are chosen kind by kind: each time those that have the fewest for each
-worker that they hold, and of equals the larger ones. For one worker, and where all nodes are alike, no other choice
-takes less.
+The nodes that hold it with the fewest GPUs are chosen kind by kind, those first that have the fewest for each worker
+that they hold, and of equals the larger ones. Another choice is looked for as long as it may take less. What is found
+so is the least: by that a job is told that it is never allowed.
 """
 
 from __future__ import annotations
@@ -84,20 +84,56 @@ def _offers(state: CellState, pool: PoolCapacity, spec: JobSpec, among: int) -> 
     return [offer for offer in found if offer.workers and offer.nodes]
 
 
+CHOICES_MOST = 500
+"""So many choices at most are looked at; of pools with so many kinds of nodes that there are more, the best of these
+is taken.
+"""
+
+
 def _cheapest(offers: Sequence[_Offer], workers: int) -> list[tuple[_Offer, int]]:
-    """How many nodes of each hold so many workers; none where all of them do not."""
-    left = {at: offer.nodes.bit_count() for at, offer in enumerate(offers)}
-    found = list[tuple[_Offer, int]]()
+    """How many nodes of each hold so many workers with the fewest GPUs; none where all of them do not."""
+    if sum(offer.workers * offer.nodes.bit_count() for offer in offers) < workers:
+        return []
+    by_price = sorted(offers, key=lambda offer: (Fraction(offer.gpus, offer.workers), -offer.gpus))
+    choice = _Choice([(offer.gpus, offer.workers, offer.nodes.bit_count()) for offer in by_price])
+    choice.look(0, workers, 0, ())
+    return [(offer, many) for offer, many in zip(by_price, choice.best, strict=False) if many]
 
-    def price(at: int) -> tuple[Fraction, int, int]:
-        return Fraction(offers[at].gpus, min(offers[at].workers, workers)), -offers[at].gpus, at
 
-    while workers and left:
-        at = min(left, key=price)
-        many = min(left[at], max(1, workers // offers[at].workers))
-        found.append((offers[at], many))
-        workers -= min(workers, many * offers[at].workers)
-        left[at] -= many
-        if not left[at]:
-            del left[at]
-    return [] if workers else found
+class _Choice:
+    """The choice of nodes with the fewest GPUs. `kinds` are the GPUs and workers of a node, and how many there are;
+    those that have the fewest GPUs for each worker come first.
+    """
+
+    def __init__(self, kinds: Sequence[tuple[int, int, int]]) -> None:
+        self._kinds = kinds
+        self._looks = 0
+        self._fewest: int | None = None
+        self.best: tuple[int, ...] = ()
+
+    def look(self, at: int, workers: int, gpus: int, chosen: tuple[int, ...]) -> None:
+        """Go on from `at` with so many workers that have no node yet, beside what is chosen, which has these GPUs."""
+        self._looks += 1
+        if workers <= 0:
+            self._fewest, self.best = gpus, chosen
+        if workers <= 0 or at == len(self._kinds):
+            return
+        each_gpus, each_workers, count = self._kinds[at]
+        for many in range(min(count, -(-workers // each_workers)), -1, -1):
+            left, taken = workers - many * each_workers, gpus + many * each_gpus
+            if self._looks >= CHOICES_MOST:
+                return
+            if not self._is_beaten(at + 1, left, taken):
+                self.look(at + 1, left, taken, (*chosen, many))
+            elif left >= 0:
+                return  # with fewer of these nodes more have to be of a dearer kind
+
+    def _is_beaten(self, at: int, workers: int, gpus: int) -> bool:
+        """Whether no choice that goes on so has fewer GPUs than the best: not even with parts of nodes."""
+        for each_gpus, each_workers, count in self._kinds[at:]:
+            if workers <= 0:
+                break
+            taken = min(workers, count * each_workers)
+            gpus += -(-taken * each_gpus // each_workers) if taken == workers else count * each_gpus
+            workers -= taken
+        return workers > 0 or (self._fewest is not None and gpus >= self._fewest)
