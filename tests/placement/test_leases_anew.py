@@ -1,0 +1,36 @@
+"""A writer that has a cell again has forgotten what nodes told it before: they may have told others since."""
+
+from __future__ import annotations
+
+from services.placement.policy.leases import Leases
+from services.placement.policy.turn import Turn
+from shared.cluster.lease import longest_patience_ms
+from shared.events.nodes import NodeReport
+from tests.placement.world import CELL, World, joined, set_policy
+
+
+def short_word(seq: int) -> NodeReport:
+    return NodeReport(cell=CELL, node="n1", boot="boot-1", seq=seq, lease_wall_ms=1_000, lease_margin_wall_ms=200)
+
+
+def test_a_lease_that_a_node_told_before_the_writer_left_does_not_count_when_it_is_back() -> None:
+    world = World()
+    world.tell(set_policy(lease_wall_ms=20_000, lease_margin_wall_ms=1_500), joined("n1"))
+    world.tell(set_policy(lease_wall_ms=1_000, lease_margin_wall_ms=200))
+    leases = Leases()
+    leases.begin(world.state, 0)
+    leases.told(Turn(world.state, 0), short_word(1))
+    assert leases.patience_ms(world.state, "n1") == 1_200
+    leases.begin(world.state, 5_000)
+    assert leases.patience_ms(world.state, "n1") == longest_patience_ms(world.state) == 21_500
+
+
+def test_of_a_node_that_goes_on_with_an_older_release_any_lease_may_be_the_one_that_it_goes_by() -> None:
+    world = World()
+    world.tell(set_policy(lease_wall_ms=20_000, lease_margin_wall_ms=1_500), joined("n1"))
+    world.tell(set_policy(lease_wall_ms=1_000, lease_margin_wall_ms=200))
+    leases = Leases()
+    leases.begin(world.state, 0)
+    leases.told(Turn(world.state, 0), short_word(1))
+    leases.told(Turn(world.state, 0), NodeReport(cell=CELL, node="n1", boot="boot-1", seq=2))
+    assert leases.patience_ms(world.state, "n1") == longest_patience_ms(world.state) == 21_500

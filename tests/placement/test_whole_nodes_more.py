@@ -1,0 +1,42 @@
+"""How much an exclusive job takes: the cheapest of open nodes of several sizes, in one pool or several."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.placement.policy.whole_nodes import takes_milli
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.events.operations import Cordon
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+from shared.events.values import JobKind
+from tests.placement.test_borrowing import share, why
+from tests.placement.test_exclusive_beside_guarantees import alone
+from tests.placement.test_exclusive_property import FILE
+from tests.placement.world import CELL, World, admitted, cell_with, joined, set_quotas, spec_of
+
+
+def test_what_is_left_of_its_workers_goes_to_a_small_node_and_not_to_one_more_large_one() -> None:
+    world = cell_with(joined("n1", 8), joined("n2", 8), joined("n3", 4))
+    world.tell(set_quotas(share("ada"), share("bob", 8, lends=False)), admitted(alone("guest", 4, 3)))
+    assert takes_milli(world.state, alone("other", 4, 3), "gpu") == 12_000
+    assert sorted({*world.nodes_of("guest")}) in (["n1", "n3"], ["n2", "n3"])
+
+
+def test_a_small_node_that_is_closed_makes_no_head_of_one_that_could_have_no_open_node() -> None:
+    queues = (Queue(name="line", discipline=QueueDiscipline.STRICT_FIFO),)
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=18),), queues=queues)
+    world = World(CellFile(cells=(part,), tenants=(Tenant(name="ada"), Tenant(name="bob"))))
+    world.tell(joined("n1", 8), joined("n2", 8), joined("n3", 2), Cordon(cell=CELL, node="n3"))
+    world.tell(set_quotas(share("ada"), share("bob", 9, lends=False)))
+    world.tell(admitted(alone("head", queue="line")), admitted(spec_of("behind", queue="line"), 1))
+    assert (why(world, "head"), why(world, "behind")) == (DeferCode.QUOTA_REACHED, None)
+
+
+@pytest.mark.parametrize(("kind", "takes"), [(JobKind.INFERENCE, 16_000), (JobKind.TRAINING, 10_000)])
+def test_replicas_take_the_nodes_of_several_pools(kind: JobKind, takes: int) -> None:
+    """No pool holds both workers: of a job that is in one pool only, what it asks for counts."""
+    world = World(FILE)
+    world.tell(joined("n1", 8), joined("n2", 8, pool="extra"))
+    spec = alone("serves", 5, 2, gang=False, kind=kind, pools=("train", "extra"))
+    assert takes_milli(world.state, spec, "gpu") == takes
