@@ -11,7 +11,6 @@ from tests.placement.test_borrowing import share, why
 from tests.placement.test_exclusive_beside_guarantees import alone, two_nodes
 from tests.placement.world import CELL, admitted, cell_with, joined, set_quotas, spec_of
 
-
 ALONE, OTHERS = "alone on its nodes the job", "the guarantees of other tenants"
 
 
