@@ -21,6 +21,7 @@ ENDINGS: dict[str, Ending] = {
     "NodesFileError": Ending("the nodes file has an error", WRONG_SETTINGS),
     "WrongOffer": Ending("the node cannot belong to its pool", WRONG_SETTINGS),
     "StateFolderInUse": Ending("the state folder is in use", WRONG_SETTINGS),
+    "StateFolderUnusable": Ending("the state folder cannot be used", WRONG_SETTINGS),
     "NodeTakenOver": Ending("another agent speaks for the node", FAILED),
     "WrongTopics": Ending("the topics are not as declared", WRONG_SETTINGS),
     "DamagedLog": Ending("fenced: the decision log is damaged, operator action needed", FENCED),

@@ -9,9 +9,10 @@ import pytest
 
 from services.executor.offer import WrongOffer, home_of, offer_of
 from services.executor.processes.machine import NoDevices, count_devices
-from services.executor.processes.state_folder import StateFolder, StateFolderInUse
+from services.executor.processes.state_folder import StateFolder, StateFolderInUse, StateFolderUnusable
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.events.values import NodeRole
+from shared.runtime.endings import ending_of
 
 POOLS = (
     Pool(name="virtual", gpus=8),
@@ -98,6 +99,15 @@ def test_a_boot_of_which_a_loss_of_power_left_only_the_files_name_is_over(tmp_pa
     (tmp_path / "state" / "boot.json").write_text(left)
     assert folder.boot() is None
     folder.close()
+
+
+def test_a_state_folder_that_cannot_be_made_ends_the_agent_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateFolderUnusable, match=r"^state_dir = .*/file/x: cannot be used: Not a directory$") as told:
+        StateFolder(tmp_path / "file" / "x", "machine-1")
+    found = ending_of(told.value)
+    assert found is not None
+    assert (found[0].event, found[0].exit_code) == ("the state folder cannot be used", 2)
 
 
 def test_one_agent_at_a_time_has_a_state_folder(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ async def main(
     finding: FindMachine = own_machine,
     grown_bytes: int = GROWN_BYTES,
 ) -> None:
-    """Run the agent until the process stops. Raises CellFileError, WrongOffer, StateFolderInUse, NodeTakenOver.
+    """Run the agent until the process stops. Raises CellFileError, WrongOffer, StateFolderInUse, StateFolderUnusable,
+    NodeTakenOver.
 
     A diary of at least `grown_bytes` is shortened.
     """

@@ -78,7 +78,7 @@ FindMachine = Callable[[AgentSettings, CellFile], OwnMachine]
 
 
 def own_machine(settings: AgentSettings, file: CellFile) -> OwnMachine:
-    """The machine itself. Raises WrongOffer, StateFolderInUse, OSError."""
+    """The machine itself. Raises WrongOffer, StateFolderInUse, StateFolderUnusable, OSError."""
     cell, pool = home_of(file, settings.node_pool)
     spec = offer_of(
         settings.node,

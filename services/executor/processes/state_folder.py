@@ -16,14 +16,23 @@ class StateFolderInUse(Exception):
     """Another agent looks after this folder."""
 
 
+class StateFolderUnusable(Exception):
+    """The folder cannot be made, or nothing can be written there."""
+
+
 class StateFolder:
-    """The state folder of one node, held for as long as this object lives. Raises StateFolderInUse, OSError."""
+    """The state folder of one node, held for as long as this object lives. Raises StateFolderInUse,
+    StateFolderUnusable.
+    """
 
     def __init__(self, path: Path, node: str) -> None:
-        # Orders hold the environment of jobs: nobody else's business.
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.path, self._node = path.resolve(), node
-        self._lock = os.open(path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # Orders hold the environment of jobs: nobody else's business.
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path, self._node = path.resolve(), node
+            self._lock = os.open(path / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StateFolderUnusable(f"state_dir = {path}: cannot be used: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
