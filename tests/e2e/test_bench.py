@@ -71,7 +71,7 @@ def test_an_overload_is_taken_at_twice_the_rate_and_its_backlog_goes_at_half_of_
     assert told["sender_late_ms_p99"] >= 0
     assert told["through_pct"] > 0
     assert told["recovery_s"] is not None
-    assert told["started"] == told["submitted"] >= 240
+    assert told["started"] == told["submitted"] > 120, "none is lost, and more came than at half of the rate"
     assert [trial["per_s"] for trial in told["trials"]] == [40]
     assert told["capacity_per_s"] == (40 if told["trials"][0]["held"] else None)
 
