@@ -19,7 +19,13 @@ from services.simulator.history.places_in_queues import stands
 from services.simulator.history.queue_rules import DEFAULT, UNKNOWN, QueueRule
 from services.simulator.history.room import could_use, fits_now, groups, is_of_its_kind, is_open, might_use
 from services.simulator.history.shares import comes_first
-from services.simulator.history.sure_limits import are_under_one_limit, is_owner, surely_allowed, waits_for_room
+from services.simulator.history.sure_limits import (
+    are_surely_below_limits,
+    are_under_one_limit,
+    is_owner,
+    surely_allowed,
+    waits_for_room,
+)
 from shared.events import effects as e
 from shared.events.values import JobKind, JobSpec
 
@@ -134,7 +140,7 @@ def waiting_in(books: Books) -> dict[str, Waiting]:
         is_judged = page.spec.gang and page.spec.kind is JobKind.TRAINING and _is_ready(books, page)
         could_start = is_judged and lines.could_start(page)
         head_of = could_use(books, page) if is_judged and _is_head(books, page, rule) else {}
-        if head_of and (lines.is_behind_longer_waiting(page) or not _waits_for_room_alone(books, page)):
+        if head_of and not (_waits_for_room_alone(books, page) and lines.is_first_head(page)):
             head_of = {}
         found[job] = Waiting(page.spec, rule, lines.place_of(page), could_start, head_of)
     return found
@@ -201,7 +207,24 @@ class _Lines:
                 return True
         return False
 
-    def is_behind_longer_waiting(self, page: JobPage) -> bool:
+    def is_first_head(self, page: JobPage) -> bool:
+        """Whether surely no other head keeps this one back, by its room or by a limit: it would be none then."""
+        return not self._is_behind_longer_waiting(page) and not self._is_behind_another_at_its_limit(page)
+
+    def _is_behind_another_at_its_limit(self, page: JobPage) -> bool:
+        """Whether a job that comes before it in its queue may wait at a limit that counts for both: what it waits for
+        there keeps this one back, which is below the limit for itself.
+        """
+        rule, place = self.rule_of(page), self.place_of(page)
+        for other in self._books.jobs.values():
+            if other is page or other.status not in (QUEUED, *HOLDS) or self.rule_of(other).name != rule.name:
+                continue
+            is_before = rule.is_fair or self.place_of(other) < place
+            if is_before and not are_surely_below_limits(self._books, other.spec, page.spec):
+                return True
+        return False
+
+    def _is_behind_longer_waiting(self, page: JobPage) -> bool:
         """Whether a head in a queue by shares may stand behind one that waits as long, or one of an earlier queue."""
         own = self.rule_of(page)
         if not own.is_fair:

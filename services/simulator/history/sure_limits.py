@@ -43,6 +43,19 @@ def are_under_one_limit(books: Books, one: JobSpec, other: JobSpec) -> bool:
     return False
 
 
+def are_surely_below_limits(books: Books, one: JobSpec, other: JobSpec) -> bool:
+    """Whether no limit lets only one of the two jobs start, so that one of them could wait for what the other uses."""
+    for (name, kind), quota in books.quotas.items():
+        if not all(name in books.ancestors(spec.tenant, kind) for spec in (one, other)):
+            continue
+        if not quota.borrows or quota.borrow_limit_milli is not None:
+            return False
+        used_milli = books.used_below(name, kind) + one.gpus_milli + other.gpus_milli
+        if quota.limit_milli is not None and used_milli > quota.limit_milli:
+            return False
+    return True
+
+
 def guaranteed_milli(books: Books, gpu_type: str) -> int:
     """All that is guaranteed of a type, children beside their parents."""
     return sum(quota.guaranteed_milli for (_, kind), quota in books.quotas.items() if kind == gpu_type)

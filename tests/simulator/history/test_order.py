@@ -77,6 +77,18 @@ def test_a_head_that_a_limit_keeps_is_not_passed_for_the_sake_of_room() -> None:
     assert order_of(told) == []
 
 
+@pytest.mark.parametrize(("limit_milli", "is_wrong"), [(3_000, False), (4_000, True)])
+def test_a_head_behind_one_that_their_common_limit_may_keep_is_none(limit_milli: int, *, is_wrong: bool) -> None:
+    """Either of them is below it for itself: the one before may wait for the limit, and the other one for that."""
+    lab = quota("lab", limit_milli=limit_milli)
+    members = [quota(name, parent="lab") for name in ("bob", "kim")]
+    before = enqueued("before", tenant="bob", resources=TWO, pools=("other",))
+    head = enqueued("head", tenant="kim", resources=TWO)
+    told = story(queues("strict-fifo"), lab, *members, node("n2", gpus=1, pool="other"), *FULL)
+    told = told.decide(before, head, enqueued("next", tenant="eve")).decide(NEXT)
+    assert order_of(told) == ["job next starts on n1, for which head waits and must not be passed"] * is_wrong
+
+
 @pytest.mark.parametrize(("gpus", "is_wrong"), [(2, False), (3, True)])
 def test_a_head_that_guarantees_of_others_keep_for_good_is_passed_by_all(gpus: int, *, is_wrong: bool) -> None:
     other = [node("n2", gpus=gpus - 2)] if gpus > 2 else []
