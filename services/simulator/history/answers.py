@@ -39,6 +39,7 @@ class Settlements:
         self._updates_read: Counter[str] = Counter()
         self._updates_of: Counter[str] = Counter()
         self._is_any_record = False
+        self._submits_refused: Counter[str] = Counter()
 
     def take(self, decision: Decision, books: Books) -> list[Violation]:
         """Take in a decision that is in the books already; what it has read and not settled."""
@@ -53,13 +54,20 @@ class Settlements:
             elif isinstance(effect, e.JobUpdated):
                 self._updated[effect.job] += 1
                 self._ever_updated[effect.job] += 1
+        refused = [each.job for each in decision.effects if isinstance(each, e.JobRefused) and each.request == "submit"]
+        here = Counter(refused)
+        self._submits_refused += here
         where = f"{self._cell}, version {decision.version}"
-        return [
+        found = [
             Violation("I2", text, where)
             for source, position in decision.inputs.items()
             for answer in self._read_up_to(source, position)
             if (text := self._unsettled(answer.event, books)) is not None
         ]
+        if decision.inputs:
+            # One event admits several jobs: this record may have answered the first of the next event already.
+            self._submits_refused = here
+        return found
 
     def _begin_record(self) -> None:
         """An answer stands in the record that has read the command: what earlier ones say is none."""
@@ -101,7 +109,8 @@ class Settlements:
         return self._updated[job] + self._refused[job, "update"]
 
     def _unsettled_submit(self, event: JobAdmitted) -> str | None:
-        is_settled = (event.spec.id, event.digest) in self._enqueued or self._refused[event.spec.id, "submit"]
+        is_refused = self._refused[event.spec.id, "submit"] or self._submits_refused[event.spec.id]
+        is_settled = (event.spec.id, event.digest) in self._enqueued or is_refused
         return None if is_settled else f"job {event.spec.id} was admitted and read, and neither accepted nor refused"
 
     def _unsettled_cancel(self, event: JobCancelRequested, books: Books) -> str | None:
