@@ -1,6 +1,10 @@
-"""By shares each due head of a tenant keeps its room from other tenants, also one that stands before an older one."""
+"""By shares each due head keeps its room from other tenants: also one that stands before an older one of its tenant,
+and one that stood behind a head which starts.
+"""
 
 from __future__ import annotations
+
+import pytest
 
 from shared.cluster.config import Queue
 from shared.events.queue import QueueOrder
@@ -21,3 +25,19 @@ def test_a_due_head_before_an_older_one_of_its_tenant_keeps_its_room_too() -> No
     world.tell(finished("first-b", "n-b"))
     submit(world, "small", 2, tenant="eve")
     assert (world.nodes_of("small"), world.job("small").deferred) == ([], DeferCode.BEHIND_HEAD)
+
+
+@pytest.mark.parametrize("gang", [True, False])
+def test_when_a_due_head_starts_the_one_that_it_kept_off_has_its_turn_before_all_others(gang: bool) -> None:
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE), wait_ms=10_000)
+    world.tell(joined("n1", 4), joined("n2", 4, labels={"disk": "a"}))
+    submit(world, "of-ada", 4, tenant="ada", node_labels=("disk=a",))
+    submit(world, "first", 4, tenant="eve")
+    submit(world, "longest", 1, 2, tenant="ada", gang=gang, workers_min=None if gang else 1)
+    world.pass_time(1_000)
+    submit(world, "behind", 2, tenant="bob")
+    world.pass_time(20_000)
+    submit(world, "next", 2, tenant="ada")
+    world.tell(finished("first", "n1"))
+    assert world.nodes_of("longest") == ["n1", "n1"]
+    assert world.nodes_of("behind") == ["n1"]

@@ -340,17 +340,27 @@ class _Scan:
                 return False
             rows = row.rows
             self._lines.started(row)
-            if self._is_waited_for_no_more(job) and self._walk.has_kept_off:
-                self._lines.tries += not self._walk.has_spent_tries
-                return False  # those that were kept off for it come by again, before all that are still to come
+            if self._lets_others_come_again(job):
+                return False
             goes_on = not (self._is_fair or self._heads.are_by_tenant or self._reserved)
             if goes_on and self._discipline is not _BACKFILL:
                 return has_room and self._go_on(course, rows)
         else:
             has_room = has_room and (is_beside or self._let_others_in(job))
             self._lines.look_at(self._state, job, self._now_ms)
+            if job.status is not _QUEUED and self._lets_others_come_again(job):
+                return False
         self._turns.served()
         return has_room
+
+    def _lets_others_come_again(self, job: Job) -> bool:
+        """Whether those that were kept off for this job, which has started, come by again, before all that are still
+        to come.
+        """
+        comes_again = self._is_waited_for_no_more(job) and self._walk.has_kept_off
+        if comes_again:
+            self._lines.tries += not self._walk.has_spent_tries
+        return comes_again
 
     def _is_waited_for_no_more(self, job: Job) -> bool:
         """Whether a job that has started kept others off by a planned start, or before its turn."""
