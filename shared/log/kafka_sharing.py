@@ -24,7 +24,7 @@ POLL_WAIT_MS = 200
 """An empty poll lasts at least so long, whatever it is asked for: FastStream sleeps after each."""
 
 COMMITTED_BOUND_S = 10.0
-BUSY_RECORDS, BUSY_WAIT_MS_MAX, BUSY_BYTES = 8, 25, 1_048_576
+BUSY_RECORDS, BUSY_WAIT_MS_MAX, BUSY_BYTES = 24, 25, 1_048_576
 """After a poll with so many records the next fetch stays at the broker for three milliseconds for each eight of them,
 but not longer than this, unless so many bytes are there: under load a few larger batches cost much less than many small
 ones, here and for all who read what comes of them. A wait that began longer would make batches of a middling load

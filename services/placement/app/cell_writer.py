@@ -477,13 +477,13 @@ class CellWriter:
         return self._service.has_pending or not self._has_looked or (due_ms is not None and due_ms <= self._now_ms())
 
     async def _rest(self) -> None:
-        """Let inputs gather for as long as the last record took: many small records cost more than one a little later,
-        and the busier the machine, the more so. An idle writer answers at once.
+        """Let inputs gather for half as long as the last record took: many small records cost more than one a little
+        later, and the busier the machine, the more so. An idle writer answers at once.
         """
-        took_ms = max(REST_MS_LEAST, self._appending.wrote_ms - self._begun_ms)
+        took_ms = max(2 * REST_MS_LEAST, self._appending.wrote_ms - self._begun_ms)
         rest_ms = (
             self._appending.wrote_ms
-            + min(took_ms, self._context.settings.pace_wall_ms)
+            + min(took_ms // 2, self._context.settings.pace_wall_ms)
             - self._context.host.monotonic_ms()
         )
         if rest_ms > 0 and not self._stepped:

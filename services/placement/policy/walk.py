@@ -118,8 +118,9 @@ class _Scan:
         self._discipline = self._queue.discipline
         self._is_fair = self._queue.order is QueueOrder.FAIR_SHARE
         courses = [Course(line, self._shut_if_full) for line in queue]
-        shares = Shares(state, now_ms)
-        self._turns: Turns = ByShares(courses, shares, state.jobs) if self._is_fair else OneLine(courses[0])
+        self._turns: Turns = OneLine(courses[0])
+        if self._is_fair:
+            self._turns = ByShares(courses, Shares(state, now_ms), state.jobs)
         self._heads, self._reserved = heads, heads.reserved
         self._blocking: dict[str, None] = {}
         self._heads_of: dict[RoomRows, list[str]] | None = None
