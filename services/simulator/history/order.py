@@ -225,7 +225,9 @@ class _Lines:
         return False
 
     def _is_behind_longer_waiting(self, page: JobPage) -> bool:
-        """Whether a head in a queue by shares may stand behind one that waits as long, or one of an earlier queue."""
+        """Whether a head in a queue by shares may stand behind one that waits as long, one that comes before it in the
+        line of its tenant, or one of an earlier queue.
+        """
         own = self.rule_of(page)
         if not own.is_fair:
             return False
@@ -234,7 +236,9 @@ class _Lines:
             rule, since_ms = self.rule_of(other), other.head_since_ms
             if other is page or other.status not in (QUEUED, *HOLDS):
                 continue
-            is_longer = rule.name == own.name and since_ms is not None and since_ms <= (page.head_since_ms or 0)
+            is_before = other.spec.tenant == page.spec.tenant and self.place_of(other) < self.place_of(page)
+            is_longer = since_ms is not None and (is_before or since_ms <= (page.head_since_ms or 0))
+            is_longer = is_longer and rule.name == own.name
             is_ahead = other.plan is not None or (rule.number < own.number and self._may_be_head(rule))
             if (is_longer or is_ahead) and self._meets(job, other, page, mine):
                 return True

@@ -121,6 +121,16 @@ def test_by_shares_the_head_that_has_waited_longest_is_passed_by_no_tenant(since
     assert texts == ["job next starts on n1, for which first waits and must not be passed"] * (not is_wrong)
 
 
+@pytest.mark.parametrize(("tenant", "is_wrong"), [("eve", True), ("bob", False)])
+def test_by_shares_one_behind_another_head_in_the_line_of_its_tenant_is_none(tenant: str, *, is_wrong: bool) -> None:
+    told = story(queues("backfill", order="fair-share"), *FULL, policy=CellPolicy(backfill_wait_ms=1_000))
+    before = enqueued("before", tenant=tenant, resources=TWO, priority=1)
+    head = enqueued("head", tenant="bob", resources=TWO)
+    told.decide(head, e.HeadBlocked(job="head"), at_ms=0).decide(before, e.HeadBlocked(job="before"), at_ms=200)
+    texts = order_of(told.decide(enqueued("next", tenant="cyd"), at_ms=1_800).decide(NEXT, at_ms=1_900))
+    assert ("job next starts on n1, for which head waits and must not be passed" in texts) is is_wrong
+
+
 def test_who_is_a_head_no_more_is_passed() -> None:
     told = story(queues("backfill"), *FULL).decide(HEAD, SMALL, e.HeadBlocked(job="head"))
     assert order_of(told.decide(e.HeadCleared(job="head"), at_ms=5_000).decide(NEXT, at_ms=6_000)) == []
