@@ -103,6 +103,7 @@ _KNOWN: dict[Exit, frozenset[str]] = {
     Exit.USAGE: frozenset(
         {
             *("CellFileError", "JobFileError", "LogFileError", "ArchiveError", "DiaryError", "TopicsFileError"),
+            "DiaryUnreadable",
             "AccessFileError",
             *(
                 "SettingsError",

@@ -15,9 +15,9 @@ the log.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ from services.executor.service import slot_of
 from shared.cluster.diary import HORIZON_BEGINS, DiaryHorizon, DiaryLine
 from shared.events.base import LARGEST_INTEGER
 from shared.events.encoding import encode
+
+Read = TypeVar("Read")
 
 SEQ_PER_MS = 1_000
 SEQ_PER_REIGN = 1_000_000_000
@@ -43,7 +45,21 @@ REIGN_BYTES = 32
 GROWN_BYTES = 4_000_000
 """Some 12,000 runs: to write the file anew takes a tenth of a second, in which the process does nothing else."""
 
+SHOWN_BYTES = 60
+"""Of a line that cannot be read so much is shown."""
+
 _READ = msgspec.json.Decoder(DiaryLine).decode
+
+
+class DiaryUnreadable(Exception):
+    """A diary holds a line that no agent wrote: what the nodes have begun is not known."""
+
+    def __init__(self, name: str, number: int, entry: bytes) -> None:
+        shown = repr(entry[:SHOWN_BYTES])[1:]
+        super().__init__(
+            f"{name}, line {number}: {shown} is no line of a diary, which tells what the node has begun: "
+            "end the workers of the node, move the file away, and start again"
+        )
 
 
 class Lives(NamedTuple):
@@ -167,7 +183,7 @@ class Diaries:
         with files.locked(own.claim):
             if not self._reigns(own):
                 return False
-            text = _without_past(files.read(name), self._cell, lives, self._grown_bytes // 4)
+            text = _without_past(name, files.read(name), self._cell, lives, self._grown_bytes // 4)
             files.replace(name, text)
             files.close(own.diary)
             own.diary = files.open(name, to_append=True)
@@ -179,7 +195,7 @@ class Diaries:
         """What the slot's nodes wrote down, by node, without the ended runs of other jobs than these: a diary tells
         of every run that ever was. A line that a crash tore is cut off: nobody has heard of it.
 
-        Only for whoever holds the reign. Raises msgspec.DecodeError for a line that no agent wrote.
+        Only for whoever holds the reign. Raises DiaryUnreadable, OSError.
         """
         runs: dict[tuple[str, RunKey], list[DiaryLine]] = {}
         for line in self._whole_lines(self._name(slot)):
@@ -198,9 +214,9 @@ class Diaries:
         whole = text.rfind(b"\n") + 1
         if whole < len(text):
             self._files.cut(name, whole)
-        for entry in text[:whole].splitlines():
+        for number, entry in enumerate(text[:whole].split(b"\n")[:-1], start=1):
             if not entry.startswith(HORIZON_BEGINS):
-                yield _READ(entry)
+                yield _read(name, number, entry, _READ)
 
     def _claim(self, slot: int) -> str:
         return f"reigns/{self._cell}-{slot}-of-{self._slots}"
@@ -223,16 +239,23 @@ class _Brief(msgspec.Struct, gc=False):
 _READ_BRIEF = msgspec.json.Decoder(_Brief).decode
 
 
-def _without_past(text: bytes, cell: str, lives: Lives, kept_bytes: int) -> bytes:
+def _read(name: str, number: int, entry: bytes, read: Callable[[bytes], Read]) -> Read:
+    try:
+        return read(entry)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DiaryUnreadable(name, number, entry) from error
+
+
+def _without_past(name: str, text: bytes, cell: str, lives: Lives, kept_bytes: int) -> bytes:
     """The whole lines of a diary that tell of a run that is not over for good, or that is told of in the newest bytes;
     behind a line that says by which version what was forgotten was over.
     """
-    lines = text[: text.rfind(b"\n") + 1].splitlines(keepends=True)
+    lines = [line + b"\n" for line in text.split(b"\n")[:-1]]
     if lines and lines[0].startswith(HORIZON_BEGINS):
         del lines[0]
     runs, is_open = list[tuple[Any, ...]](), dict[tuple[Any, ...], bool]()
-    for line in lines:
-        read = _READ_BRIEF(line)
+    for number, line in enumerate(lines, start=1):
+        read = _read(name, number, line, _READ_BRIEF)
         run = (read.node, read.job, read.attempt, read.rank, read.turn)
         runs.append(run)
         is_open[run] = read.event != "ended"

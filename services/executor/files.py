@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -54,8 +56,12 @@ class Files(Protocol):
         """
 
 
+CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""Who may write in the folder may leave what is no file there: a link is not followed, and nothing is waited for."""
+
+
 class DiskFiles:
-    """Files below a folder of the operating system. Raises OSError."""
+    """Files below a folder of the operating system. Raises OSError, also where something else has a file's name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -65,7 +71,7 @@ class DiskFiles:
         """As the port says."""
         path = self._folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if to_append else 0), 0o644)
+        return _opened(path, os.O_RDWR | os.O_CREAT | (os.O_APPEND if to_append else 0))
 
     def close(self, file: int) -> None:
         """As the port says."""
@@ -111,24 +117,39 @@ class DiskFiles:
     def read(self, name: str) -> bytes:
         """As the port says."""
         try:
-            return (self._folder / name).read_bytes()
+            file = _opened(self._folder / name, os.O_RDONLY)
         except FileNotFoundError:
             return b""
+        with os.fdopen(file, "rb") as opened:
+            return opened.read()
 
     def cut(self, name: str, size_bytes: int) -> None:
         """As the port says."""
-        os.truncate(self._folder / name, size_bytes)
+        file = _opened(self._folder / name, os.O_WRONLY)
+        try:
+            os.ftruncate(file, size_bytes)
+        finally:
+            os.close(file)
 
     def replace(self, name: str, text: bytes) -> None:
         """As the port says."""
         path = self._folder / name
         new = path.with_name(f"{path.name}.new")
-        with new.open("wb") as file:
+        new.unlink(missing_ok=True)  # of a process that died meanwhile
+        with os.fdopen(_opened(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
         _sync_folder(path.parent)
+
+
+def _opened(path: Path, flags: int) -> int:
+    file = os.open(path, flags | CAREFUL, 0o644)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "no regular file", str(path))
+    return file
 
 
 def _sync_folder(path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Whatever stands where an agent keeps its diary, the agent does not wait for it, and says in one line what it is."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.executor.diaries import Diaries, DiaryUnreadable, Lives
+from services.executor.files import DiskFiles
+from shared.cluster.diary import DiaryLine
+from shared.events.encoding import encode
+from tests.executor.test_diaries import line
+from tests.hypothesis_profile import EXAMPLES
+
+DIARY = "diaries/cell-a-0-of-1.jsonl"
+
+
+def diaries_in(folder: Path, grown_bytes: int = 1_000_000) -> Diaries:
+    return Diaries(DiskFiles(folder), "cell-a", 1, grown_bytes)
+
+
+ODD: list[Callable[[Path], object]] = [
+    os.mkfifo,
+    lambda path: path.mkdir(),
+    lambda path: path.symlink_to("/etc/passwd"),
+    lambda path: path.symlink_to(path),
+]
+
+
+@pytest.mark.parametrize("make", ODD, ids=["pipe", "folder", "link to a file", "link to itself"])
+@pytest.mark.parametrize("name", [DIARY, "reigns/cell-a-0-of-1"])
+def test_what_is_no_file_is_neither_waited_for_nor_followed(
+    tmp_path: Path, make: Callable[[Path], object], name: str
+) -> None:
+    (tmp_path / name).parent.mkdir()
+    make(tmp_path / name)
+    with pytest.raises(OSError, match=re.escape(str(tmp_path / name))) as refused:
+        diaries_in(tmp_path).take(0, wall_ms=1)
+    assert refused.value.filename == str(tmp_path / name)
+
+
+@pytest.mark.parametrize("make", [*ODD[2:], os.mkfifo], ids=["link to a file", "link to itself", "pipe"])
+def test_what_is_left_beside_a_diary_keeps_nobody_from_writing_it_anew(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    files = DiskFiles(tmp_path)
+    files.close(files.open(DIARY))
+    make(tmp_path / f"{DIARY}.new")
+    files.replace(DIARY, b"new")
+    assert files.read(DIARY) == b"new"
+
+
+@settings(max_examples=4 * EXAMPLES)
+@given(before=st.integers(0, 3), text=st.binary(max_size=60))
+def test_of_any_bytes_in_a_diary_a_line_is_read_or_named(
+    tmp_path_factory: pytest.TempPathFactory, before: int, text: bytes
+) -> None:
+    folder = tmp_path_factory.mktemp("state")
+    diaries = diaries_in(folder)
+    diaries.take(0, wall_ms=1)
+    good = encode(line()) + b"\n"
+    (folder / DIARY).write_bytes(good * before + text + b"\n")
+    found, refused = told(diaries)
+    assert all(isinstance(each, DiaryLine) for each in found)
+    assert refused is None or (refused.startswith(f"{DIARY}, line ") and len(refused) < 500 and refused.isprintable())
+
+
+def told(diaries: Diaries) -> tuple[list[DiaryLine], str | None]:
+    """The lines of a diary, or why they cannot be read."""
+    try:
+        return [each for lines in diaries.read(0, ()).values() for each in lines], None
+    except DiaryUnreadable as error:
+        return [], str(error)
+
+
+def test_the_line_that_no_agent_wrote_is_named_also_when_the_diary_is_written_anew(tmp_path: Path) -> None:
+    diaries = diaries_in(tmp_path, grown_bytes=1)
+    diaries.take(0, wall_ms=1)
+    assert diaries.write([line()]) == []
+    with (tmp_path / DIARY).open("ab") as file:
+        file.write(b"junk \x1b[31m\n")
+    with pytest.raises(DiaryUnreadable, match=r"^diaries/cell-a-0-of-1.jsonl, line 2: 'junk \\x1b\[31m' is no line of"):
+        diaries.read(0, ())
+    assert diaries.write([line()]) == []
+    with pytest.raises(DiaryUnreadable, match="line 2"):
+        diaries.forget(0, Lives(1, (), ()))
