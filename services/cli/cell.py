@@ -6,9 +6,12 @@ from typing import Annotated
 import typer
 
 from services.cli.access import access_of
+from services.cli.failures import Exit, end_with
 from services.cli.output import AsJson, print_json, print_line
 from services.cli.paths import file_to_read
 from services.cli.reload import reload
+from shared.log.opening import declared_topics
+from shared.log.topics import TopicsFileError
 from shared.runtime.cell_file import load_cell_file
 
 app = typer.Typer(no_args_is_help=True, help="Check a cell file, and put it in force while the cells run.")
@@ -26,6 +29,10 @@ def check(
     """Read a cell file as the services do; each mistake is named with its line."""
     path = access_of(context).cell_path if file is None else file
     found = load_cell_file(path)
+    try:
+        declared_topics(found, "check")
+    except TopicsFileError as error:
+        end_with(Exit.USAGE, f"fallow: {path}: {error}")
     names = {
         "cells": [cell.name for cell in found.cells],
         "pools": [pool.name for cell in found.cells for pool in cell.pools],

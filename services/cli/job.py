@@ -129,9 +129,8 @@ async def _rejected(access: Access, names: Sequence[str], job_id: str) -> Told |
     await log.start()
     try:
         for name in names:
-            async with aclosing(rejections(log, layout, name, job_id)) as found:
-                if said := [each async for each in found]:
-                    return Told(name, rejected=said)
+            if said := await rejections(log, layout, name, job_id):
+                return Told(name, rejected=said)
     finally:
         await log.stop()
     return None
@@ -152,7 +151,7 @@ def _tell(job_id: str, told: Told) -> None:
         return
     print_line(f"job {job_id} of cell {told.cell}{status}")
     for at_ms, event in told.rejected:
-        print_line(f"  {moment(at_ms)}  {rejection(event)}")
+        print_line(f"  {moment(at_ms)}  {rejection(event, names_tenant=True)}")
     for news in told.news:
         assert isinstance(news.event, Effect), "the log of decisions tells of effects alone"
         print_line(f"  {moment(news.at_ms or 0)}  v{news.version}  {sentence(news.event)}")

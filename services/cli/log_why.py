@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
@@ -52,6 +53,9 @@ DEFERRED: dict[DeferCode, str] = {
 HEADS_NAMED_MOST = 20
 """So often, at the last, the head is named that kept the job back: for that the cell is built again as it was."""
 
+REJECTIONS_MOST = 20
+"""So many rejections of one job are told at most, the newest ones."""
+
 _VERSION = re.compile(rb'"version":(\d+)')
 
 ENDS = (e.JobFinished, e.JobFailed, e.JobCancelled)
@@ -82,6 +86,8 @@ class Why:
     end: str | None = None
     behind_head: list[int] = field(default_factory=list)
     """The versions that tell the job for the first time, or again, that it stands behind a head."""
+    tenants: dict[str, None] = field(default_factory=dict)
+    """Whose job it was, in turn: an id may be used again once the cell has forgotten it."""
     _places: dict[int, str] = field(default_factory=dict)
     _since_ms: int | None = None
     _holds: bool = False
@@ -114,9 +120,10 @@ class Why:
                 told = tuple(each.replace(plain, f"it may not pass {head}") for each in step.sentences)
                 self.steps[number] = replace(step, sentences=told)
 
-    def rejected(self, event: JobRejected) -> None:
-        """Admission's no."""
-        self.steps.append(Step(None, None, None, (rejection(event),)))
+    def rejected(self, events: Iterable[JobRejected]) -> None:
+        """What admission said no to comes first, since it is known no better when that was."""
+        told = [Step(None, None, None, (rejection(event, names_tenant=not self.tenants),)) for event in events]
+        self.steps[:0] = told
 
     def _bears_on(self, effect: e.Effect, nodes: Mapping[str, None]) -> bool:
         """Whether another job yields for this one, or something happens to one of these nodes, on which it is."""
@@ -141,6 +148,7 @@ class Why:
     def _follow(self, effect: e.Effect, at_ms: int) -> None:
         """Keep count of its attempts, its waits and its places."""
         if isinstance(effect, e.JobEnqueued):
+            self.tenants[effect.spec.tenant] = None
             self._turn(at_ms, holds=False)
         elif isinstance(effect, e.JobStarted):
             self.attempts += 1
@@ -222,8 +230,6 @@ async def _why(access: Access, cell: str, job: str) -> Why:
 async def explain(log: Log, layout: Layout, cell: str, job: str, *, wall: Callable[[], int] = wall_ms) -> Why:
     """What the topics `jobs` and `decisions` tell of a job, until now. Raises LogUnavailable, LogTruncated."""
     found, version, newest = Why(job), 0, None
-    async for _, event in rejections(log, layout, cell, job):
-        found.rejected(event)
     async for record in _records(log, layout.tp("decisions", cell)):
         said, value = _version(record), record.value or b""
         if said <= version or (said > version + 1 and _decision(record, cell) is None):
@@ -237,16 +243,22 @@ async def explain(log: Log, layout: Layout, cell: str, job: str, *, wall: Callab
     if last is not None:
         found.until(cell_now_ms(last.at_ms, wall))
     found.name_heads(await heads_then(log, layout, cell, job, found.behind_head[-HEADS_NAMED_MOST:]))
+    found.rejected([event for _, event in await rejections(log, layout, cell, job, found.tenants)])
     return found
 
 
-async def rejections(log: Log, layout: Layout, cell: str, job: str) -> AsyncGenerator[tuple[int, JobRejected], None]:
-    """Each rejection of this job that topic `jobs` still holds, with the broker's time. Raises as `explain` does."""
-    needle = f'"{job}"'.encode()
+async def rejections(
+    log: Log, layout: Layout, cell: str, job: str, tenants: Collection[str] = ()
+) -> list[tuple[int, JobRejected]]:
+    """The newest rejections of this job that topic `jobs` still holds, with the broker's times; where it is known whose
+    job it is (`tenants`), theirs alone: anybody may send commands that name it. Raises as `explain` does.
+    """
+    needle, found = f'"{job}"'.encode(), deque[tuple[int, JobRejected]](maxlen=REJECTIONS_MOST)
     async for record in _records(log, layout.tp("jobs", cell)):
         event = event_of(record) if needle in (record.value or b"") else None
-        if isinstance(event, JobRejected) and event.job == job:
-            yield record.timestamp_ms, event
+        if isinstance(event, JobRejected) and event.job == job and (not tenants or event.tenant in tenants):
+            found.append((record.timestamp_ms, event))
+    return list(found)
 
 
 async def _records(log: Log, tp: TopicPartition) -> AsyncGenerator[Record, None]:

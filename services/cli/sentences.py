@@ -327,10 +327,11 @@ _VERBS = ("is ", "must ", "names ", "stands ")
 """Rules that begin with one of these go on from the field and its value."""
 
 
-def rejection(event: JobRejected) -> str:
-    """Admission's no as one sentence."""
+def rejection(event: JobRejected, *, names_tenant: bool = False) -> str:
+    """Admission's no as one sentence. `names_tenant`: whose command it was is said, too."""
     at = " ".join(part for part in (event.field, f"`{event.value}`" if event.value else "") if part)
     numbers = "" if event.wanted is None else f" (wanted {event.wanted}, allowed {event.allowed})"
     between = " " if event.rule.startswith(_VERBS) else ": "
     said = between.join(part for part in (at, event.rule) if part)
-    return f"Job {event.job} is rejected ({event.code}){f': {said}' if said else ''}{numbers}."
+    whose = f" of tenant {event.tenant}" if names_tenant and event.tenant is not None else ""
+    return f"Job {event.job}{whose} is rejected ({event.code}){f': {said}' if said else ''}{numbers}."

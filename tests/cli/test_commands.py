@@ -126,6 +126,14 @@ def test_the_check_of_a_cell_file_says_where_jobs_wait_that_name_no_queue(tmp_pa
     assert last(call("cell", "check", str(path), "--json"))["default_queues"] == {"main": "urgent"}
 
 
+def test_a_cell_file_with_which_no_service_would_start_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "cell.yaml"
+    path.write_text(f"{Path('deploy/cell.yaml').read_text()}\nretention_hours: {{nope: 1}}\n")
+    done = call("cell", "check", str(path))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"fallow: {path}: retention_hours.nope: no topic with a retention; these have one: ")
+
+
 def test_a_mistake_in_a_cell_file_is_one_line_with_its_place(tmp_path: Path) -> None:
     path = tmp_path / "cell.yaml"
     path.write_text("cells:\n  - {name: main, ordinal: 0, pools: [{name: a, gpus: 8}]}\ntenants:\n  - {nam: x}\n")

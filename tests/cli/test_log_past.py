@@ -7,7 +7,7 @@ import typer
 
 from services.cli.log_at import as_object
 from services.cli.log_diff import Change, changes_between, portrait
-from services.cli.log_why import DEFERRED, explain
+from services.cli.log_why import DEFERRED, REJECTIONS_MOST, explain
 from services.cli.moments import DAY_MS, MINUTE_MS
 from services.cli.past import Then, open_past, then
 from services.cli.when import duration_of, moment_of
@@ -284,7 +284,27 @@ async def test_why_tells_that_admission_turned_a_job_away(log: MemoryLog) -> Non
     event = JobRejected(cell="main", job="x", tenant="vision", command="submit", code=RejectCode.UNKNOWN_POOL)
     await log.publish([LAYOUT.outgoing(event, id="1", source="test", wall_ms=0)])
     found = await explain(log, LAYOUT, "main", "x")
-    assert [step.sentences for step in found.steps] == [("Job x is rejected (unknown_pool).",)]
+    assert [step.sentences for step in found.steps] == [("Job x of tenant vision is rejected (unknown_pool).",)]
+
+
+@pytest.mark.parametrize("whose", ["speech", None])
+async def test_of_a_job_no_command_of_a_stranger_that_names_it_is_told(log: MemoryLog, whose: str | None) -> None:
+    before = [step.sentences for step in (await explain(log, LAYOUT, "main", "first")).steps]
+    owner = enqueued("first").spec.tenant
+    for number, tenant in enumerate([whose] * 30 + [owner]):
+        event = JobRejected(cell="main", job="first", tenant=tenant, command="cancel", code=RejectCode.INVALID_FIELD)
+        await log.publish([LAYOUT.outgoing(event, id=str(number), source="test", wall_ms=0)])
+    found = await explain(log, LAYOUT, "main", "first")
+    assert [step.sentences for step in found.steps] == [("Job first is rejected (invalid_field).",), *before]
+
+
+async def test_of_many_rejections_the_newest_are_told(log: MemoryLog) -> None:
+    for number in range(REJECTIONS_MOST + 5):
+        event = JobRejected(cell="main", job="x", tenant=f"t{number}", command="submit", code=RejectCode.UNKNOWN_POOL)
+        await log.publish([LAYOUT.outgoing(event, id=str(number), source="test", wall_ms=0)])
+    found = await explain(log, LAYOUT, "main", "x")
+    assert len(found.steps) == REJECTIONS_MOST
+    assert found.steps[-1].sentences == (f"Job x of tenant t{REJECTIONS_MOST + 4} is rejected (unknown_pool).",)
 
 
 async def test_nothing_is_told_of_a_job_that_never_was(log: MemoryLog) -> None:
