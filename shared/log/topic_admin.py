@@ -27,7 +27,9 @@ FLUSH = "flush.messages"
 """After how many records the broker flushes a topic."""
 
 VISIBLE_STEP_S = 0.1
-"""Kafka answers a creation before each broker knows of it; so long is its visibility awaited."""
+"""Kafka answers a creation or another setting before each broker knows of it: its visibility is looked for in such
+steps, VISIBLE_ATTEMPTS times.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +172,18 @@ async def _keep_as_long(admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec
             for code, message, _type, name in response.resources:
                 if code:
                     raise for_code(code)(f"settings of {name}: {message}")
+    if resources:
+        await _wait_until_visible(admin, expected, with_config=True)
 
 
-async def _wait_until_visible(admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec]) -> None:
+async def _wait_until_visible(
+    admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec], *, with_config: bool = False
+) -> None:
+    """Return when the brokers show the partitions that were asked for, with `with_config` also the retention; after
+    VISIBLE_ATTEMPTS looks all the same: the comparison that follows tells what still differs.
+    """
     for _ in range(VISIBLE_ATTEMPTS):
-        actual = await _actual(admin, expected, with_config=False)
-        if not any(difference.is_growable for difference in differences(expected, actual)):
+        actual = await _actual(admin, expected, with_config=with_config)
+        if not any(found.is_growable or found.is_harmless for found in differences(expected, actual)):
             return
         await asyncio.sleep(VISIBLE_STEP_S)

@@ -125,7 +125,7 @@ async def test_a_rejected_job_is_told_at_once_and_found_later(
         assert json.loads(again.stdout)["jobs"] == {"typo": "rejected", "wrong": "rejected"}
         found = fallow("job", "typo")
         assert (found.returncode, found.stdout.splitlines()[0]) == (0, "job typo of cell main: rejected")
-        assert unknown_tenant in found.stdout
+        assert unknown_tenant.replace("Job typo is", "Job typo of tenant visoin is") in found.stdout
         answer = json.loads(fallow("job", "wrong", "--json").stdout)["rejected"][0]["answer"]
         assert (answer["field"], answer["value"], answer["rule"]) == (
             "queue",

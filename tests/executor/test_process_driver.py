@@ -26,14 +26,14 @@ HIDES = "setsid env -i sh -c 'sleep 601 & setsid sleep 602 & wait' & echo up; wa
 
 @pytest.fixture
 async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
-    machine = Machine(tmp_path)
+    machine = Machine(tmp_path / "agent")
     yield machine
     await machine.end()
 
 
 @pytest.fixture(params=["control groups", "sweeps"])
 async def either_machine(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Machine]:
-    machine = Machine(tmp_path, in_groups=request.param == "control groups")
+    machine = Machine(tmp_path / "agent", in_groups=request.param == "control groups")
     yield machine
     await machine.end()
 
