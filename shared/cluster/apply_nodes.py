@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.cluster.allocation import change_node, enter_pool, leave_pool
 from shared.cluster.illegal import IllegalEffect, must
-from shared.cluster.lease import longest_with, patience_ms
+from shared.cluster.lease import longest_named_with, longest_with, patience_ms
 from shared.cluster.node import Node
 from shared.cluster.quota import remove_quota, set_quota
 from shared.cluster.quota_rules import contradiction
@@ -265,6 +265,7 @@ def cell_file_set(state: CellState, effect: e.CellFileSet, at_ms: int) -> None:
 def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:
     """The cell decides by other numbers, or knows by which leases its nodes go."""
     longest_ms = effect.longest_patience_ms or longest_with(state, effect.policy)
+    state.journal.set(state, "longest_named_ms", longest_named_with(state, effect.policy))
     state.journal.set(state, "longest_patience_ms", longest_ms if longest_ms > patience_ms(effect.policy) else 0)
     state.journal.set(state, "policy", effect.policy)
     go_by(state, effect.policy.unacknowledged_most)

@@ -34,10 +34,29 @@ def longest_patience_ms(state: CellState) -> int:
     return max(patience_ms(state.policy), state.longest_patience_ms)
 
 
+def longest_told_ms(state: CellState) -> int:
+    """No node was ever told to go by a longer one than this: nodes go by policies that stand in the log."""
+    return max(longest_patience_ms(state), state.longest_named_ms)
+
+
 def longest_with(state: CellState, policy: CellPolicy) -> int:
     """What `longest_patience_ms` of the state is once this policy is in force: nodes may have read each policy that
     stood in the log. What a state goes by before its first decision no node was ever told by it.
     """
-    before_ms = patience_ms(state.policy) if state.version else 0
-    longest_ms = max(before_ms, state.longest_patience_ms)
+    return _beyond(max(_before_ms(state), state.longest_patience_ms), policy)
+
+
+def longest_named_with(state: CellState, policy: CellPolicy) -> int:
+    """What `longest_named_ms` of the state is once this policy is in force. What nodes tell does not count here: else
+    one that tells too long a lease would lengthen every other node's, for a writer that has not heard those.
+    """
+    return _beyond(max(_before_ms(state), state.longest_named_ms), policy)
+
+
+def _before_ms(state: CellState) -> int:
+    return patience_ms(state.policy) if state.version else 0
+
+
+def _beyond(longest_ms: int, policy: CellPolicy) -> int:
+    """0 where the policy's own patience is no shorter."""
     return longest_ms if longest_ms > patience_ms(policy) else 0

@@ -127,8 +127,8 @@ def rows_of(state: CellState) -> Iterator[str]:
     if state.entered:
         yield _row("entered", state.entered)
     yield _row("policy", state.policy)
-    if state.longest_patience_ms:
-        yield _row("patience", state.longest_patience_ms)
+    longest = (("patience", state.longest_patience_ms), ("named", state.longest_named_ms))
+    yield from (_row(section, longest_ms) for section, longest_ms in longest if longest_ms)
     if state.cell_file is not None:
         yield _row("file", (state.cell_files, state.cell_file))
     for account in sorted(state.quotas):
@@ -204,6 +204,10 @@ def _policy(state: CellState, text: str) -> None:
 
 def _patience(state: CellState, text: str) -> None:
     state.longest_patience_ms = _PATIENCE.decode(text)
+
+
+def _named(state: CellState, text: str) -> None:
+    state.longest_named_ms = _PATIENCE.decode(text)
 
 
 def _file(state: CellState, text: str) -> None:
@@ -284,6 +288,7 @@ _READ = {
     "entered": _entered,
     "policy": _policy,
     "patience": _patience,
+    "named": _named,
     "file": _file,
     "quota": _quota,
     "node": _node,

@@ -52,6 +52,8 @@ class CellState:
     policy: CellPolicy = field(default_factory=CellPolicy)
     longest_patience_ms: int = 0
     """By its own lease some node may be silent for so long (wall time), longer than the policy's; 0: none may."""
+    longest_named_ms: int = 0
+    """The longest patience that any policy in the log has named (wall time), longer than today's; 0: none has."""
     cell_file: CellFileSet | None = None
     cell_files: int = 0
     """How many were put in force so far: tells a file that came back from one that stayed."""

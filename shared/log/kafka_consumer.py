@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.consumer.fetcher import FetchResult
 
+from shared.log.kafka_offsets import TrueOffsets
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record, bytes_of
 
 COMMITTED = "read_committed"
@@ -152,7 +153,8 @@ class _Fetched(OrderedDict[KafkaTopicPartition, Any]):
 
     def __setitem__(self, tp: KafkaTopicPartition, fetched: Any) -> None:
         if type(fetched) is FetchResult:
-            fetched._partition_records._consumer_record = _record  # noqa: SLF001 - see above
+            records = fetched._partition_records  # noqa: SLF001 - see above
+            records._consumer_record, records._records = _record, TrueOffsets(records._records)  # noqa: SLF001
             fetched.getall = partial(_getall, fetched, self._room)
         super().__setitem__(tp, fetched)
 

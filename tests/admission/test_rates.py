@@ -414,7 +414,7 @@ def test_what_is_within_the_limit_is_taken_in_whatever_order_it_is_read(
     steps_most: int, sent: Commands, chance: Random
 ) -> None:
     level, last_ms, within = 20_000, 0, Commands()
-    for at_ms, n in sorted(sent):
+    for at_ms, n in sorted(sent, key=lambda each: (each[0], -each[1])):  # the last of one time may be in debt
         level, last_ms = min(20_000, level + 10 * (at_ms - last_ms)), at_ms
         if level >= 1_000:
             level -= 1_000 * n

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from services.admission.policy.resolve import Rejection, tenant_of
+from services.admission.policy.resolve import Rejection, home_of, tenant_of
 from services.admission.service import AdmissionService
 from shared.cluster.config import CellFile, CellPart, Limits, Pool, Tenant
 from shared.cluster.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
 from shared.events.base import TEXT_CHARACTERS_MOST
 from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.reasons import RejectCode
-from shared.events.values import WORKERS_MOST
+from shared.events.values import WORKERS_MOST, JobSpec
 from tests.admission.commands import CANCEL, NOW_MS, SUBMIT, UPDATE, bytes_of, rejected, submit
 
 Numbers = tuple[int | None, int | None]
@@ -239,3 +239,13 @@ def test_of_many_names_as_many_are_told_as_a_record_holds() -> None:
     assert isinstance(found, Rejection)
     assert found.rule.endswith(" and 497 more)")
     assert len(found.rule) < TEXT_CHARACTERS_MOST
+
+
+def test_the_gpu_types_that_are_told_are_those_of_the_pools_that_the_job_may_use_each_once() -> None:
+    types = {"open-1": "h100", "open-2": "h100", "open-3": "a100", "closed": "b200"}
+    pools = tuple(Pool(name=name, gpus=8, gpu_type=kind) for name, kind in types.items())
+    tenant = Tenant(name="ada", pools=("open-1", "open-2", "open-3"))
+    file = CellFile(cells=(CellPart(name="main", ordinal=0, pools=pools),), tenants=(tenant,))
+    found = home_of(file, tenant, JobSpec(id="job", tenant="ada", gpu_type="l40"))
+    assert isinstance(found, Rejection)
+    assert found.rule.endswith(" (there are h100, a100)")

@@ -156,3 +156,24 @@ async def test_an_array_submitted_again_is_over_only_with_its_last_element(other
     earlier = await _submitted_before(Cell(seen), Mark({}), progress, ["many"], quiet=True)  # type: ignore[arg-type]
     assert earlier == {"many": seen}
     assert (standing(earlier["many"]) in FINAL) == (others == "finished")
+
+
+@pytest.mark.parametrize("statuses", [("queued", "held"), ("held", "queued"), ("awaiting", "running", "held")])
+def test_one_element_that_is_held_makes_a_release_worth_waiting_for(statuses: tuple[str, ...]) -> None:
+    assert not are_free(rows(*statuses))
+
+
+class Noting(Cell):
+    """A cell that notes as of which version its rows are asked for."""
+
+    asked: int | None = None
+
+    async def jobs(self, cell: str, *, at_least: int | None = None, **more: Any) -> Read[tuple[JobRow, ...]]:
+        self.asked = at_least
+        return await super().jobs(cell, at_least=at_least, **more)
+
+
+async def test_the_other_elements_are_counted_as_of_the_newest_answer() -> None:
+    cell = Noting(rows("held", "held"), [News("main", e.JobHeld(job=f"many.{n}"), 6 + n) for n in (0, 1)])
+    await hold.outcome_of(cell, HOLD, "many", 60_000)  # type: ignore[arg-type]
+    assert cell.asked == 7

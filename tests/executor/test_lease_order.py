@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from services.executor.policy.lease import Lease
+from tests.hypothesis_profile import EXAMPLES
 
 
 def test_a_word_that_is_confirmed_behind_a_newer_one_changes_nothing() -> None:
@@ -33,3 +39,30 @@ def test_a_shorter_lease_holds_until_the_word_that_told_it_has_arrived() -> None
     lease.tell(6_000, 20_000)
     lease.renew(6_000, 20_000)
     assert lease.until_ms(0) == 26_000
+
+
+def test_each_word_that_arrives_prolongs_an_unchanged_lease_while_later_ones_are_on_their_way() -> None:
+    lease = Lease(0, 20_000)
+    for made_ms in range(1_000, 31_000, 1_000):
+        lease.tell(made_ms, 20_000)
+        if made_ms > 3_000:
+            lease.renew(made_ms - 2_000, 20_000)
+            assert lease.until_ms(0) == made_ms - 2_000 + 20_000
+
+
+@settings(max_examples=10 * EXAMPLES)
+@given(st.lists(st.tuples(st.integers(1, 3_000), st.sampled_from((800, 6_000, 20_000))), max_size=12), st.randoms())
+def test_a_node_works_as_long_as_the_newest_word_that_has_arrived_and_each_later_one_allow(
+    told: list[tuple[int, int]], chance: Random
+) -> None:
+    """Words arrive in any order, and some never do."""
+    lease, now_ms, newest_ms, words = Lease(0, 20_000), 0, 0, {0: 20_000}
+    for later_ms, allowed_ms in told:
+        now_ms += later_ms
+        words[now_ms] = allowed_ms
+        lease.tell(now_ms, allowed_ms)
+        for made_ms in chance.sample(sorted(words)[1:], chance.randint(0, 2) if len(words) > 2 else 0):
+            newest_ms = max(newest_ms, made_ms)
+            lease.renew(made_ms, words[made_ms])
+        allows = [made_ms + words[made_ms] for made_ms in words if made_ms >= newest_ms]
+        assert lease.until_ms(0) == min(allows)

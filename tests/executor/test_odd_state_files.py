@@ -90,3 +90,39 @@ def test_the_line_that_no_agent_wrote_is_named_also_when_the_diary_is_written_an
     assert diaries.write([line()]) == []
     with pytest.raises(DiaryUnreadable, match="line 2"):
         diaries.forget(0, Lives(1, (), ()))
+
+
+def test_a_line_is_named_as_a_whole_whatever_signs_it_holds(tmp_path: Path) -> None:
+    diaries = diaries_in(tmp_path)
+    diaries.take(0, wall_ms=1)
+    (tmp_path / DIARY).write_bytes(encode(line()) + b"\na\rb\n")
+    assert (told(diaries)[1] or "").startswith(f"{DIARY}, line 2: 'a\\rb' is no line")
+
+
+def test_a_line_that_was_torn_is_left_out_when_the_diary_is_written_anew(tmp_path: Path) -> None:
+    diaries = diaries_in(tmp_path, grown_bytes=1)
+    diaries.take(0, wall_ms=1)
+    assert diaries.write([line()]) == []
+    with (tmp_path / DIARY).open("ab") as file:
+        file.write(encode(line())[:20])
+    assert diaries.forget(0, Lives(1, (), ()))
+    assert (tmp_path / DIARY).read_bytes().endswith(b"\n")
+    assert told(diaries)[1] is None
+
+
+def test_what_stands_behind_a_link_is_not_cut(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"of somebody else")
+    (tmp_path / "diary").symlink_to(other)
+    with pytest.raises(OSError, match="diary"):
+        DiskFiles(tmp_path).cut("diary", 0)
+    assert other.read_bytes() == b"of somebody else"
+
+
+def test_what_is_no_file_is_not_kept_open(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    before = len([*Path("/proc/self/fd").iterdir()])
+    for _ in range(5):
+        with pytest.raises(OSError, match="pipe"):
+            DiskFiles(tmp_path).open("pipe")
+    assert len([*Path("/proc/self/fd").iterdir()]) == before

@@ -12,8 +12,10 @@ from shared.events.encoding import TYPE_HEADER, Undecodable, encode
 from shared.events.jobs import JobRejected
 from shared.events.reasons import DeadLetterReason, RejectCode
 from shared.events.submissions import CancelJob
-from shared.log.port import Record
-from shared.log.reading import event_of, log_record
+from shared.log.dead_letters import dead_letter
+from shared.log.machine.consumer import Dead
+from shared.log.port import HEADERS_MOST, Record
+from shared.log.reading import event_of, header, log_record, unreadable
 from tests.strategies import events
 
 TOPICS = sorted({cls.topic for cls in TYPES.values()})
@@ -47,3 +49,12 @@ def test_a_tenants_own_topic_takes_submissions_only(tenant: str) -> None:
 @given(event=events().filter(lambda event: event.topic != "decisions"))
 def test_nothing_but_a_decision_is_an_entry_of_the_log(event: Event) -> None:
     assert isinstance(log_record(record(event, "fallow.decisions")).decision, Undecodable)
+
+
+@pytest.mark.parametrize(("more", "is_read"), [(0, True), (1, False)])
+def test_of_as_many_headers_as_are_read_the_last_one_counts_and_of_one_more_none(more: int, is_read: bool) -> None:
+    headers = (*[("", b"")] * (HEADERS_MOST - 1 + more), (TYPE_HEADER, b"x"))
+    found = Record("t.jobs", 0, 0, b"key", b"v", headers, 0)
+    assert (header(found, TYPE_HEADER) == "x", unreadable(found) is None) == (is_read, is_read)
+    letter = dict(dead_letter(Dead(found, "unreadable", ""), service="s", namespace="ns").headers)
+    assert ("not_exact" in letter) is not is_read

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.failures import IN_A_ROW_MOST
+from services.placement.policy.failures import IN_A_ROW_MOST, Failures
+from services.placement.policy.inbox import Input
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.walk import Start, Walk, WalkLines, walk_lines
 from services.placement.service import PlacementService
@@ -212,6 +213,26 @@ def test_a_plan_on_which_a_decision_fails_is_forgotten_and_no_input_pays_for_it(
     assert (world.set_aside(), list(world.state.jobs)) == ([], ["job-1", "job-2"])
 
 
+def test_a_plan_that_comes_alone_and_on_which_a_decision_fails_ends_no_work() -> None:
+    world = Going()
+    world.tell(admitted(spec_of("job-1")))
+    world.service.hear_plan(StartsPlanned(cell=CELL, writer="q", plan=1, version=1, at_ms=0, starts=(None,)))  # type: ignore[arg-type]
+    with pytest.raises(AttributeError):
+        World.decide(world)
+    world.writer.abandon()
+    assert world.service.failed(AttributeError())
+    world.tell(admitted(spec_of("job-2")))
+    assert (world.set_aside(), list(world.state.jobs)) == ([], ["job-1", "job-2"])
+
+
+def test_a_writer_that_begins_anew_counts_a_row_from_nothing() -> None:
+    failures, culprit = Failures(), Input("jobs-0", 1, admitted(spec_of("job-0")), 0)
+    assert [failures.note(culprit, "why") for _ in range(IN_A_ROW_MOST + 1)] == [True] * IN_A_ROW_MOST + [False]
+    failures.begin()
+    assert failures.note(culprit, "why")
+    assert failures.count == IN_A_ROW_MOST + 1
+
+
 def test_a_state_that_is_not_sound_behind_the_error_is_not_decided_upon() -> None:
     def harming(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
         if "job-1" in state.jobs:
@@ -286,6 +307,9 @@ async def test_the_shell_sets_the_culprit_aside_says_why_and_goes_on() -> None:
         labels = {"topic": LAYOUT.topic("jobs"), "reason": "handler_failed"}
         assert counted("fallow_dead_letters_total", labels) == 1
         assert (counted("fallow_stale_appends_total", {"cell": process.writer.cell, "why": "failed"}) or 0) > 1
+        process.owned.give_up(0)
+        process.writer.wake()
+        await eventually(lambda: b"decisions failed" not in notes(process))
     finally:
         await process.stop()
 

@@ -41,3 +41,20 @@ def test_when_a_due_head_starts_the_one_that_it_kept_off_has_its_turn_before_all
     world.tell(finished("first", "n1"))
     assert world.nodes_of("longest") == ["n1", "n1"]
     assert world.nodes_of("behind") == ["n1"]
+
+
+def test_a_due_head_that_stands_behind_another_one_of_its_tenant_keeps_nothing_from_others() -> None:
+    """Also where it is the older one: its line tells which of them comes first."""
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE), wait_ms=10_000)
+    for node, labels in (("n1", {"disk": "a"}), ("n2", {"disk": "a", "zone": "b"}), ("n3", {"zone": "b"})):
+        world.tell(joined(node, 4, labels=labels))
+    for node in ("n1", "n2"):
+        submit(world, f"first-{node}", 4, tenant="bob", node_labels=("disk=a",))
+    submit(world, "part", 2, tenant="ada", node_labels=("zone=b", "disk!=a"))
+    submit(world, "low", 4, node_labels=("zone=b",))
+    world.pass_time(1_000)
+    submit(world, "high", 4, 2, node_labels=("disk=a",), priority=1)
+    world.pass_time(20_000)
+    submit(world, "small", 2, tenant="eve")
+    assert (world.job("low").status, world.job("high").status) == ("queued", "queued")
+    assert world.nodes_of("small") == ["n3"]

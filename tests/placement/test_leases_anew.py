@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from services.placement.policy.leases import Leases
 from services.placement.policy.turn import Turn
-from shared.cluster.lease import longest_patience_ms
+from shared.cluster.lease import longest_patience_ms, longest_told_ms
+from shared.cluster.rows import rows_of, state_from
+from shared.events.base import LARGEST_INTEGER
+from shared.events.effects import LeaseExpired
 from shared.events.nodes import NodeReport
+from shared.events.value import replace
 from tests.placement.world import CELL, World, joined, set_policy
 
 
@@ -34,3 +38,31 @@ def test_of_a_node_that_goes_on_with_an_older_release_any_lease_may_be_the_one_t
     leases.told(Turn(world.state, 0), short_word(1))
     leases.told(Turn(world.state, 0), NodeReport(cell=CELL, node="n1", boot="boot-1", seq=2))
     assert leases.patience_ms(world.state, "n1") == longest_patience_ms(world.state) == 21_500
+
+
+def test_a_node_that_tells_a_lease_which_no_policy_named_lengthens_no_other_nodes_lease() -> None:
+    world = World()
+    world.tell(set_policy(lease_wall_ms=60_000, lease_margin_wall_ms=1_500), joined("n1"), joined("n2"))
+    odd = NodeReport(
+        cell=CELL, node="n1", boot="boot-1", seq=1, lease_wall_ms=LARGEST_INTEGER, lease_margin_wall_ms=1_500
+    )
+    world.tell(odd)
+    assert longest_patience_ms(world.state) == 61_500
+    world.restart()
+    lost: list[str] = []
+    for seq in range(2, 66):
+        world.hand_over(replace(odd, seq=seq))
+        lost += [effect.node for effect in world.pass_time(1_000) if isinstance(effect, LeaseExpired)]
+    assert lost == ["n2"]
+
+
+def test_the_longest_lease_that_a_policy_has_named_outlives_shorter_policies_and_snapshots() -> None:
+    world = World()
+    world.tell(set_policy(lease_wall_ms=60_000, lease_margin_wall_ms=1_500), joined("n1"))
+    world.tell(set_policy(lease_wall_ms=1_000, lease_margin_wall_ms=200))
+    world.tell(short_word(1))
+    world.pass_time(100)
+    again = state_from(rows_of(world.state))
+    assert (longest_patience_ms(again), longest_told_ms(again)) == (1_200, 61_500)
+    world.tell(set_policy(lease_wall_ms=90_000, lease_margin_wall_ms=1_500))
+    assert longest_told_ms(state_from(rows_of(world.state))) == longest_told_ms(world.state) == 91_500

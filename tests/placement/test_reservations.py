@@ -463,24 +463,27 @@ def test_by_shares_a_head_that_is_due_and_a_planned_start_do_not_wait_for_each_o
     assert planned.world.nodes_of("own") == ["n1"]
 
 
-def with_an_owner(queue: str, reservations_max: int = 8, guaranteed: int = 4, run_ms: int | None = None) -> Planned:
+def with_an_owner(
+    queue: str, reservations_max: int = 8, guaranteed: int = 4, run_ms: int | None = None, **own: Any
+) -> Planned:
     """Two nodes in use; `big` of bob, who borrows, is planned on both, when ada's job comes for what is guaranteed."""
     cell = file_of(BACKFILL, BEST, reservations_max=reservations_max)
     planned = Planned(cell, joined("n1", 4), joined("n2", 4), set_quotas(share("ada", guaranteed), share("bob")))
     planned.submit(job("a", 4, 100, tenant="bob"), job("c", 4, 90, tenant="bob"))
     planned.submit(job("big", 4, 500, workers=2, tenant="bob"))
     planned.tell(planned.plan())
-    planned.submit(job("own", 4, run_ms, tenant="ada", queue=queue))
+    planned.submit(job("own", 4, run_ms, tenant="ada", queue=queue, **own))
     planned.tell(planned.plan())
     return planned
 
 
 @pytest.mark.parametrize("queue", ["day", "best"])
 @pytest.mark.parametrize("run_ms", [None, 1_000])
+@pytest.mark.parametrize("own", [{}, {"workers": 2, "gang": False}])
 def test_an_owner_takes_what_is_guaranteed_to_it_of_nodes_that_are_kept_for_a_borrower(
-    queue: str, run_ms: int | None
+    queue: str, run_ms: int | None, own: dict[str, Any]
 ) -> None:
-    planned = with_an_owner(queue, run_ms=run_ms)
+    planned = with_an_owner(queue, run_ms=run_ms, **own)
     for until_ms in range(100, 2_000, 100):
         planned.submit(job(f"more-{until_ms}", 4, 500, workers=2, tenant="bob"))
         planned.pass_time(until_ms)

@@ -39,3 +39,11 @@ def test_where_the_small_node_is_in_use_it_takes_no_large_one_of_which_an_owner_
     assert world.nodes_of("first") == ["n3"]
     world.tell(admitted(alone("guest", 2)))
     assert why(world, "guest") is DeferCode.QUOTA_REACHED
+
+
+def test_no_more_is_told_as_guaranteed_than_is_idle() -> None:
+    world = cell_with(joined("n1", 8), joined("n2", 8))
+    world.tell(admitted(spec_of("first", 8)))
+    world.tell(set_quotas(share("ada"), share("bob", 9, lends=False)))
+    kept = f"the job needs 1 beside {OTHERS}; 8 are idle, 8 of them guaranteed and not lent"
+    assert walled_off(world.state, spec_of("guest")) == [f"2 more idle gpu: {kept}"]

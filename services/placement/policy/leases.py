@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from services.placement.policy.earlier_reports import EarlierReports
 from services.placement.policy.listening import Listening
 from services.placement.policy.turn import Turn
-from shared.cluster.lease import longest_patience_ms, patience_ms
+from shared.cluster.lease import longest_patience_ms, longest_told_ms, patience_ms
 from shared.cluster.node import Node
 from shared.cluster.state import CellState
 from shared.events.base import LARGEST_INTEGER
@@ -75,13 +75,16 @@ class Leases:
         self._heard_ms[node_id] = wall_ms
 
     def told(self, turn: Turn, word: LivingNode) -> None:
-        """The node goes by this lease from here on. That it is longer than any which is known has to be in the log."""
+        """The node goes by this lease from here on. That it is longer than those of which some node may go by one has
+        to be in the log, for other writers, but no longer one than any policy has named: no other node goes by that.
+        """
         if not word.lease_wall_ms:
             self._told_ms.pop(word.node, None)  # an older release: it may have read any policy that there was
             return
         patience = self._told_ms[word.node] = min(patience_ms(word), LARGEST_INTEGER)
-        if patience > longest_patience_ms(turn.state):
-            turn.do(PolicySet(policy=turn.state.policy, longest_patience_ms=patience))
+        longest_ms = min(patience, longest_told_ms(turn.state))
+        if longest_ms > longest_patience_ms(turn.state):
+            turn.do(PolicySet(policy=turn.state.policy, longest_patience_ms=longest_ms))
 
     def patience_ms(self, state: CellState, node_id: str) -> int:
         """The node is lost when it is silent for longer: its own lease holds until it has run out, and a longer one of

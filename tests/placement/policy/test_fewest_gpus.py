@@ -65,11 +65,23 @@ def test_no_choice_of_nodes_has_fewer_gpus(kinds: Kinds, workers: int) -> None:
     assert counted(kinds, workers) == fewest(kinds, workers)
 
 
-def test_of_many_kinds_of_nodes_a_bounded_number_of_choices_is_looked_at() -> None:
-    kinds = sorted(
-        ((7 + 2 * number, 5 + number % 11, 100) for number in range(300)), key=lambda kind: kind[0] / kind[1]
-    )
-    choice = _Choice(kinds)
-    choice.look(0, 10_000, 0, ())
+@pytest.mark.parametrize(
+    ("kinds", "workers"),
+    [
+        ([(8, 8, 1), (6, 6, 1), (4, 4, 1), (2, 2, 1)] * 3, 31),
+        ([(2 * many, many, 30) for many in range(8, 0, -2)], 301),
+        ([(7 + 2 * number, 5 + number % 11, 100) for number in range(300)], 10_000),
+    ],
+)
+def test_of_many_kinds_of_nodes_a_bounded_number_of_choices_is_looked_at(kinds: Kinds, workers: int) -> None:
+    choice = _Choice(sorted(kinds, key=lambda kind: kind[0] / kind[1]))
+    choice.look(0, workers, 0, ())
     assert choice.best
     assert choice._looks <= CHOICES_MOST
+
+
+def test_the_bound_is_reached_where_no_choice_is_as_good_as_its_parts() -> None:
+    choice = _Choice([(2 * many, many, 30) for many in range(8, 0, -2)])
+    choice.look(0, 301, 0, ())
+    assert choice._looks == CHOICES_MOST
+    assert sum(many * gpus for many, (gpus, _, _) in zip(choice.best, choice._kinds, strict=False)) == 604
