@@ -145,6 +145,7 @@ async def test_no_worker_is_begun_twice_whatever_of_its_files_is_gone(machine: M
     machine.start(LIVES_ON)
     await machine.says("up")
     for name in ("supervisor", "lock", "worker"):
+        await eventually(machine.path(name).exists)  # the worker may speak before its supervisor has noted it
         machine.path(name).unlink()
     machine.restart_agent()
     machine.start(LIVES_ON)
