@@ -50,20 +50,75 @@ class Kept(NamedTuple):
     is_whole: bool
     is_more: bool = False
 
+    def homes(self) -> Iterator[tuple[KeptPlace, Account]]:
+        """The places, each with its home: the lowest of the owners for whom it is kept."""
+        before = 0
+        for place in self.places:
+            home = next((account for account, milli in self.owners if milli > before), None)
+            if home is None:
+                return
+            yield place, home
+            before += place.milli
+
+
+@dataclass(slots=True)
+class KeptAtHome:
+    """How many milli-GPUs are kept that are at home at one owner: `whole_milli` for jobs that are guaranteed whole,
+    `part_milli` for others. `alone` are the nodes that a job is to have alone, by whether it is guaranteed whole.
+    """
+
+    whole_milli: int = 0
+    part_milli: int = 0
+    alone: dict[tuple[str, bool], int] = field(default_factory=dict)
+
+    def add(self, place: KeptPlace, *, is_whole: bool) -> None:
+        """One more place."""
+        if place.is_alone:
+            name = (place.node, is_whole)
+            self.alone[name] = self.alone.get(name, 0) + place.milli
+        elif is_whole:
+            self.whole_milli += place.milli
+        else:
+            self.part_milli += place.milli
+
+
+@dataclass(slots=True)
+class KeptOfType:
+    """What is kept of one GPU type: `milli` milli-GPUs, and by homes. `has_alone`: some of it are nodes that a job is
+    to have alone, which are more than these.
+    """
+
+    milli: int = 0
+    has_alone: bool = False
+    homes: dict[Account, KeptAtHome] = field(default_factory=dict)
+
+    def add(self, place: KeptPlace, home: Account, *, is_whole: bool) -> None:
+        """One more place."""
+        self.milli += place.milli
+        self.has_alone = self.has_alone or place.is_alone
+        self.homes.setdefault(home, KeptAtHome()).add(place, is_whole=is_whole)
+
 
 @dataclass(frozen=True, slots=True)
 class KeptPlaces:
-    """All that is kept in a cell, on which nodes, and for whom."""
+    """All that is kept in a cell, on which nodes, for whom, and how much of each GPU type at which home; but for what
+    is kept beside endless runs, which is there twice.
+    """
 
     all: tuple[Kept, ...] = ()
     nodes: frozenset[str] = field(default=frozenset(), compare=False)
     owners: frozenset[Account] = field(default=frozenset(), compare=False)
+    of_types: dict[str, KeptOfType] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, kept: Sequence[Kept]) -> KeptPlaces:
         """All that is kept: so much for each waiting job."""
         nodes = frozenset(place.node for each in kept for place in each.places)
-        return cls(tuple(kept), nodes, frozenset(account for each in kept for account, _ in each.owners))
+        of_types: dict[str, KeptOfType] = {}
+        for each in kept:
+            for place, home in () if each.is_more else each.homes():
+                of_types.setdefault(home[1], KeptOfType()).add(place, home, is_whole=each.is_whole)
+        return cls(tuple(kept), nodes, frozenset(account for each in kept for account, _ in each.owners), of_types)
 
 
 NOTHING_KEPT = KeptPlaces()

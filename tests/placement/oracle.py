@@ -23,6 +23,7 @@ from shared.cluster.config import CellPart, Queue
 from shared.cluster.job import Job, JobStatus
 from shared.cluster.node import Node, bits
 from shared.cluster.quota import Account, accounts, over_limit
+from shared.cluster.taken_alone import with_whole_nodes
 from shared.cluster.unacknowledged import closed
 from shared.events import effects as e
 from shared.events.base import Event
@@ -278,6 +279,14 @@ class NaiveWorld(World):
         """Whether all of the job fits into what is guaranteed to this tenant, its own one or one above it."""
         return self.state.usage.get((tenant, "gpu"), 0) + job.spec.gpus_milli <= self._guaranteed(tenant)
 
+    def _firm_left(self, tenant: str) -> int:
+        """What is left of what is guaranteed to a tenant, and there to nobody below it."""
+        below = [name for (name, _), quota in self.state.quotas.items() if quota.parent == tenant]
+        return self._idle_of(tenant) - sum(max(0, self._idle_of(other)) for other in below)
+
+    def _idle_of(self, tenant: str) -> int:
+        return self._guaranteed(tenant) - self.state.usage.get((tenant, "gpu"), 0)
+
     def _guaranteed(self, tenant: str) -> int:
         """What is guaranteed to a tenant, and never less than to those right below it."""
         quota = self.state.quotas.get((tenant, "gpu"))
@@ -297,11 +306,15 @@ class NaiveWorld(World):
         if spec.exclusive and waits_by_types(self.state, spec).room:
             return ROOM  # its quotas allow smaller nodes than those that are free
         over = over_limit(self.state.tree, *account, spec.gpus_milli)
-        line = accounts(self.state.quotas, *account) if not spec.preemptible else []
-        over = over or next((each for each in line if self._guaranteed(each[0])), None)
         if over is not None:
             return over
-        open_milli, taken_milli = _healthy_milli(self), takes_milli(self.state, spec, "gpu")
+        taken_milli = takes_milli(self.state, spec, "gpu")
+        line = accounts(self.state.quotas, *account) if not spec.preemptible else []
+        sure = next((each for each in line if self._guaranteed(each[0])), None)
+        with with_whole_nodes(self.state):
+            if sure is not None and taken_milli > self._firm_left(sure[0]):
+                return sure
+        open_milli = _healthy_milli(self)
         lets_have = taken_milli <= open_milli and _family(self).lets_have(spec, open_milli, taken_milli)
         return None if lets_have else account
 

@@ -222,15 +222,10 @@ class KeptIndex:
 
 def _homes_in(pool: PoolCapacity, kept: Kept) -> Iterator[tuple[KeptPlace, Account]]:
     """The places of one job in this pool, each with its home."""
-    before = 0
-    for place in kept.places:
-        home = next((account for account, milli in kept.owners if milli > before), None)
-        if home is None:
-            return
+    for place, home in kept.homes():
         number = pool.number(place.node)
         if number < len(pool.ids) and pool.ids[number] == place.node:
             yield place, home
-        before += place.milli
 
 
 def carry_over(state: CellState, before: KeptPlaces, gone: Sequence[Kept], new: Sequence[Kept]) -> None:

@@ -12,13 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 
 from services.placement.policy.ever import Reach
 from services.placement.policy.kept_index import kept_in
-from services.placement.policy.planned_places import may_start_in
+from services.placement.policy.planned_places import are_free_for
+from services.placement.policy.quota_check import refusal_of_places
 from shared.cluster.gpu_types import types_for
 from shared.cluster.hardware import hardware_of
 from shared.cluster.kept_places import KeptPlace, taken
 from shared.cluster.quota_room import Borrower
 from shared.cluster.quota_tree import Account
 from shared.cluster.state import CellState
+from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec, WorkerPlace
 
 
@@ -48,22 +50,25 @@ def kept_from_owner(state: CellState, owned: Mapping[str, Account], spec: JobSpe
 
 
 def leaves_owners_alone(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:
-    """Whether a planned start in these places, which are free, takes nothing that is kept for an owner from whom it
-    would borrow, and whose own job fits whole into what is idle of the guarantee.
+    """Whether a planned start in these places, in which it may start, takes nothing that is kept for an owner from whom
+    it would borrow, and whose own job fits whole into what is idle of the guarantee.
     """
     if not any(place.node in state.tree.kept.nodes for place in places):
         return True
     nodes = dict.fromkeys(place.node for place in places)
     kept = [place for node in nodes for place in _kept_on(state, spec, node)]
     with taken(state, kept, by_all=spec.exclusive):
-        return may_start_in(state, spec, places)
+        return are_free_for(state, spec, places)
 
 
 def waits_for_owners(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:
     """Whether nothing but what is kept for owners keeps a planned start from these places."""
-    if not any(place.node in state.tree.kept.nodes for place in places):
+    if not state.tree.kept.nodes or not are_free_for(state, spec, places):
         return False
-    return may_start_in(state, spec, places) and not leaves_owners_alone(state, spec, places)
+    refusal = refusal_of_places(state, spec, places)
+    if refusal is not None:
+        return refusal is DeferCode.RESERVED_FOR_OTHER
+    return not leaves_owners_alone(state, spec, places)
 
 
 def _kept_on(state: CellState, spec: JobSpec, node_id: str) -> list[KeptPlace]:

@@ -14,6 +14,11 @@ from shared.events.values import GPU, JobSpec, LoanStatus, NodeStatus, WorkerPla
 
 def may_start_in(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:
     """Whether all of these places are free, on nodes that take the job, within the quotas of its tenant."""
+    return are_free_for(state, spec, places) and (not state.quotas or refusal_of_places(state, spec, places) is None)
+
+
+def are_free_for(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:
+    """Whether all of these places are free, on nodes that take the job, whatever the quotas say."""
     on_node: dict[str, list[WorkerPlace]] = {}
     for place in places:
         on_node.setdefault(place.node, []).append(place)
@@ -23,9 +28,7 @@ def may_start_in(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace])
             return False
     if not are_places_of(state, spec, places, state.at_ms):  # the job may have been changed since
         return False
-    if state.closing and any(_is_shut(state, spec, node_id) for node_id in on_node):
-        return False
-    return not state.quotas or refusal_of_places(state, spec, places) is None
+    return not (state.closing and any(_is_shut(state, spec, node_id) for node_id in on_node))
 
 
 def are_places_of(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace], start_ms: int) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from services.placement.policy.ever import goes_to_several_pools, reach_of
+from services.placement.policy.kept_of_cell import kept_of_cell_milli
 from services.placement.policy.whole_nodes import takes_milli, whole_by_type
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gpu_types import gpu_types_of, idle_milli, open_milli, types_for
@@ -80,24 +81,30 @@ def waits_by_types(state: CellState, spec: JobSpec) -> WaitsBy:
     for each in types_for(state, spec):
         if not _is_ever_within(state, spec, each, spec.gpus_milli):
             continue
-        if _refusal_of_whole(state, spec, each) is None:
+        if _refusal_of_whole(state, spec, each) in (None, DeferCode.RESERVED_FOR_OTHER):
             found.room.append(each)
             continue
-        under = _account_reached(state.tree, spec, each)
+        under = _account_reached(state, spec, each)
         (found.to_all if under is None else found.under.setdefault(under, [])).append(each)
     return found
 
 
-def _account_reached(tree: QuotaTree, spec: JobSpec, gpu_type: str) -> str | None:
+def _account_reached(state: CellState, spec: JobSpec, gpu_type: str) -> str | None:
     """The tenant whose limit the job would pass, its own or one above it, or of whose guarantee too little is left for
-    one that may not be preempted; None where what others have keeps it.
+    one that may not be preempted; None where what others have keeps it: also from one that fits into its guarantee, of
+    which others have borrowed what it needs.
     """
-    account = over_limit(tree, spec.tenant, gpu_type, spec.gpus_milli)
-    if account is not None:
-        return account[0]
-    lines = lineage(tree.branches.get((spec.tenant, gpu_type)))
+    tree, account = state.tree, (spec.tenant, gpu_type)
+    over = over_limit(tree, *account, spec.gpus_milli)
+    if over is not None:
+        return over[0]
+    lines = lineage(tree.branches.get(account))
     sure = next((branch.account for branch in lines if branch.guaranteed_milli), None)
-    return sure[0] if sure is not None and not spec.preemptible else None
+    if sure is None or spec.preemptible:
+        return None
+    with with_whole_nodes(state, gpu_type):
+        fits = takes_milli(state, spec, gpu_type) <= firm_room(tree, account, 0)
+    return None if fits else sure[0]
 
 
 def _held_by(state: CellState, job: Job) -> dict[str, int]:
@@ -155,7 +162,8 @@ def refusal(
     state: CellState, spec: JobSpec, gpu_type: str, milli: int, *, taken_milli: int, may_be_part: bool = False
 ) -> DeferCode | None:
     """Why so much of a GPU type may not be used more by the job's tenant, while others cannot have `taken_milli` of it
-    then. `may_be_part`: the job may get less of it, and the rest of another type.
+    then. `may_be_part`: the job may get less of it, and the rest of another type. What is idle, and would be too little
+    then for owners that wait for what they have lent, is `reserved_for_other`.
     """
     if not taken_milli:
         return None
@@ -167,10 +175,24 @@ def refusal(
     free_milli = idle_milli(state, gpu_type)
     if taken_milli > free_milli and not may_be_part and not _is_ever_within(state, spec, gpu_type, milli):
         return DeferCode.QUOTA_REACHED  # to wait for room helps no job that quotas keep from it for good
-    if spec.preemptible and taken_milli <= free_milli - cohort.home_idle_milli:
+    kept = state.tree.kept.of_types.get(gpu_type)
+    most_milli = free_milli - cohort.home_idle_milli - (0 if kept is None else kept.milli)
+    if spec.preemptible and taken_milli <= most_milli and not (kept and kept.has_alone):
         return None  # nearly always: there is enough beside all that is kept
     with with_whole_nodes(state, gpu_type):
-        return _of_others(state.tree, spec, gpu_type, taken_milli, free_milli, may_be_part=may_be_part)
+        found = _of_others(state.tree, spec, gpu_type, taken_milli, free_milli, may_be_part=may_be_part)
+        is_idle = kept is not None and (may_be_part or taken_milli <= free_milli)
+        if found is None and is_idle and _is_kept(state, spec, gpu_type, taken_milli, free_milli):
+            return DeferCode.RESERVED_FOR_OTHER
+        return found
+
+
+def _is_kept(state: CellState, spec: JobSpec, gpu_type: str, milli: int, free_milli: int) -> bool:
+    """Whether too little of what is free would be left for owners that wait, beside all that nobody lends."""
+    tree = state.tree
+    drawn_milli = drawn_from_cell(tree.branches.get((spec.tenant, gpu_type)), milli)
+    left_milli = free_milli - tree.cohorts[gpu_type].home_idle_milli - drawn_milli
+    return drawn_milli > 0 and left_milli < kept_of_cell_milli(state, spec, gpu_type)
 
 
 def _of_others(

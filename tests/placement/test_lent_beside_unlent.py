@@ -1,0 +1,99 @@
+"""An owner whose guarantee is lent gets it back beside one that lends nothing: what is idle for the other one is no
+room for it, and no borrower takes what it waits for.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.job import HOLDING, JobStatus
+from shared.events.operations import CellPolicy
+from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
+from shared.events.values import JobSpec, Resources
+from tests.placement.world import CELL, World, admitted, finished, joined
+
+BORROWERS = 4
+"""So many of the borrower's jobs wait at any time."""
+
+ENDS_MOST = 40
+
+
+class Beside:
+    """A cell of 16 GPUs: 8 are guaranteed to ada, who lends them, and 8 to bob, who does not. Jobs of one GPU each of a
+    third tenant have all that ada lends.
+    """
+
+    def __init__(self, discipline: QueueDiscipline, borrowers_in: str) -> None:
+        ada = Tenant(name="ada", quotas=(TenantQuota(guaranteed=8),))
+        bob = Tenant(name="bob", quotas=(TenantQuota(guaranteed=8, lends=False),))
+        queues = (Queue(name="q", discipline=discipline), Queue(name="later"))
+        policy = CellPolicy(lease_wall_ms=10**9, backfill_wait_ms=60_000)
+        part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=16),), queues=queues, policy=policy)
+        self.world, self._queue, self._count = (
+            World(CellFile(cells=(part,), tenants=(Tenant(name="lab"), ada, bob))),
+            borrowers_in,
+            0,
+        )
+        self.world.listens = False
+        self.world.tell(joined("n1", 8), joined("n2", 8))
+        for _ in range(BORROWERS):
+            self.refill()
+
+    def refill(self) -> None:
+        """Others of the borrower's jobs come for those that have started."""
+        jobs = self.world.state.jobs.values()
+        while sum(job.status is JobStatus.QUEUED and job.spec.tenant == "lab" for job in jobs) < BORROWERS:
+            self._count += 1
+            spec = JobSpec(id=f"b{self._count}", tenant="lab", queue=self._queue, resources=Resources(gpu_milli=1_000))
+            self.world.tell(admitted(spec, self.world.now_ms))
+
+    def ends_until_start(self, job: JobSpec) -> int | None:
+        """How many of the borrower's jobs end before the owner's starts; None if it never does."""
+        self.world.tell(admitted(job, self.world.now_ms))
+        for ends in range(ENDS_MOST):
+            self.world.pass_time(60_000)
+            running = [each for each in self.world.state.jobs.values() if each.status in HOLDING]
+            if any(each.id == job.id for each in running):
+                return ends
+            self.world.tell(finished(running[0].id, running[0].workers[0].node))
+            self.refill()
+        return None
+
+
+@pytest.mark.parametrize("borrowers_in", ["q", "later"])
+@pytest.mark.parametrize("discipline", QueueDiscipline)
+@pytest.mark.parametrize("preemptible", [True, False])
+@pytest.mark.parametrize("exclusive", [True, False])
+def test_an_owner_gets_back_what_it_lends_though_as_much_is_idle_for_one_who_lends_nothing(
+    discipline: QueueDiscipline, borrowers_in: str, preemptible: bool, exclusive: bool
+) -> None:
+    own = JobSpec(
+        id="own",
+        tenant="ada",
+        queue="q",
+        preemptible=preemptible,
+        exclusive=exclusive,
+        resources=Resources(gpu_milli=1_000 if exclusive else 8_000),
+    )
+    assert Beside(discipline, borrowers_in).ends_until_start(own) is not None
+
+
+def test_a_borrower_waits_for_what_is_kept_for_the_owner_and_for_no_quota() -> None:
+    beside = Beside(QueueDiscipline.BEST_EFFORT_FIFO, "later")
+    own = JobSpec(id="own", tenant="ada", queue="q", resources=Resources(gpu_milli=8_000))
+    beside.world.tell(admitted(own, beside.world.now_ms))
+    ended = next(job for job in beside.world.state.jobs.values() if job.status in HOLDING)
+    beside.world.tell(finished(ended.id, ended.workers[0].node))
+    waiting = [job for job in beside.world.state.jobs.values() if job.status is JobStatus.QUEUED]
+    assert {job.deferred for job in waiting if job.id != "own"} == {DeferCode.RESERVED_FOR_OTHER}
+    assert beside.world.job("own").deferred is DeferCode.QUOTA_REACHED
+
+
+def test_one_who_lends_nothing_starts_while_the_other_owner_waits() -> None:
+    beside = Beside(QueueDiscipline.BEST_EFFORT_FIFO, "later")
+    own = JobSpec(id="own", tenant="ada", queue="q", resources=Resources(gpu_milli=8_000))
+    his = JobSpec(id="his", tenant="bob", queue="q", resources=Resources(gpu_milli=8_000))
+    beside.world.tell(admitted(own, beside.world.now_ms), admitted(his, beside.world.now_ms))
+    assert beside.world.job("his").status is JobStatus.STARTING
