@@ -25,14 +25,14 @@ class Beside:
     third tenant have all that ada lends.
     """
 
-    def __init__(self, discipline: QueueDiscipline, borrowers_in: str) -> None:
+    def __init__(self, discipline: QueueDiscipline, borrowers_in: str, *others: Tenant) -> None:
         ada = Tenant(name="ada", quotas=(TenantQuota(guaranteed=8),))
         bob = Tenant(name="bob", quotas=(TenantQuota(guaranteed=8, lends=False),))
         queues = (Queue(name="q", discipline=discipline), Queue(name="later"))
         policy = CellPolicy(lease_wall_ms=10**9, backfill_wait_ms=60_000)
-        part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=16),), queues=queues, policy=policy)
+        part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=20),), queues=queues, policy=policy)
         self.world, self._queue, self._count = (
-            World(CellFile(cells=(part,), tenants=(Tenant(name="lab"), ada, bob))),
+            World(CellFile(cells=(part,), tenants=(Tenant(name="lab"), ada, bob, *others))),
             borrowers_in,
             0,
         )
@@ -97,3 +97,18 @@ def test_one_who_lends_nothing_starts_while_the_other_owner_waits() -> None:
     his = JobSpec(id="his", tenant="bob", queue="q", resources=Resources(gpu_milli=8_000))
     beside.world.tell(admitted(own, beside.world.now_ms), admitted(his, beside.world.now_ms))
     assert beside.world.job("his").status is JobStatus.STARTING
+
+
+def test_in_a_strict_queue_no_other_owner_passes_one_who_waits_for_what_it_has_lent() -> None:
+    eve = Tenant(name="eve", quotas=(TenantQuota(guaranteed=4),))
+    beside = Beside(QueueDiscipline.STRICT_FIFO, "later", eve)
+    beside.world.tell(joined("n3", 4))
+    beside.refill()
+    for tenant, count in (("ada", 8), ("eve", 4)):
+        own = JobSpec(
+            id=tenant, tenant=tenant, queue="q", preemptible=False, resources=Resources(gpu_milli=count * 1_000)
+        )
+        beside.world.tell(admitted(own, beside.world.now_ms))
+    running = [job for job in beside.world.state.jobs.values() if job.status in HOLDING]
+    beside.world.tell(*(finished(job.id, job.workers[0].node) for job in running[:4]))
+    assert beside.world.job("eve").deferred is DeferCode.BEHIND_HEAD
