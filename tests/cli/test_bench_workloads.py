@@ -12,11 +12,15 @@ from services.cli.bench.big_cell import FREE_GPUS, Live, before_snapshot, behind
 from services.cli.bench.contended import Contended, figure_of
 from services.cli.bench.contention import K1, K2, Contention, Sent, cell_of, jobs
 from services.cli.bench.deep_queue import DEEP, NODES, specs
+from services.cli.bench.figure import NO_EXECUTOR
 from services.cli.bench.job_mix import GPUS_PER_NODE, Ready
 from services.cli.bench.processor_time import ProcessorTime
+from services.cli.bench.recover import Recovered
+from services.cli.bench.recover import lines_of as lines_of_recovery
 from services.cli.bench.stages import POOL, SPARE, Staged
 from services.cli.bench.stages import cell_of as cell_of_nodes
-from services.cli.bench.start import VOLCANO_JOBS
+from services.cli.bench.start import VOLCANO_JOBS, Started
+from services.cli.bench.start import lines_of as lines_of_start
 from services.cli.workload import CELL
 from shared.cluster.apply import apply
 from shared.cluster.state import CellState
@@ -92,3 +96,9 @@ def test_behind_the_snapshot_of_a_cold_start_jobs_come_and_go_on_what_is_free() 
         apply(state, effect, 0)
     assert (state.pools[POOL].free_whole, state.waiting, len(state.over)) == (free, waiting, live.past)
     assert state.pools[SPARE].free_whole == 2 * GPUS_PER_NODE  # they are for other jobs
+
+
+def test_a_figure_of_a_cell_without_executors_says_so() -> None:
+    used = ProcessorTime({}).used()
+    assert NO_EXECUTOR in lines_of_start(Started(1.0, 2.0, 0.5, 1_000, 7, used, durable=True), 5, Live(10))
+    assert NO_EXECUTOR in lines_of_recovery(Recovered(1.0, 2.0, 3.0, 4, 0, used, durable=True), 10)

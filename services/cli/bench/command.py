@@ -145,7 +145,10 @@ def start(
     flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
-    """How long a cold start takes, from the start of the processes to the first job that they start."""
+    """How long a cold start takes, from the start of the processes to the first job that they start.
+
+    No executor runs: what nodes load and say is not in the figure.
+    """
     from services.cli.bench.big_cell import Live  # noqa: PLC0415 - the same
     from services.cli.bench.start import PAST  # noqa: PLC0415 - the same
     from services.cli.bench.start import start as run  # noqa: PLC0415 - the same
@@ -186,7 +189,10 @@ def recover(
     flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
-    """How long the cell starts no job when its writer is killed, and readers have no view when Redis is flushed."""
+    """How long the cell starts no job when its writer is killed, and readers have no view when Redis is flushed.
+
+    No executor runs: what nodes load and say is not in the figure.
+    """
     from services.cli.bench.recover import recover as run  # noqa: PLC0415 - the same
 
     run(_console(as_json=as_json), nodes=nodes, jobs=jobs, durable=flush).show(as_json=as_json)
@@ -264,7 +270,10 @@ def k2(flush: Flush = True, as_json: AsJson = False) -> None:
 
 @app.command()
 def z1(flush: Flush = True, as_json: AsJson = False) -> None:
-    """How long a cold start takes with 4,888 nodes, 87,031 jobs and 149,711 workers, as Volcano was reported with."""
+    """How long a cold start takes with 4,888 nodes, 87,031 jobs and 149,711 workers, as Volcano was reported with.
+
+    No executor runs: what nodes load and say is not in the figure.
+    """
     from services.cli.bench.start import volcano_start as run  # noqa: PLC0415 - the same
 
     run(_console(as_json=as_json), durable=flush).show(as_json=as_json)

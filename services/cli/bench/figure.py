@@ -10,6 +10,7 @@ from services.cli.output import print_json, print_line
 
 FLUSHED = "Kafka flushed each record before it acknowledged it"
 FLUSH_OFF = "flush off: Kafka acknowledged records that the disk did not have yet"
+NO_EXECUTOR = "no executor ran: no node said anything meanwhile, and no worker began"
 
 
 @dataclass(frozen=True, slots=True)

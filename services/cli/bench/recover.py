@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from rich.console import Console
 
 from services.cli.bench.big_cell import BigCell, Live, big_cell
-from services.cli.bench.figure import Figure
+from services.cli.bench.figure import NO_EXECUTOR, Figure
 from services.cli.bench.job_mix import GPUS_PER_NODE, TENANT
 from services.cli.bench.processor_time import ProcessorTime, Used
 from services.cli.bench.real_mix import ready
@@ -45,6 +45,7 @@ SPARE_NODES, COMING_PER_S, COMING = 100, 50, "come-"
 STANDBY = ServiceSpec("placement-standby", "services.placement")
 READY_WAIT_S, WAIT_S = 180.0, 120.0
 SETTLE_S = 5.0
+SESSION_S = QUICK.session_ms / 1000
 LOOK_AGAIN_S = 0.005
 
 
@@ -76,28 +77,32 @@ def recover(console: Console, *, nodes: int, jobs: int, durable: bool) -> Figure
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             found = runner.run(work())
-    session_s = QUICK.session_ms / 1000
-    lines = [
-        f"{found.takeover_s:.2f} s from the kill of the writer to the next start of a job, with {jobs} live jobs",
-        f"{found.writer_s:.2f} s to the first record of the next writer",
-        f"baseline {session_s:.1f} s: the session of a group's member, before which nobody is missed",
-        (
-            f"{found.rebuild_s:.2f} s from the flush of Redis to the whole view; meanwhile {found.refusals} readers "
-            f"were told to wait, {found.halves} were shown a part"
-        ),
-    ]
     body: dict[str, object] = {
         "takeover_s": round(found.takeover_s, 2),
         "writer_s": round(found.writer_s, 2),
         "rebuild_s": round(found.rebuild_s, 2),
         "view_refusals": found.refusals,
         "view_halves": found.halves,
-        "baseline": session_s,
+        "baseline": SESSION_S,
         "nodes": nodes,
         "jobs": jobs,
         "without": list(WITHOUT),
     }
-    return Figure("recover", lines, body, found.used, found.durable)
+    return Figure("recover", lines_of(found, jobs), body, found.used, found.durable)
+
+
+def lines_of(found: Recovered, jobs: int) -> list[str]:
+    """What people are told."""
+    return [
+        f"{found.takeover_s:.2f} s from the kill of the writer to the next start of a job, with {jobs} live jobs",
+        f"{found.writer_s:.2f} s to the first record of the next writer",
+        f"baseline {SESSION_S:.1f} s: the session of a group's member, before which nobody is missed",
+        (
+            f"{found.rebuild_s:.2f} s from the flush of Redis to the whole view; meanwhile {found.refusals} readers "
+            f"were told to wait, {found.halves} were shown a part"
+        ),
+        NO_EXECUTOR,
+    ]
 
 
 async def _recovered(cell: BigCell, servers: Servers, jobs: int, console: Console) -> Recovered:

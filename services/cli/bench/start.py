@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from rich.console import Console
 
 from services.cli.bench.big_cell import BigCell, Live, big_cell
-from services.cli.bench.figure import Figure
+from services.cli.bench.figure import NO_EXECUTOR, Figure
 from services.cli.bench.processor_time import ProcessorTime, Used
 from services.cli.bench.stages import is_durable, servers_for
 from services.cli.stage import Servers
@@ -54,14 +54,14 @@ VOLCANO_S = 497.0
 def start(console: Console, *, nodes: int, live: Live, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable."""
     found = _run(console, nodes, live, durable=durable)
-    return Figure("start", _lines(found, nodes, live), _body(found, nodes, live), found.used, found.durable)
+    return Figure("start", lines_of(found, nodes, live), _body(found, nodes, live), found.used, found.durable)
 
 
 def volcano_start(console: Console, *, durable: bool) -> Figure:
     """The same with a cluster on which Volcano took 8 min 17 s to its first bind. Raises StackError, LogUnavailable."""
     found = _run(console, VOLCANO_NODES, VOLCANO_JOBS, durable=durable)
     lines = [
-        *_lines(found, VOLCANO_NODES, VOLCANO_JOBS),
+        *lines_of(found, VOLCANO_NODES, VOLCANO_JOBS),
         f"Volcano after a restart: {VOLCANO_S:.0f} s to its first bind",
     ]
     body = {**_body(found, VOLCANO_NODES, VOLCANO_JOBS), "workers": VOLCANO_JOBS.workers, "volcano_s": VOLCANO_S}
@@ -82,12 +82,14 @@ def _run(console: Console, nodes: int, live: Live, *, durable: bool) -> Started:
             return runner.run(work())
 
 
-def _lines(found: Started, nodes: int, live: Live) -> list[str]:
+def lines_of(found: Started, nodes: int, live: Live) -> list[str]:
+    """What people are told."""
     return [
         f"{found.job_s:.2f} s to the first job that is started, with {nodes} nodes and {live.jobs} live jobs",
         f"{found.writer_s:.2f} s to the writer's first record, which extends all there was before",
         f"baseline {found.read_s:.2f} s: the snapshot's {found.bytes / 1e6:.1f} MB read by bare aiokafka",
         f"behind the snapshot {found.tail} records were folded, of {live.past} jobs that came and went",
+        NO_EXECUTOR,
     ]
 
 
