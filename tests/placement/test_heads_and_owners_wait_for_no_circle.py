@@ -52,6 +52,30 @@ def test_an_exclusive_head_for_which_kept_places_alone_would_be_few_enough_waits
     assert runs(world, "fay")
 
 
+@pytest.mark.parametrize("preemptible", [True, False])
+@pytest.mark.parametrize("discipline", [QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL])
+def test_an_exclusive_head_that_borrows_nothing_has_the_kept_places_where_all_others_are_too_much(
+    discipline: QueueDiscipline, preemptible: bool
+) -> None:
+    unlent = Tenant(name="bob", quotas=(TenantQuota(guaranteed=5, lends=False),))
+    ada = Tenant(name="ada", quotas=(TenantQuota(guaranteed=4),))
+    fay = Tenant(name="fay", quotas=(TenantQuota(guaranteed=4),))
+    queues = (Queue(name="q", discipline=discipline), Queue(name="later"))
+    world = world_of(Tenant(name="lab"), unlent, ada, fay, queues=queues)
+    world.tell(joined("a", 4, labels={"zone": "a"}), joined("b", 8))
+    on_a = ("zone=a",)
+    world.tell(admitted(JobSpec(id="busy", tenant="lab", queue="q", resources=gpus(1), node_labels=on_a), 1))
+    world.tell(admitted(JobSpec(id="fay", tenant="fay", queue="later", resources=gpus(4), node_labels=on_a), 2))
+    alone = JobSpec(
+        id="alone", tenant="ada", queue="q", exclusive=True, preemptible=preemptible, resources=gpus(1, 0, 0)
+    )
+    world.tell(admitted(alone, 3))
+    world.pass_time(HOUR_MS)
+    world.tell(finished("busy", "a"))
+    world.pass_time(HOUR_MS)
+    assert runs(world, "fay") or runs(world, "alone")
+
+
 @pytest.mark.parametrize("priority", [-1, 0])
 def test_a_due_head_keeps_nothing_from_an_owner_while_one_that_stands_before_it_waits_for_the_owners_places(
     priority: int,

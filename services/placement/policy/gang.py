@@ -6,7 +6,7 @@ from functools import partial
 
 from services.placement.policy.filling import fill, fullest
 from services.placement.policy.fit import Room
-from services.placement.policy.holdback import Search, off_kept_places
+from services.placement.policy.holdback import Search, each_off_kept_places, off_kept_places
 from services.placement.policy.narrowed import narrowed
 from services.placement.policy.open_longest import place_where_open_longest, tells_no_time
 from services.placement.policy.policies import POLICIES, Places
@@ -120,30 +120,35 @@ def _places_in(state: CellState, pool: PoolCapacity, spec: JobSpec, search: Sear
     places = search(state, pool)
     if places is None or not state.tree.kept.nodes:
         return places
-    fewest_milli = spec.gpus_milli if spec.resources.gpu_milli >= GPU else 0
-    return off_kept_places(state, pool, spec, places, search, fewest_milli)
+    return off_kept_places(state, pool, spec, places, search, _fewest_milli(spec))
 
 
 def _on_fewest(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
     """Places for an exclusive job that would take too much of what is guaranteed to others on the nodes that the policy
-    has chosen: on those where it takes the least. Where only places that are kept for owners would be few enough, it
-    waits for these, and for no quota.
+    has chosen: on those where it takes the least. It has kept places only where all others are too much, and where it
+    borrows nothing from those for whom they are kept. Where only places that are kept for owners would be few enough,
+    it waits for these, and for no quota.
     """
 
     def search(state: CellState, pool: PoolCapacity) -> Places | None:
         return cheapest_places(state, pool, spec)
 
-    found = _places_in(state, pool, spec, search)
-    if found is None:
+    fewest = search(state, pool)
+    if fewest is None:
         return DeferCode.QUOTA_REACHED
-    if isinstance(found, DeferCode):
-        return found
-    refusal = refusal_of_places(state, spec, found)
-    if refusal is None:
-        return found
-    with_kept = search(state, pool) if state.tree.kept.nodes else None
-    is_kept = with_kept is not None and refusal_of_places(state, spec, with_kept) is None
-    return DeferCode.RESERVED_FOR_OTHER if is_kept else refusal
+    refusal = refusal_of_places(state, spec, fewest)
+    if not state.tree.kept.nodes:
+        return fewest if refusal is None else refusal
+    found = [*each_off_kept_places(state, pool, spec, fewest, search, _fewest_milli(spec))]
+    within = next((places for places in found if refusal_of_places(state, spec, places) is None), None)
+    if within is not None:
+        return within
+    return refusal if found and refusal is not None else DeferCode.RESERVED_FOR_OTHER
+
+
+def _fewest_milli(spec: JobSpec) -> int:
+    """With fewer whole GPUs free than these a search for the gang finds nothing."""
+    return spec.gpus_milli if spec.resources.gpu_milli >= GPU else 0
 
 
 def _search(spec: JobSpec, state: CellState, pool: PoolCapacity) -> Places | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from services.placement.policy.beside_kept import search_beside
@@ -28,17 +28,27 @@ def off_kept_places(
     `reserved_for_other`, and any other job has the first places. `fewest_milli`: with fewer whole GPUs than that free
     the search would find nothing.
     """
+    return next(each_off_kept_places(state, pool, spec, places, search, fewest_milli), DeferCode.RESERVED_FOR_OTHER)
+
+
+def each_off_kept_places(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, places: Places, search: Search, fewest_milli: int
+) -> Iterator[Places]:
+    """The places that the job may have so, the best first: those that leave most of what is kept alone."""
     if not any(place.node in state.tree.kept.nodes for place in places):
-        return places
+        yield places
+        return
     kept = KeptFrom(state, kept_in(state, pool), spec)
     if kept.places:
         look = _Look(state, pool, spec, kept, search, fewest_milli)
         found = look.beside(places, borrowed=False)
-        if found is None and 0 < kept.borrowed_places < kept.places:
-            found = look.beside(places, borrowed=True)
         if found is not None:
-            return found
-    return DeferCode.RESERVED_FOR_OTHER if kept.borrowed_places else places
+            yield found
+        found = look.beside(places, borrowed=True) if 0 < kept.borrowed_places < kept.places else None
+        if found is not None:
+            yield found
+    if not kept.borrowed_places:
+        yield places
 
 
 class _Look(NamedTuple):
