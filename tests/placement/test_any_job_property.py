@@ -8,6 +8,7 @@ placement policy.
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import TypeVar
 
@@ -29,7 +30,18 @@ from shared.events.operations import Cordon, Drain, Quota, Uncordon
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob
 from shared.events.value import replace
-from shared.events.values import GPU, JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyWish, Wish
+from shared.events.values import (
+    GPU,
+    JobKind,
+    JobSpec,
+    Level,
+    NodeRole,
+    Position,
+    Resources,
+    TopologyWish,
+    Wish,
+    WorkerPlace,
+)
 from tests.placement.world import CELL, World, failed, finished, joined, lost, report, set_policy, set_quotas
 
 T = TypeVar("T")
@@ -53,7 +65,7 @@ class Cell:
     """One cell in which something happens again and again."""
 
     def __init__(self, random: Random) -> None:
-        self.random, self.submitted = random, 0
+        self.random, self.submitted, self.reached = random, 0, Counter[str]()
         self.world, self.admission = World(FILE), AdmissionService(FILE)
         self.world.tell(*(self._node(number) for number in range(random.randint(1, 6))))
         self.world.tell(set_policy(placement=random.choice(sorted(POLICIES))))
@@ -182,13 +194,52 @@ class Cell:
             job = self.world.state.jobs.get(effect.job) if isinstance(effect, e.JobStarted) else None
             if isinstance(effect, e.JobStarted) and job is not None:
                 assert len(effect.workers) >= min(fewest_of(job), job.spec.workers), effect
+                self._note(job.spec, effect.workers)
+
+    def _note(self, spec: JobSpec, workers: tuple[WorkerPlace, ...]) -> None:
+        nodes = [self.world.state.nodes[node] for node in dict.fromkeys(place.node for place in workers)]
+        seen = {
+            "starts": True,
+            "alone on its nodes": spec.exclusive,
+            "shares of a device": spec.resources.gpu_milli < GPU,
+            "a place in the network": spec.topology is not None,
+            "failure domains": spec.spread is not None,
+            "labels": bool(spec.node_labels),
+            "services": spec.kind is JobKind.INFERENCE,
+            "workers one by one": not spec.gang,
+            "some of its workers": len(workers) < spec.workers,
+            "elements of arrays": spec.array_of is not None,
+            "several nodes": len(nodes) > 1,
+            "several pools": len({node.pool for node in nodes}) > 1,
+            "under quotas": bool(self.world.state.quotas),
+        }
+        self.reached.update(what for what, is_so in seen.items() if is_so)
 
 
-def live(seed: int) -> None:
-    """One cell for a while."""
-    cell = Cell(Random(seed))
+class RoomyCell(Cell):
+    """A cell in which most jobs find a node that they may use: so the wishes of those that start meet each other."""
+
+    def _node(self, number: int) -> NodeJoined:
+        node = super()._node(number)
+        gpu_type = POOLS[node.spec.pool]
+        spec = replace(node.spec, gpu_type=gpu_type, gpus=8, islands=(), role=NodeRole.TRAINING, cpu_milli=64_000)
+        return replace(node, spec=spec)
+
+    def job(self) -> JobSpec:
+        spec = super().job()
+        if self.random.random() < 0.2:
+            return spec
+        wants = replace(spec.resources, cpu_milli=0, gpu_milli=min(spec.resources.gpu_milli, 2 * GPU))
+        kind = JobKind.TRAINING if spec.spread is None else spec.kind
+        return replace(spec, pools=(), gpu_type=None, tolerations=("hot",), resources=wants, kind=kind)
+
+
+def live(seed: int, kind: type[Cell] = Cell) -> Counter[str]:
+    """One cell for a while. How many starts of each kind it came to."""
+    cell = kind(Random(seed))
     for _ in range(ROUNDS):
         cell.go()
+    return cell.reached
 
 
 @pytest.mark.parametrize("seed", [40, 119])
@@ -199,3 +250,17 @@ def test_worlds_that_show_it(seed: int) -> None:
 @given(st.integers(0, 10**9))
 def test_whatever_admission_lets_in_is_decided_upon_and_starts_with_its_fewest_workers(seed: int) -> None:
     live(seed)
+
+
+@given(st.integers(0, 10**9))
+def test_so_it_is_where_most_jobs_find_a_node(seed: int) -> None:
+    live(seed, RoomyCell)
+
+
+def test_the_property_is_about_something() -> None:
+    reached = Counter[str]()
+    for seed in range(40):
+        reached += live(seed, RoomyCell if seed % 2 else Cell)
+    rare = {what: times for what, times in reached.items() if times < 8}
+    assert not rare
+    assert (len(reached), reached["starts"] > 120) == (13, True)

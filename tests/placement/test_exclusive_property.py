@@ -7,6 +7,7 @@ that they have alone. It looks at each GPU: one may break under a job that runs 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from random import Random
 
@@ -22,6 +23,7 @@ from shared.cluster.node import Node
 from shared.events.nodes import NodeJoined
 from shared.events.operations import Cordon, Quota, Uncordon
 from shared.events.reasons import DeferCode
+from shared.events.value import replace
 from shared.events.values import GPU, JobKind, JobSpec, NodeStatus, Resources, WorkerPlace
 from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas
 
@@ -97,7 +99,7 @@ class Cell:
     """One cell in which something happens again and again."""
 
     def __init__(self, random: Random) -> None:
-        self.random, self.submitted = random, 0
+        self.random, self.submitted, self.reached = random, 0, Counter[str]()
         self.world = World(FILE)
         nodes = [self._node(number) for number in range(random.randint(2, 5))]
         gpus = sum(node.spec.gpus for node in nodes)
@@ -117,7 +119,7 @@ class Cell:
     def go(self) -> None:
         """Something happens. Starts and ends leave owners what is theirs, whatever else happened before."""
         chance = self.random.random()
-        before = count(self.world)
+        before, ran = count(self.world), self._running()
         if chance < 0.55:
             self.world.tell(*(admitted(self._job()) for _ in range(self.random.randint(1, 3))))
         elif chance < 0.85:
@@ -131,6 +133,18 @@ class Cell:
         if before.holds and is_judged:
             after = count(self.world)
             assert after.holds, (before, after)
+            self._note([job for job in self._running().values() if job.id not in ran], before.left)
+
+    def _running(self) -> dict[str, Job]:
+        return {job.id: job for job in self.world.state.jobs.values() if job.status in HOLDING}
+
+    def _note(self, started: list[Job], left: dict[str, int]) -> None:
+        """Which of these starts, that were judged, could have taken what is left of others."""
+        for spec in (job.spec for job in started):
+            if any(milli for name, milli in left.items() if name != spec.tenant):
+                self.reached["starts"] += 1
+                self.reached["starts alone"] += spec.exclusive
+                self.reached["starts alone of several workers"] += spec.exclusive and spec.workers > 1
 
     def _job(self) -> JobSpec:
         self.submitted += 1
@@ -150,8 +164,7 @@ class Cell:
         )
 
     def _end(self) -> None:
-        running = [job for job in self.world.state.jobs.values() if job.status in HOLDING]
-        for job in running:
+        for job in self._running().values():
             if self.random.random() < 0.5:
                 for node in dict.fromkeys(place.node for place in job.workers):
                     self.world.tell(finished(job.id, node, job.attempt))
@@ -176,6 +189,7 @@ class Cell:
                 if not self._has_room(node, spec):
                     continue
                 here, then = count(self.world), count(self.world, more=(spec.tenant, takes))
+                self.reached["waits alone" if spec.exclusive else "waits"] += 1
                 would_take = not then.holds and takes > here.left[spec.tenant]
                 assert would_take, (job.id, node.id, here, then)
 
@@ -188,6 +202,35 @@ class Cell:
         return spec.gpus_milli <= whole
 
 
+class NearlyAllIsOwned(Cell):
+    """All but a node or two is guaranteed to bob and not lent. The jobs are small, most are alone on their nodes, and
+    the policy would give them more nodes, or larger ones, than they need.
+    """
+
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        sizes = [node.spec.gpus for node in self.world.state.nodes.values()]
+        sure_milli = max(0, sum(sizes) - random.choice((1, 2, 2, 3)) * min(sizes)) * GPU
+        owner = Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=sure_milli, lends=False)
+        policy = set_policy(placement=random.choice(("spread", "e-spread", "first-fit")))
+        self.world.tell(policy, set_quotas(Quota(tenant="ada", gpu_type="gpu"), owner))
+
+    def _node(self, number: int) -> NodeJoined:
+        return joined(f"n{number}", self.random.choice((2, 4, 8)), cpu_milli=9_000)
+
+    def _job(self) -> JobSpec:
+        spec, workers = super()._job(), self.random.choice((1, 2, 2, 3))
+        return replace(
+            spec,
+            tenant=self.random.choice(("ada", "ada", "ada", "ada", "bob")),
+            exclusive=spec.exclusive or self.random.random() < 0.5,
+            workers=workers,
+            workers_min=None if spec.workers_min is None else workers,
+            resources=replace(spec.resources, gpu_milli=self.random.choice((500, GPU, GPU, 2 * GPU))),
+            pools=(),
+        )
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2, 56, 89, 117, 512_000])
 def test_worlds_that_show_it(seed: int) -> None:
     live(seed)
@@ -198,8 +241,27 @@ def test_what_owners_do_not_lend_stays_idle_for_them_whoever_is_alone_on_its_nod
     live(seed)
 
 
-def live(seed: int) -> None:
-    cell = Cell(Random(seed))
+@given(st.integers(0, 10**9))
+def test_it_does_so_where_nearly_all_is_theirs(seed: int) -> None:
+    live(seed, NearlyAllIsOwned)
+
+
+@pytest.mark.parametrize("kind", [Cell, NearlyAllIsOwned])
+def test_the_property_is_about_something(kind: type[Cell]) -> None:
+    reached = Counter[str]()
+    for seed in range(30):
+        reached += live(seed, kind)
+    assert reached["starts"] > 30
+    assert reached["starts alone"] > 15
+    assert reached["starts alone of several workers"] > 8
+    assert reached["waits alone"] > 30
+    assert reached["waits"] > 30
+
+
+def live(seed: int, kind: type[Cell] = Cell) -> Counter[str]:
+    """One cell for a while. What of interest it came to."""
+    cell = kind(Random(seed))
     for _ in range(ROUNDS):
         cell.go()
         cell.nobody_waits_in_vain()
+    return cell.reached
