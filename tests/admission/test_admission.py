@@ -241,8 +241,30 @@ def test_what_no_test_asks_for_changes_no_answer(
     assert remembering.home(job) == remembering.home(alike) == Admissible(FILE).home(alike)
 
 
+ASKED: tuple[dict[str, Any], ...] = (
+    {},
+    {"workers": 21},
+    {"tenant": "bob", "workers": 17},
+    {"kind": "inference"},
+    {"kind": "inference", "spread": "leaf"},
+    {"workers": 25, "gang": False},
+    {"workers": 25, "gang": False, "workers_min": 21},
+    {"tenant": "quin"},
+    {"tenant": "quin", "run": {"driver": "process", "argv": ["train"]}},
+    {"queue": "default"},
+    {"pools": ["a100"]},
+    {"gpu_type": "a100"},
+    {"resources": {"gpu_milli": 9_000}},
+    {"retry": {"budget": 6}},
+    {"topology": {"level": "leaf", "wish": "required"}, "gang": False, "workers": 2},
+    {"spread": "leaf"},
+    {"fungible": True},
+    {"heterogeneous": True},
+)
+
+
 def test_a_remembered_answer_is_for_just_that_wish() -> None:
     service = AdmissionService(FILE)
-    commands = [submit(), submit(workers=21), submit(tenant="bob", workers=17), submit(kind="inference")]
+    commands = [submit(**asked) for asked in ASKED]
     fresh = [answer(command) for command in commands]
     assert [service.answer(SUBMIT, command, None, NOW_MS) for command in commands * 2] == fresh * 2

@@ -62,3 +62,12 @@ def test_what_is_answered_leaves_nothing_behind() -> None:
         as_of.failed([record(0, offset), record(1, offset)])
     as_of.done([record(0, 99)])
     assert list(as_of._tried) == [("t.submissions", 1)]
+
+
+def test_a_batch_that_fails_for_hours_takes_no_more_room_than_one_that_failed_once() -> None:
+    as_of, batch = AsOf(), [record(0, offset) for offset in range(3)]
+    for now_ms in range(1_000):
+        as_of.begin(now_ms)
+        as_of.failed(batch)
+        as_of.failed(batch[:2])
+    assert [len(tried) for tried in as_of._tried.values()] == [1]

@@ -28,3 +28,14 @@ def test_any_other_time_is_taken(came_ms: int, not_before_ms: int) -> None:
     """One that is over, too: a file may be sent a day late. Where time has an origin of its own nothing tells units."""
     found = AdmissionService(FILE).answer(SUBMIT, submit(not_before_ms=not_before_ms), None, came_ms)
     assert isinstance(found, JobAdmitted)
+
+
+def test_a_job_may_wait_for_as_long_as_the_limit_says_and_no_millisecond_longer() -> None:
+    ahead_ms = FILE.limits.not_before_ahead_ms
+    last, late = (
+        AdmissionService(FILE).answer(SUBMIT, submit(not_before_ms=TODAY_MS + ms), None, TODAY_MS)
+        for ms in (ahead_ms, ahead_ms + 1)
+    )
+    assert isinstance(last, JobAdmitted)
+    assert isinstance(late, JobRejected)
+    assert (late.code, late.wanted, late.allowed) == ("not_before_too_far", ahead_ms + 1, ahead_ms)

@@ -14,7 +14,7 @@ from shared.events.base import TEXT_CHARACTERS_MOST
 from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.reasons import RejectCode
 from shared.events.values import WORKERS_MOST, JobSpec
-from tests.admission.commands import CANCEL, NOW_MS, SUBMIT, UPDATE, bytes_of, rejected, submit
+from tests.admission.commands import CANCEL, NOW_MS, SUBMIT, UPDATE, answer, bytes_of, rejected, submit
 
 Numbers = tuple[int | None, int | None]
 NONE: Numbers = (None, None)
@@ -181,6 +181,30 @@ def test_a_tenants_own_topic_speaks_for_nobody_else(type_: str, command: dict[st
     found = rejected(bytes_of(command), type_, topic_tenant="bob")
     assert (found.code, found.field, found.value) == (RejectCode.TENANT_NOT_OF_TOPIC, "tenant", "ada")
     assert "bob" in found.rule
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (SUBMIT, bytes_of({"job": {"id": "job-1", "tenant": "ada"}})),
+        (CANCEL, bytes_of({"job": "job-1", "tenant": "ada"})),
+        (SUBMIT, b'{"job":{"id":"job-1","tenant":"ada","workers":"many"}}'),
+        ("fallow.job.submit.v9", bytes_of({"job": {"id": "job-1", "tenant": "ada"}})),
+        (UPDATE, b'{"job":"job-1","tenant":"ada","tenant":"ada","changes":{"priority":1}}'),
+    ],
+)
+def test_whatever_is_wrong_with_what_comes_by_a_tenants_own_topic_the_no_is_told_to_that_tenant(
+    type_: str, value: bytes
+) -> None:
+    assert rejected(value, type_, topic_tenant="bob").tenant == "bob"
+
+
+def test_an_array_whose_elements_would_have_too_long_ids_is_turned_away_and_no_shorter_one() -> None:
+    for elements, longest in ((3, 126), (10, 126), (11, 125), (101, 124)):
+        fits, too_long = (submit(id="x" * size, array=elements) for size in (longest, longest + 1))
+        assert isinstance(answer(fits), JobAdmitted)
+        found = rejected(too_long)
+        assert (found.field, found.wanted, found.allowed) == ("id", longest + 1, longest)
 
 
 def test_a_rejection_can_be_written_whatever_the_command_holds() -> None:
