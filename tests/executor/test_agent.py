@@ -106,6 +106,16 @@ def test_shares_of_one_device_run_side_by_side() -> None:
     assert orders(both) == ["Start a/1", "Start b/1"]
 
 
+def test_a_share_that_is_ordered_again_waits_for_its_own_end_though_its_device_has_room_for_both() -> None:
+    made, again, freed = informed(), turn(), turn()
+    made.desire(turn(), 2, "a", wanted("a", milli=400))
+    made.observe(turn(), seen("a", RunStatus.RUNNING))
+    made.desire(turn(), 3, "a", None)
+    made.desire(again, 4, "a", wanted("a", milli=400))
+    made.observe(freed, seen("a", RunStatus.STOPPED))
+    assert (orders(again), orders(freed)) == ([], ["Start a/1"])
+
+
 def test_a_new_attempt_begins_when_nothing_is_left_of_the_one_before() -> None:
     made, again, freed = informed(), turn(), turn()
     made.desire(turn(), 2, "a", wanted("a"))

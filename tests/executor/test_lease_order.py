@@ -7,7 +7,10 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.executor.policy.lease import Lease
+from services.executor.policy.lease import KeptLease, Lease, gone_on_with
+from shared.cluster.lease import longest_patience_ms
+from shared.cluster.state import CellState
+from tests.executor.cells import CELL
 from tests.hypothesis_profile import EXAMPLES
 
 
@@ -16,6 +19,13 @@ def test_a_word_that_is_confirmed_behind_a_newer_one_changes_nothing() -> None:
     lease.renew(2_000, 800)
     lease.renew(1_000, 60_000)
     assert lease.until_ms(0) == 2_800
+
+
+def test_an_agent_that_goes_on_for_another_has_no_longer_lease_than_any_node_was_told() -> None:
+    state = CellState(CELL)
+    longest_ms = longest_patience_ms(state)
+    assert gone_on_with(KeptLease(1_000, 1_500), state).until_ms(0) == 1_500
+    assert gone_on_with(KeptLease(1_000, 1_000 + 9 * longest_ms), state).until_ms(0) == 1_000 + longest_ms
 
 
 def test_words_of_an_unchanged_lease_that_are_on_their_way_shorten_nothing() -> None:

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from services.executor.app.outbox import Batch, Outbox, without_outdated
+from services.executor.app.outbox import EVENTS_PER_PUBLISH, Batch, Outbox, without_outdated
 from services.executor.policy.records import Said
 from services.executor.telemetry import ExecutorTelemetry
 from shared.events import nodes as n
@@ -41,6 +41,17 @@ class Numbers:
 
     def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         pass
+
+
+class Listed(Numbers):
+    """Knows of what it was told that it is in the log, and since when it was said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard: list[tuple[int, int]] = []
+
+    def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
+        self.heard.append((made_ms, len(list(events))))
 
 
 class Silenced(Numbers):
@@ -106,6 +117,7 @@ async def test_what_came_in_while_the_log_was_away_keeps_its_order_and_its_numbe
     assert [word.job for word in words] == ["first", "second", "third"]
     numbers = [word.seq for word in words]
     assert numbers == sorted(set(numbers))
+    assert numbers[0] >= 100, "what may have arrived is said again under a new number: the old one would be ignored"
 
 
 def test_of_a_nodes_reports_that_pile_up_only_the_newest_is_said() -> None:
@@ -155,3 +167,19 @@ def test_of_a_report_in_parts_all_parts_are_said() -> None:
     parts = [replace(report(seq), partial=True) for seq in (3, 4)]
     batches = [Batch(1, [report(1), report(2)]), Batch(2, parts)]
     assert [list(batch.events) for batch in without_outdated(batches)] == [[], parts]
+
+
+@pytest.mark.parametrize("many", [1, EVENTS_PER_PUBLISH, EVENTS_PER_PUBLISH + 1])
+async def test_words_however_many_count_from_when_they_were_made_and_not_from_when_they_arrived(
+    log: Moody, many: int
+) -> None:
+    log.is_away = False
+    context, speaker = make_context("executor", ServiceSettings()), Listed()
+    outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
+    outbox.put([finished(f"job-{number}", number) for number in range(many)], 7)
+    outbox.put([finished("last", many)], 9)
+    running = asyncio.create_task(outbox.run())
+    async with asyncio.timeout(10):
+        await outbox.drained()
+    running.cancel()
+    assert speaker.heard == [(7, many), (9, 1)]
