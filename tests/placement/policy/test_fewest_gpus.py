@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.whole_nodes import CHOICES_MOST, _cheapest, _Choice, _Offer
+from services.placement.policy.fewest_gpus import CHOICES_MOST, Offer, _Choice, cheapest
 from tests.hypothesis_profile import EXAMPLES
 
 Kinds = list[tuple[int, int, int]]
 
 
-def offers_of(kinds: Kinds) -> list[_Offer]:
+def offers_of(kinds: Kinds) -> list[Offer]:
     """Offers of nodes: GPUs, workers and count of each kind."""
     found, first = [], 0
     for gpus, workers, count in kinds:
-        found.append(_Offer(gpus, workers, (1 << count) - 1 << first))
+        found.append(Offer(gpus, workers, (1 << count) - 1 << first))
         first += count
     return found
 
@@ -35,7 +35,7 @@ def fewest(kinds: Kinds, workers: int) -> int | None:
 
 
 def counted(kinds: Kinds, workers: int) -> int | None:
-    found = _cheapest(offers_of(kinds), workers)
+    found = cheapest(offers_of(kinds), workers)
     assert sum(many * offer.workers for offer, many in found) >= workers or not found
     assert all(0 < many <= offer.nodes.bit_count() for offer, many in found)
     return sum(many * offer.gpus for offer, many in found) if found else None
