@@ -78,6 +78,11 @@ def could_hold_singly(state: CellState, spec: JobSpec, workers: int) -> bool:
     return room >= workers
 
 
+def open_room(state: CellState, spec: JobSpec) -> int:
+    """How many workers of a job that is no gang the open nodes of all of its pools would hold if they were empty."""
+    return sum(_open_room(state, state.pools[name], spec) for name in spec.pools or state.pools if name in state.pools)
+
+
 def full_of_own(state: CellState, job: Job) -> Reach:
     """The nodes that would hold no more workers of a job that runs than it has there, if nothing else ran on them."""
     found: Reach = {}

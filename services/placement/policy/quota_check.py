@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.placement.policy.ever import goes_to_several_pools, reach_of
+from services.placement.policy.ever import goes_to_several_pools, open_room, reach_of
 from services.placement.policy.kept_of_cell import kept_of_cell_milli
 from services.placement.policy.whole_nodes import takes_milli, whole_by_type
 from shared.cluster.capacity import PoolCapacity
 from shared.cluster.gpu_types import gpu_types_of, idle_milli, open_milli, types_for
+from shared.cluster.hardware import CLOSED
 from shared.cluster.job import Job
 from shared.cluster.quota import over_limit
 from shared.cluster.quota_room import drawn_from_cell, firm_room, has_guarantee, lineage
@@ -51,18 +52,40 @@ def limit_reached(state: CellState, spec: JobSpec) -> str | None:
 
 def is_ever_allowed(state: CellState, job: Job) -> bool:
     """Whether any of the GPU types that the job could get may be used so much by its tenant if nothing else was in use
-    and no node that a person has closed opened again. One that runs with some of its workers has these all the same
-    when more of them come. One that quotas keep from some of its types must fit on open nodes of another, unless it may
-    take some of each.
+    and no node that a person has closed opened again. One that quotas keep from some of its types must fit on open
+    nodes of another; one that may take some of each type, with all that it may have of each together.
     """
     if not state.quotas:
         return True
     spec = in_line(job)
-    types, held = types_for(state, spec), {} if spec.gang else _held_by(state, job)
+    types, held = types_for(state, spec), _held_for(state, spec)
     allowed = [each for each in types if _is_ever_within(state, spec, each, spec.gpus_milli + held.get(each, 0))]
-    if goes_to_several_pools(spec) or len(allowed) == len(types):
-        return bool(allowed) or not types
+    if len(allowed) == len(types):
+        return True
+    if goes_to_several_pools(spec) or held:
+        return sum(_ever_of_type(state, job, spec, each, held.get(each, 0)) for each in types) >= spec.workers
     return any(reach_of(state, replace(spec, gpu_type=each)) for each in allowed)
+
+
+def _ever_of_type(state: CellState, job: Job, spec: JobSpec, gpu_type: str, held_milli: int) -> int:
+    """How many workers of one type a job may ever have beside those that it has, on open nodes and by its quotas."""
+    here = [place.node for place in (*job.workers, *job.joining)]
+    nodes = [node for node_id in here if (node := state.nodes[node_id]).spec.gpu_type == gpu_type]
+    room = open_room(state, replace(spec, gpu_type=gpu_type)) - sum(node.status not in CLOSED for node in nodes)
+    return min(room, _most_ever(state, spec, gpu_type, held_milli))
+
+
+def _most_ever(state: CellState, spec: JobSpec, gpu_type: str, held_milli: int) -> int:
+    """How many of these workers quotas may ever let the job have of one type, beside what it holds of it."""
+    fits, fails = 0, spec.workers + 1
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        some = replace(spec, workers=middle, workers_min=middle)
+        if _is_ever_within(state, some, gpu_type, some.gpus_milli + held_milli):
+            fits = middle
+        else:
+            fails = middle
+    return fits
 
 
 class WaitsBy(NamedTuple):
@@ -76,17 +99,28 @@ class WaitsBy(NamedTuple):
 
 
 def waits_by_types(state: CellState, spec: JobSpec) -> WaitsBy:
-    """What keeps a job from each of its GPU types now, but for those of which it could never have so much."""
-    found = WaitsBy([], [], {})
+    """What keeps a job from each of its GPU types now, but for those of which it could never have so much: of one that
+    may take some of each, for those of which it could have none, and from as much of the others as it could have.
+    """
+    found, held = WaitsBy([], [], {}), _held_for(state, spec)
     for each in types_for(state, spec):
-        if not _is_ever_within(state, spec, each, spec.gpus_milli):
+        wanted = _wanted_of(state, spec, each, held.get(each, 0))
+        if wanted is None:
             continue
-        if _refusal_of_whole(state, spec, each) in (None, DeferCode.RESERVED_FOR_OTHER):
+        if _refusal_of_whole(state, wanted, each) in (None, DeferCode.RESERVED_FOR_OTHER):
             found.room.append(each)
             continue
-        under = _account_reached(state, spec, each)
+        under = _account_reached(state, wanted, each)
         (found.to_all if under is None else found.under.setdefault(under, [])).append(each)
     return found
+
+
+def _wanted_of(state: CellState, spec: JobSpec, gpu_type: str, held_milli: int) -> JobSpec | None:
+    """The job as far as it could ever be of this type; None where it could not."""
+    if _is_ever_within(state, spec, gpu_type, spec.gpus_milli + held_milli):
+        return spec
+    most = _most_ever(state, spec, gpu_type, held_milli) if goes_to_several_pools(spec) else 0
+    return replace(spec, workers=most, workers_min=most) if most else None
 
 
 def _account_reached(state: CellState, spec: JobSpec, gpu_type: str) -> str | None:
@@ -107,9 +141,12 @@ def _account_reached(state: CellState, spec: JobSpec, gpu_type: str) -> str | No
     return None if fits else sure[0]
 
 
-def _held_by(state: CellState, job: Job) -> dict[str, int]:
-    """What the workers of a job hold, by GPU type, in milli-GPUs."""
+def _held_for(state: CellState, spec: JobSpec) -> dict[str, int]:
+    """What the workers hold, by GPU type, of a job whose workers come singly, in milli-GPUs."""
     held: dict[str, int] = {}
+    job = None if spec.gang else state.jobs.get(spec.id)
+    if job is None:
+        return held
     for place in (*job.workers, *job.joining):
         gpu_type = state.nodes[place.node].spec.gpu_type
         held[gpu_type] = held.get(gpu_type, 0) + place.gpu_milli
