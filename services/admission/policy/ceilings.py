@@ -23,15 +23,19 @@ class Ceilings:
         self._known: dict[tuple[str, str, str, bool], int] = {}
 
     def rejection(self, spec: JobSpec, home: Home, pools: tuple[Pool, ...]) -> Rejection | None:
-        """More than the tenant may ever use of every GPU type that the job could have in these pools. A job that may
-        not be preempted must fit into what is guaranteed.
+        """More than the tenant may ever use of every GPU type that the job could have in these pools; of a service, of
+        all of these types together, since its replicas go to several pools. A job that may not be preempted must fit
+        into what is guaranteed.
         """
         if not self._tree.quotas:
             return None
-        allowed = [self._most(spec, home.cell.name, pool.gpu_type) for pool in pools]
-        workers = at_least(spec)
-        wanted_milli = workers * spec.resources.gpu_milli
-        most_milli = max(allowed, default=wanted_milli)
+        workers, each_milli = at_least(spec), spec.resources.gpu_milli
+        wanted_milli = workers * each_milli
+        allowed = {pool.gpu_type: self._most(spec, home.cell.name, pool.gpu_type) for pool in pools}
+        most_milli = max(allowed.values(), default=wanted_milli)
+        if each_milli and spec.kind is JobKind.INFERENCE and wanted_milli > most_milli:
+            most_milli = sum(_replicas_of(gpu_type, most, pools, each_milli) for gpu_type, most in allowed.items())
+            most_milli *= each_milli
         if wanted_milli <= most_milli:
             return None
         gpus, most = -(-wanted_milli // GPU), most_milli // GPU
@@ -50,6 +54,14 @@ class Ceilings:
                 most = min(most, firm_room(self._tree, account, there_milli))
             self._known[key] = most
         return most
+
+
+def _replicas_of(gpu_type: str, most_milli: int, pools: tuple[Pool, ...], each_milli: int) -> int:
+    """How many replicas of so many milli-GPUs each a service may ever have of one type: of what its tenant may use, and
+    of what its pools have.
+    """
+    there_milli = sum(pool.gpus for pool in pools if pool.gpu_type == gpu_type) * GPU
+    return min(most_milli, there_milli) // each_milli
 
 
 def priorities_of(file: CellFile) -> dict[str, int]:
