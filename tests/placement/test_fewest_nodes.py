@@ -29,13 +29,16 @@ def test_a_cheaper_node_that_it_may_not_use_keeps_it_from_none(placement: str) -
 
 
 @pytest.mark.parametrize("placement", POLICIES)
-def test_who_requires_a_leaf_is_not_put_into_several_where_its_nodes_would_be_fewer(placement: str) -> None:
+@pytest.mark.parametrize("are_together", [True, False])
+def test_who_requires_a_leaf_is_not_put_into_several_where_its_nodes_would_be_fewer(
+    placement: str, *, are_together: bool
+) -> None:
     sizes = {
         "n1": (8, "a"),
         "n2": (8, "a"),
         "n3": (4, "b"),
         "n4": (4, "c"),
-        **{f"n{at}": (4, "d") for at in range(5, 10)},
+        **{f"n{at}": (4, "d" if are_together else f"d{at}") for at in range(5, 10)},
     }
     nodes = [joined(n, gpus, cpu_milli=10_000, position=Position(leaf=leaf)) for n, (gpus, leaf) in sizes.items()]
     world = cell_with(*nodes)
@@ -43,4 +46,5 @@ def test_who_requires_a_leaf_is_not_put_into_several_where_its_nodes_would_be_fe
     resources = Resources(gpu_milli=2_000, cpu_milli=6_000)
     topology = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
     world.tell(admitted(replace(alone("guest", 2, 2), resources=resources, topology=topology)))
-    assert (world.nodes_of("guest"), why(world, "guest")) == ([], DeferCode.QUOTA_REACHED)
+    told = (["n5", "n6"], None) if are_together else ([], DeferCode.QUOTA_REACHED)
+    assert (world.nodes_of("guest"), why(world, "guest")) == told
