@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from services.placement.policy.claims import KINDS_MOST
+from services.placement.policy.gang import POLICIES
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.job import HOLDING
 from shared.events import nodes as n
@@ -233,6 +234,20 @@ def test_a_share_of_a_gpu_is_kept_too() -> None:
     cell.world.tell(admitted(spec_of("own", resources=Resources(gpu_milli=600)), 2))
     cell.lend(half, 16)
     assert cell.at == ["n1"]
+
+
+@pytest.mark.parametrize("placement", POLICIES)
+def test_a_share_goes_to_a_device_in_use_beside_whole_ones_that_are_kept_on_its_node(placement: str) -> None:
+    cell = Cell(nodes=2, placement=placement)
+    cell.world.tell(set_quotas(share("eve", 14)))
+    cell.world.tell(admitted(spec_of("fill", 8, tenant="bob", node_labels=("zone!=b",))))
+    cell.world.tell(admitted(replace(SMALL, id="half", resources=Resources(gpu_milli=500))))
+    cell.world.tell(admitted(spec_of("own", 7, 2, tenant="eve"), 1))
+    cell.world.tell(admitted(replace(SMALL, id="guest", resources=Resources(gpu_milli=400)), 2))
+    whole = replace(SMALL, id="whole")
+    cell.world.tell(admitted(whole, 3))
+    assert cell.world.nodes_of("guest") == cell.world.nodes_of("half")
+    assert (cell.world.nodes_of("whole"), why(cell.world, "whole")) == ([], DeferCode.RESERVED_FOR_OTHER)
 
 
 def test_replicas_of_a_service_that_borrows_leave_it_alone() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.whole_nodes import takes_milli
+from services.placement.policy.whole_nodes import cheapest_places, takes_milli
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.operations import Cordon
 from shared.events.queue import QueueDiscipline
@@ -13,7 +13,7 @@ from shared.events.values import JobKind
 from tests.placement.test_borrowing import share, why
 from tests.placement.test_exclusive_beside_guarantees import alone
 from tests.placement.test_exclusive_property import FILE
-from tests.placement.world import CELL, World, admitted, cell_with, joined, set_quotas, spec_of
+from tests.placement.world import CELL, World, admitted, cancel, cell_with, joined, set_quotas, spec_of
 
 
 def test_what_is_left_of_its_workers_goes_to_a_small_node_and_not_to_one_more_large_one() -> None:
@@ -40,3 +40,23 @@ def test_replicas_take_the_nodes_of_several_pools(kind: JobKind, takes: int) -> 
     world.tell(joined("n1", 8), joined("n2", 8, pool="extra"))
     spec = alone("serves", 5, 2, gang=False, kind=kind, pools=("train", "extra"))
     assert takes_milli(world.state, spec, "gpu") == takes
+
+
+def test_of_two_choices_with_as_many_gpus_it_takes_the_one_with_fewer_nodes() -> None:
+    world = cell_with(joined("n1", 4), joined("n2", 4), joined("n3", 8))
+    places = cheapest_places(world.state, world.state.pools["train"], alone("guest", 4, 2))
+    assert {place.node for place in places or ()} == {"n3"}
+
+
+def test_one_for_which_kept_places_alone_would_be_few_enough_is_told_of_these_and_of_no_quota() -> None:
+    tenants = tuple(Tenant(name=name) for name in ("ada", "bob", "eve"))
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=20),))
+    world = World(CellFile(cells=(part,), tenants=tenants))
+    world.tell(*(joined(node) for node in ("n1", "n2")))
+    world.tell(*(joined(node, 2, labels={"zone": "b"}) for node in ("n3", "n4")))
+    world.tell(set_quotas(share("ada"), share("bob", 10, lends=False), share("eve", 4)))
+    world.tell(admitted(spec_of("fill", 2, node_labels=("zone=b",))))
+    world.tell(admitted(spec_of("own", 2, 2, tenant="eve", node_labels=("zone=b",))), admitted(alone("guest")))
+    assert (world.nodes_of("guest"), why(world, "guest")) == ([], DeferCode.RESERVED_FOR_OTHER)
+    world.tell(cancel("own", "eve"))
+    assert world.nodes_of("guest") in (["n3"], ["n4"])
