@@ -10,6 +10,7 @@ from services.placement.policy.lines.row import Need, RoomRows, Row
 from shared.cluster.config import Queue
 from shared.cluster.queue_order import Order
 from shared.events.queue import QueueDiscipline
+from shared.events.reasons import DeferCode
 
 Entry = tuple[Order, int, RoomRows]
 
@@ -19,11 +20,24 @@ class Line:
 
     `fresh` are the jobs that came since the last walk and wait without a reason; `moved` are rows whose first job is
     another one than at the last walk; `passed` are rooms of which a walk has found that there is none, and whose jobs
-    are not told so yet. `heap` holds the rooms by which a walk comes, in order: all of them where the line
-    `keeps_order`, since there one that does not fit may keep others back.
+    are not told so yet; `for_good` are rows whose jobs were told a reason that no room changes. `heap` holds the rooms
+    by which a walk comes, in order: all of them where the line `keeps_order`, since there one that does not fit may
+    keep others back.
     """
 
-    __slots__ = ("_numbers", "by_room", "fresh", "heap", "keeps_order", "moved", "passed", "queue", "rows", "tenant")
+    __slots__ = (
+        "_numbers",
+        "by_room",
+        "for_good",
+        "fresh",
+        "heap",
+        "keeps_order",
+        "moved",
+        "passed",
+        "queue",
+        "rows",
+        "tenant",
+    )
 
     def __init__(self, queue: Queue, tenant: str, numbers: Iterator[int]) -> None:
         """`numbers` are other ones for each row of the cell."""
@@ -33,6 +47,7 @@ class Line:
         self.fresh: dict[str, Row] = {}
         self.moved: dict[Row, None] = {}
         self.passed: dict[RoomRows, None] = {}
+        self.for_good: dict[Row, DeferCode] = {}
         self.keeps_order = queue.discipline is not QueueDiscipline.BEST_EFFORT_FIFO
         self.heap: list[Entry] = []
 
@@ -91,6 +106,7 @@ class Line:
         rows = row.rows
         del self.rows[row.key], rows.rows[row]
         self.moved.pop(row, None)
+        self.for_good.pop(row, None)
         if not rows.rows:
             del rows.need.rooms[rows]
             self.passed.pop(rows, None)

@@ -7,6 +7,7 @@ from itertools import islice
 
 from services.placement.policy.deferral import OVER_IN_LINE, STRUCTURAL, is_of_quota
 from services.placement.policy.lines.course import Course
+from services.placement.policy.lines.line import Line
 from services.placement.policy.lines.row import RoomRows, Row
 from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.job import Job, JobStatus
@@ -97,25 +98,56 @@ def _tell_job(job: Job, code: DeferCode, told: Told, is_kept_back: Callable[[Job
 def _tell_behind(state: CellState, course: Course, told: Told) -> None:
     """The walk of a strict line goes on behind its heads. A job behind them that does not start and has no reason is
     told `behind_head`, once; a job that no node could hold, or that wants more than its tenant may ever use, is told
-    that.
+    that, and that it stands behind a head as soon as that is over.
     """
-    passed, course.line.passed = course.line.passed, {}
+    line = course.line
+    passed, line.passed = line.passed, {}
     for rows in passed:
         if rows.need.code in STRUCTURAL and rows.told is not rows.need.code:
             rows.told = rows.need.code
             _tell_room(state, rows, told, lambda _: False)
-    fresh, left = course.line.fresh, TOLD_MOST
-    course.line.moved = {}
+            line.for_good.update(dict.fromkeys(rows.rows, rows.need.code))
+    fresh, left = line.fresh, TOLD_MOST
+    line.moved = {}
     for job_id, row in list(fresh.items()):
         job = state.jobs[job_id]
-        is_waiting = job.status is JobStatus.QUEUED and job_id not in told
-        code = DeferCode.ARRAY_LIMIT if row.is_shut else DeferCode.BEHIND_HEAD
-        if row.rows.need.code in STRUCTURAL:
-            code = row.rows.need.code or code
-        elif is_of_quota(row.code) and not is_ever_allowed(state, job):
-            code = row.code
-        if is_waiting and (job.deferred in OVER_IN_LINE or row.is_shut):
+        code = _code_behind(state, row, job)
+        if code in STRUCTURAL or is_of_quota(code):
+            line.for_good[row] = code
+        is_told_another = job.deferred in STRUCTURAL and code not in STRUCTURAL
+        if _may_be_told(job, told) and (job.deferred in OVER_IN_LINE or row.is_shut or is_told_another):
             if not left:
                 return
             told[job_id], left = code, left - 1
         del fresh[job_id]
+    _tell_what_is_over(state, line, told, left)
+
+
+def _code_behind(state: CellState, row: Row, job: Job) -> DeferCode:
+    """What a job is told that does not start behind the heads of a strict line."""
+    if row.rows.need.code in STRUCTURAL:
+        return row.rows.need.code
+    if is_of_quota(row.code) and not is_ever_allowed(state, job):
+        return row.code
+    return DeferCode.ARRAY_LIMIT if row.is_shut else DeferCode.BEHIND_HEAD
+
+
+def _tell_what_is_over(state: CellState, line: Line, told: Told, left: int) -> None:
+    """Tell jobs why they wait now of which no room would have helped one before, since a node has become another one,
+    or a quota: so many of them at most.
+    """
+    for row, code in list(line.for_good.items()):
+        if _code_of(row) is code:
+            continue
+        row.rows.told = None
+        for job_id in row.front(len(row)):
+            job = state.jobs[job_id]
+            if job.deferred is code and _may_be_told(job, told):
+                if not left:
+                    return
+                told[job_id], left = _code_behind(state, row, job), left - 1
+        del line.for_good[row]
+
+
+def _may_be_told(job: Job, told: Told) -> bool:
+    return job.status is JobStatus.QUEUED and job.spec.id not in told
