@@ -123,3 +123,18 @@ def test_a_gang_in_slices_that_each_need_one_node_is_held_by_as_many_nodes_that_
     assert world.job("gang").deferred is not DeferCode.NO_SUCH_NODES
     world.tell(finished("runs", world.nodes_of("runs")[0]))
     assert sorted(place.node for place in world.job("gang").workers) == ["n1", "n1", "n2", "n2"]
+
+
+@pytest.mark.parametrize("discipline", [STRICT, BACKFILL])
+def test_a_gang_that_quotas_keep_to_one_of_a_pools_types_which_is_too_small_keeps_nobody_back(
+    discipline: QueueDiscipline,
+) -> None:
+    """Both types together would hold it, were it not for what is guaranteed of one to another tenant."""
+    world = cell_of(discipline=discipline)
+    quota = Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=12_000, lends=False)
+    world.tell(joined("a1", GPUS, gpu_type="a100"), set_quotas(quota))
+    world.tell(admitted(spec_of("head", 8, 3, queue="first")), admitted(spec_of("small", queue="first")))
+    assert not world.job("head").workers
+    world.tell(admitted(spec_of("later", queue="first", gpu_type="gpu")))
+    assert world.nodes_of("small")
+    assert world.nodes_of("later") == ["n1"]

@@ -59,12 +59,13 @@ def is_ever_allowed(state: CellState, job: Job) -> bool:
         return True
     spec = in_line(job)
     types, held = types_for(state, spec), _held_for(state, spec)
-    allowed = [each for each in types if _is_ever_within(state, spec, each, spec.gpus_milli + held.get(each, 0))]
-    if len(allowed) == len(types):
+    milli = {each: spec.gpus_milli + held.get(each, 0) for each in types}
+    if all(_is_ever_within(state, spec, each, milli[each], may_be_part=True) for each in types):
         return True
     if goes_to_several_pools(spec) or held:
         return sum(_ever_of_type(state, job, spec, each, held.get(each, 0)) for each in types) >= spec.workers
-    return any(reach_of(state, replace(spec, gpu_type=each)) for each in allowed)
+    allowed = [each for each in types if _is_ever_within(state, spec, each, milli[each])]
+    return bool(allowed) if len(types) == 1 else any(reach_of(state, replace(spec, gpu_type=each)) for each in allowed)
 
 
 def _ever_of_type(state: CellState, job: Job, spec: JobSpec, gpu_type: str, held_milli: int) -> int:
@@ -81,7 +82,7 @@ def _most_ever(state: CellState, spec: JobSpec, gpu_type: str, held_milli: int) 
     while fails - fits > 1:
         middle = (fits + fails) // 2
         some = replace(spec, workers=middle, workers_min=middle)
-        if _is_ever_within(state, some, gpu_type, some.gpus_milli + held_milli):
+        if _is_ever_within(state, some, gpu_type, some.gpus_milli + held_milli, may_be_part=True):
             fits = middle
         else:
             fails = middle
@@ -117,9 +118,9 @@ def waits_by_types(state: CellState, spec: JobSpec) -> WaitsBy:
 
 def _wanted_of(state: CellState, spec: JobSpec, gpu_type: str, held_milli: int) -> JobSpec | None:
     """The job as far as it could ever be of this type; None where it could not."""
-    if _is_ever_within(state, spec, gpu_type, spec.gpus_milli + held_milli):
-        return spec
-    most = _most_ever(state, spec, gpu_type, held_milli) if goes_to_several_pools(spec) else 0
+    if not goes_to_several_pools(spec) or spec.gpu_type is not None:
+        return spec if _is_ever_within(state, spec, gpu_type, spec.gpus_milli + held_milli) else None
+    most = _most_ever(state, spec, gpu_type, held_milli)
     return replace(spec, workers=most, workers_min=most) if most else None
 
 
@@ -153,9 +154,10 @@ def _held_for(state: CellState, spec: JobSpec) -> dict[str, int]:
     return held
 
 
-def _is_ever_within(state: CellState, spec: JobSpec, gpu_type: str, milli: int) -> bool:
+def _is_ever_within(state: CellState, spec: JobSpec, gpu_type: str, milli: int, *, may_be_part: bool = False) -> bool:
     """The same of one type, by the rules that go for a start: what others lend to nobody is never the job's, and one
-    that may not be preempted has of the rest only what is guaranteed to it, or to nobody.
+    that may not be preempted has of the rest only what is guaranteed to it, or to nobody. `may_be_part`: also where
+    there is not so much of it, and the job would get the rest of another type.
     """
     tree, taken_milli = state.tree.at_rest, milli - spec.gpus_milli + takes_milli(state, spec, gpu_type)
     if not taken_milli:
@@ -164,7 +166,8 @@ def _is_ever_within(state: CellState, spec: JobSpec, gpu_type: str, milli: int) 
         return False
     if gpu_type not in tree.cohorts:
         return True
-    return _of_others(tree, spec, gpu_type, taken_milli, open_milli(state, gpu_type)) is None
+    free_milli = open_milli(state, gpu_type)
+    return _of_others(tree, spec, gpu_type, taken_milli, free_milli, may_be_part=may_be_part) is None
 
 
 def is_parted(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
