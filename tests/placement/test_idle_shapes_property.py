@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.ever import could_ever_hold
+from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from shared.cluster.job import HOLDING, JobStatus
 from shared.events.operations import CellPolicy
@@ -154,6 +155,8 @@ class Beside(Shapes):
         quota = random.choice(lent or quotas)
         gpus, workers = random.choice(((1, quota.guaranteed_milli // GPU), (quota.guaranteed_milli // GPU, 1)))
         is_preemptible, queue = random.random() < 0.5, random.choice(self.queues).name
+        slice_workers = random.choice((None, 1, 2))
+        wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=slice_workers)
         return JobSpec(
             id="own",
             tenant=quota.tenant,
@@ -161,6 +164,8 @@ class Beside(Shapes):
             gpu_type=quota.gpu_type,
             workers=workers,
             preemptible=is_preemptible,
+            exclusive=random.random() < 0.3,
+            topology=wish if random.random() < 0.3 else None,
             resources=Resources(gpu_milli=gpus * GPU),
         )
 
@@ -172,6 +177,8 @@ class Beside(Shapes):
             running = [job for job in self.world.state.jobs.values() if job.status in HOLDING]
             if any(job.id == own.id for job in running):
                 return ends
+            if not running:
+                return None
             ended = self.random.choice(running)
             self.world.tell(finished(ended.id, ended.workers[0].node))
             self.refill()
@@ -199,5 +206,5 @@ def flow(seed: int) -> int | None:
     if not could_ever_hold(state, own):
         return None
     ends = beside.ends_until_start(own)
-    assert ends is not None, number
+    assert ends is not None or not is_ever_allowed(state, state.jobs[own.id]), number
     return ends
