@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shared.cluster.fold import DamagedLog
 from shared.log import losses
 from shared.log.follower import Follower
-from shared.log.losses import PlaceWatch, losses_of
+from shared.log.losses import PLACES_MOST, PlaceWatch, losses_of
 from shared.log.machine.losses import Loss, LossKind, Place, fences
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
@@ -213,6 +213,14 @@ async def test_a_partition_that_is_begun_anew_during_a_look_is_looked_at_from_th
     await publish(broker, 32, 10)
     assert set(await found_by(watch)) == {LossKind.OTHER_RECORD}
     await watch.stop()
+
+
+async def test_of_more_places_than_are_kept_the_oldest_are_forgotten(broker: MemoryBroker) -> None:
+    watch = PlaceWatch(MemoryLog(broker))
+    places = [Place(number, number) for number in range(1, PLACES_MOST + 3)]
+    watch.read(TP, places[-1])
+    watch.read_earlier(TP, tuple(places[:-1]))
+    assert watch.uncompared() == {TP: tuple(places[-PLACES_MOST:])}
 
 
 async def test_what_was_read_and_is_deleted_by_its_age_is_no_loss(broker: MemoryBroker) -> None:
