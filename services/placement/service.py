@@ -54,7 +54,7 @@ from shared.cluster.state import CellState
 from shared.cluster.waiting_limits import WaitingLimits
 from shared.events import effects as e
 from shared.events import operations as o
-from shared.events.base import LARGEST_INTEGER, Event, later
+from shared.events.base import LARGEST_INTEGER, Event
 from shared.events.encoding import Undecodable
 from shared.events.jobs import (
     AdmittedJob,
@@ -148,7 +148,6 @@ class PlacementService:
         force; not under a stepped clock, unless whoever plans keeps step: a replay comes to the same starts each time.
         `clock_bound_ms` is how far ahead, in cell time, the clock of a plan may be. `walk` is how lines are walked.
         """
-        self._takes_plans = not stepped if takes_plans is None else takes_plans
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
         self._names, self._waiting_limits = _names_of(file), WaitingLimits(file)
         self._inbox = Inbox(as_they_came=stepped)
@@ -182,6 +181,8 @@ class PlacementService:
         self._taken: list[Input] = []
         self._words_left = self._begun_ms = 0
         self._had_plan = False
+        hears_plans = not stepped if takes_plans is None else takes_plans
+        self.reservations = Reservations(speed, hears_plans=hears_plans, clock_bound_ms=clock_bound_ms)
         self._walk_lines_of = walk
         self.failures = Failures()
         """The inputs on which a decision raised an error."""
@@ -189,13 +190,6 @@ class PlacementService:
         self._losing: dict[str, None] = {}
         self._in_force, self._file_first = FileInForce(file, state), 0
         self._nodes_are_fenced = False
-        self._reservations = Reservations(speed)
-        self._plan: StartsPlanned | None = None
-        self._clock_bound_ms = clock_bound_ms
-        self.plans_passed_over = 0
-        """How many plans were made by a clock that is too far ahead."""
-        self.plan_ahead_ms = 0
-        """By how much the newest plan was too far ahead; 0 where it was not."""
 
     # What the shell tells.
 
@@ -217,8 +211,7 @@ class PlacementService:
             self._hearing.leases.begin(self.state, wall_ms)
         self._hearing.leases.listening.reads_anew()
         self._reload = False
-        # Plans are heard anew: an earlier one says nothing of the clock that queueing has now.
-        self._plan, self.plan_ahead_ms = None, 0
+        self.reservations.begin()
         self._go_by(self._in_force.taken_over(self._file, self.state))
         self.caught_up(wall_ms)
 
@@ -241,7 +234,7 @@ class PlacementService:
         self._untold = {}
         self._owners.forget(self.state)
         self._tending.forget()
-        self._reservations.forget()
+        self.reservations.forget()
         self._walk_is_due = self._are_owners_to_note = True
 
     def reload(self, file: CellFile) -> None:
@@ -269,8 +262,7 @@ class PlacementService:
 
     def hear_plan(self, plan: StartsPlanned) -> None:
         """What queueing would plan: the newest plan is all that counts, and one that is lost is made again."""
-        if self._takes_plans and (self._plan is None or plan.version >= self._plan.version):
-            self._plan = plan
+        self.reservations.hear(plan)
 
     def nodes_end(self, end: int, asked_ms: int) -> None:
         """Topic `nodes` ended at this offset when the shell asked at `asked_ms`: no lease runs out by time alone."""
@@ -321,7 +313,7 @@ class PlacementService:
     @property
     def has_pending(self) -> bool:
         """Whether inputs wait for a decision, or a plan."""
-        return bool(self._inbox) or self._plan is not None
+        return bool(self._inbox) or self.reservations.has_plan
 
     @property
     def new_jobs_pending(self) -> int:
@@ -396,7 +388,7 @@ class PlacementService:
         rounds, self.tried_in_vain = ROUNDS_AT_REST_MOST, 0
         while True:
             self._taken, self._words_left = [], self._room.words_most
-            self._had_plan = self._plan is not None
+            self._had_plan = self.reservations.has_plan
             self._prove()
             turn = self._turn(now_ms)
             self._deadlines.begin()
@@ -528,14 +520,7 @@ class PlacementService:
 
     def _go_by_plan(self, turn: Turn) -> None:
         """Put the newest plan in force, and end what is planned no more."""
-        plan = self._plan
-        if plan is not None and plan.at_ms > later(turn.now_ms, self._clock_bound_ms):
-            self.plans_passed_over += 1
-            self.plan_ahead_ms = plan.at_ms - turn.now_ms
-            plan = self._plan = None
-        if plan is not None and not turn.is_full:
-            self.plan_ahead_ms = 0
-            self._plan = None if self._reservations.take(turn, plan, self._backfills) else plan
+        if self.reservations.has_plan and self.reservations.take_newest(turn, self._backfills):
             self._walk_is_due = True
         if self.state.reservations:
             reservations.settle(turn, self._backfills)
@@ -668,7 +653,8 @@ class PlacementService:
         self._put_back(taken)
         self._deadlines.put_back()
         self._look_anew()
-        self._strays, self._plan = [], None
+        self._strays = []
+        self.reservations.drop_plan()
         if self._stepped:
             self._cell_ms = self._begun_ms
 

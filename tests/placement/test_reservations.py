@@ -93,11 +93,11 @@ def test_a_plan_by_a_clock_that_is_too_far_ahead_is_passed_over(ahead_ms: int, *
     ahead = planned.plan()
     planned.tell(replace(ahead, at_ms=planned.world.now_ms + ahead_ms, starts=()))
     assert bool(planned.planned()) is not is_taken
-    service = planned.world.service
-    assert (service.plans_passed_over, bool(service.plan_ahead_ms)) == ((0, False) if is_taken else (1, True))
+    reservations = planned.world.service.reservations
+    assert (reservations.plans_passed_over, bool(reservations.plan_ahead_ms)) == ((0, False) if is_taken else (1, True))
     planned.tell(planned.plan())
     assert planned.planned() == {"big": (100, ("n1", "n2"))}
-    assert service.plan_ahead_ms == 0
+    assert reservations.plan_ahead_ms == 0
 
 
 @pytest.mark.parametrize(("run_ms", "starts"), [(99, True), (100, True), (101, False), (None, False)])

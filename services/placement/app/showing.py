@@ -62,13 +62,14 @@ class Showing:
         self._plan_ahead_ms = 0
 
     def _show_plans(self, service: PlacementService) -> None:
-        count = service.plans_passed_over
+        plans = service.reservations
+        count = plans.plans_passed_over
         if count != self._plans_passed_over:
             self._metrics.plans_ahead.inc(count - self._plans_passed_over)
             self._plans_passed_over = count
-        if service.plan_ahead_ms != self._plan_ahead_ms:
-            self._plan_ahead_ms = service.plan_ahead_ms
-            ahead_s = service.plan_ahead_ms // 1_000
+        if plans.plan_ahead_ms != self._plan_ahead_ms:
+            self._plan_ahead_ms = plans.plan_ahead_ms
+            ahead_s = plans.plan_ahead_ms // 1_000
             text = f"queueing's clock is {ahead_s} s of cell time ahead of placement's: its planned starts are ignored"
             self._health.noted(self._plans_note, text if ahead_s else None)
 

@@ -17,7 +17,7 @@ from shared.cluster.node import mask_of
 from shared.cluster.run_time import end_estimate_ms, run_estimate_ms
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.base import later
+from shared.events.base import LARGEST_INTEGER, later
 from shared.events.queue import PlannedStart, StartsPlanned
 from shared.events.reasons import ClearReason
 from shared.events.values import GPU, WorkerPlace
@@ -32,15 +32,54 @@ CONFIRMED_WALL_MS_LEAST = 5_000
 
 
 class Reservations:
-    """What this writer does with plans. `newest` is the version of the newest one that it heard."""
+    """What this writer does with plans. `newest` is the version of the newest one that it looked at."""
 
-    def __init__(self, speed: float) -> None:
+    def __init__(self, speed: float, *, hears_plans: bool = True, clock_bound_ms: int = LARGEST_INTEGER) -> None:
+        """`clock_bound_ms` is how far ahead, in cell time, the clock of a plan may be."""
         self._least_ms = round(CONFIRMED_WALL_MS_LEAST * speed)
+        self._hears_plans, self._clock_bound_ms = hears_plans, clock_bound_ms
+        self._plan: StartsPlanned | None = None
         self.newest = 0
+        self.plans_passed_over = 0
+        """How many plans were made by a clock that is too far ahead."""
+        self.plan_ahead_ms = 0
+        """By how much the newest plan was too far ahead; 0 where it was not."""
+
+    def begin(self) -> None:
+        """Plans are heard anew: an earlier one says nothing of the clock that queueing has now."""
+        self._plan, self.plan_ahead_ms = None, 0
+
+    def hear(self, plan: StartsPlanned) -> None:
+        """The newest plan is all that counts."""
+        if self._hears_plans and (self._plan is None or plan.version >= self._plan.version):
+            self._plan = plan
+
+    def drop_plan(self) -> None:
+        """Forget the plan that waits: queueing makes another one."""
+        self._plan = None
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether a plan waits to be put in force."""
+        return self._plan is not None
 
     def forget(self) -> None:
         """Another process may have written: its plans are heard anew."""
         self.newest = 0
+
+    def take_newest(self, turn: Turn, backfills: Callable[[Job], bool]) -> bool:
+        """Put the plan that waits in force, unless its clock is too far ahead. Whether anything of it was looked at."""
+        plan = self._plan
+        if plan is not None and plan.at_ms > later(turn.now_ms, self._clock_bound_ms):
+            self.plans_passed_over += 1
+            self.plan_ahead_ms = plan.at_ms - turn.now_ms
+            plan = self._plan = None
+        if plan is None or turn.is_full:
+            return False
+        self.plan_ahead_ms = 0
+        if self.take(turn, plan, backfills):
+            self._plan = None
+        return True
 
     def take(self, turn: Turn, plan: StartsPlanned, backfills: Callable[[Job], bool]) -> bool:
         """Put a plan in force, as far as it holds. `backfills`: whether the job is in a queue that backfills. Whether
