@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,19 @@ def long_functions(tree: ast.Module) -> Iterator[str]:
                 yield f"line {node.lineno}: {node.name} has {lines} lines, {LINES_PER_FUNCTION_MAX} are allowed"
 
 
+def texts_in_a_row(tree: ast.Module) -> Iterator[str]:
+    """A docstring explains the name above it: one below another docstring explains nothing."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef):
+            for above, line in pairwise(node.body):
+                if is_text(above) and is_text(line):
+                    yield f"line {line.lineno}: a docstring below a docstring"
+
+
+def is_text(line: ast.stmt) -> bool:
+    return isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str)
+
+
 def found_in(paths: list[Path], rule: Callable[[ast.Module], Iterator[str]]) -> list[str]:
     return [f"{name_of(path)}, {fault}" for path in paths for fault in rule(tree_of(path))]
 
@@ -114,6 +128,10 @@ def impure_imports(tree: ast.Module) -> Iterator[str]:
 
 def test_no_function_is_too_long() -> None:
     assert found_in(ALL_PYTHON, long_functions) == []
+
+
+def test_every_docstring_stands_below_what_it_explains() -> None:
+    assert found_in(ALL_PYTHON, texts_in_a_row) == []
 
 
 def test_no_exception_is_swallowed() -> None:

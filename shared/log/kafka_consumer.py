@@ -20,9 +20,10 @@ from shared.log.kafka_offsets import TrueOffsets
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record, bytes_of
 
 COMMITTED = "read_committed"
+"""The isolation level of every consumer of ours: a record of a transaction that was given up is never read."""
+
 WRITTEN = "read_uncommitted"
 """For the question where a topic ends: by COMMITTED it ends where the first open transaction begins."""
-"""The isolation level of every consumer of ours: a record of a transaction that was given up is never read."""
 
 STEP_WAIT_MS = 300
 PREFIX_RECORDS = 500
