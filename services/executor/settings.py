@@ -33,6 +33,6 @@ class AgentSettings(ServiceSettings):
     node_taints: tuple[Label, ...] = Field((), description="its taints, as a JSON list")
     node_islands: tuple[int, ...] = Field((), description="sizes of its NVLink islands, as a JSON list")
     node_nics: tuple[int, ...] = Field((), description="how many GPUs share each network card, as a JSON list")
-    state_dir: Path = Field(..., description="what must outlive the agent; nobody else's")
+    state_dir: Path = Field(..., description="files that must outlive the agent; for its user alone")
     keep_runs: int = Field(1_000, ge=1, le=1_000_000, description="folders of runs that are over and stay")
     report_every_wall_ms: int = Field(10_000, ge=10, le=600_000, description="time between two reports")

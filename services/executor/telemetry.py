@@ -31,10 +31,10 @@ class ExecutorTelemetry(Collector):
             registry=registry,
         )
         self.too_large = Counter(
-            "fallow_executor_too_large_total", "Records that the log takes from nobody", ["cell"], registry=registry
+            "fallow_executor_too_large_total", "Records too large for the log", ["cell"], registry=registry
         )
         self.fenced = Counter(
-            "fallow_executor_fenced_total", "Slots found to be somebody else's when writing a diary", registry=registry
+            "fallow_executor_fenced_total", "Slots found to be taken over by another process", registry=registry
         )
         registry.register(self)
 

@@ -55,7 +55,7 @@ class QueueingMetrics:
             "fallow_queue_planned_starts", "Waiting jobs that have a planned start", ["cell"], registry=registry
         )
         self.too_large = Counter(
-            "fallow_queue_too_large_total", "Records that topic queue takes from nobody", ["cell"], registry=registry
+            "fallow_queue_too_large_total", "Records too large for topic queue", ["cell"], registry=registry
         )
         self.error = Histogram(
             "fallow_queue_planned_start_error_seconds",

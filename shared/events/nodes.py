@@ -62,7 +62,7 @@ class NodeReport(LivingNode, type="fallow.node.report.v1", topic="nodes"):
 
 
 class NodeLost(NodeEvent, type="fallow.node.lost.v1", topic="nodes"):
-    """Somebody who knows (a power controller, a health system) says that the node is gone."""
+    """A power controller, a health system or an operator says that the node is gone."""
 
     reason: Text = ""
 

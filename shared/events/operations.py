@@ -126,8 +126,8 @@ class Quota(Value):
 
 
 class SetQuota(Operation, type="fallow.quota.set.v1", topic="operations"):
-    """Change tenants' quotas at run time: all of these, or none if they contradict each other or others. Nobody is
-    evicted by it; the excess counts as borrowed. Where `fields` are named, these alone are changed.
+    """Change tenants' quotas at run time: all of these, or none if they contradict each other or others. No job
+    is evicted by it; the excess counts as borrowed. Where `fields` are named, these alone are changed.
     """
 
     quotas: Annotated[tuple[Quota, ...], Meta(min_length=1, max_length=10_000)]

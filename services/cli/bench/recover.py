@@ -96,7 +96,7 @@ def lines_of(found: Recovered, jobs: int) -> list[str]:
     return [
         f"{found.takeover_s:.2f} s from the kill of the writer to the next start of a job, with {jobs} live jobs",
         f"{found.writer_s:.2f} s to the first record of the next writer",
-        f"baseline {SESSION_S:.1f} s: the session of a group's member, before which nobody is missed",
+        f"baseline {SESSION_S:.1f} s: the session timeout of a group's member: a lost one is noticed no sooner",
         (
             f"{found.rebuild_s:.2f} s from the flush of Redis to the whole view; meanwhile {found.refusals} readers "
             f"were told to wait, {found.halves} were shown a part"
@@ -178,7 +178,7 @@ async def _writer(reader: Reader) -> str:
     async for effect in _effects(reader):
         if isinstance(effect, WriterStarted):
             return effect.writer
-    raise StackError(f"nobody took the log over within {WAIT_S:.0f} s")
+    raise StackError(f"no process took the log over within {WAIT_S:.0f} s")
 
 
 async def _start(reader: Reader) -> None:
@@ -197,7 +197,7 @@ async def _taken_over(reader: Reader, killed: str, begin_s: float) -> tuple[floa
             writer_s = monotonic() - begin_s
         elif writer_s is not None and _is_start(effect):
             return writer_s, monotonic() - begin_s
-    raise StackError(f"nobody took the log over and started a job within {WAIT_S:.0f} s")
+    raise StackError(f"no process took the log over and started a job within {WAIT_S:.0f} s")
 
 
 def _is_start(effect: AnyEffect) -> bool:

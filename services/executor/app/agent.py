@@ -220,7 +220,7 @@ class Agent:
         """The diary first, then the processes, then the world hears of it."""
         while True:
             if turn.lines and self._diaries.write(turn.lines):
-                raise NodeTakenOver(f"the diary of node {self._spec.id} is written by somebody else")
+                raise NodeTakenOver(f"the diary of node {self._spec.id} is written by another process")
             # Nor may workers outlive what is told of the lease, should this agent die: it stands in its file first.
             self._keep_lease()
             self._begun.outbox.put(self._begun.node.still_ours(turn.events), turn.now.monotonic_ms)
@@ -235,7 +235,7 @@ class Agent:
         """Shorten the diary when it has grown. What the log has taken as over needs no line any more."""
         state = self._follower.state
         if self._diaries.grown() and not self._diaries.forget(0, Lives(state.version, state.jobs, (self._spec.id,))):
-            raise NodeTakenOver(f"the diary of node {self._spec.id} is written by somebody else")
+            raise NodeTakenOver(f"the diary of node {self._spec.id} is written by another process")
 
     def _act(self, action: Start | Stop) -> Observation | None:
         if isinstance(action, Stop):

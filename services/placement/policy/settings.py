@@ -101,7 +101,7 @@ def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
     """Set all of these quotas, or none if one contradicts the others."""
     unknown = [name for name in event.fields if name not in Quota.__struct_fields__]
     if unknown:
-        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, f"{unknown[0]!r} is nothing of a quota")
+        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, f"unknown quota field {unknown[0]!r}")
         return
     if _is_named_twice(turn, SET_QUOTA, event.fields):
         return
