@@ -200,15 +200,20 @@ def test_an_error_that_comes_from_no_input_is_raised_and_blames_none() -> None:
     assert list(world.state.jobs) == ["job-1"]
 
 
-def test_a_plan_on_which_a_decision_fails_is_forgotten_and_no_input_pays_for_it() -> None:
-    world = Going()
-    world.tell(admitted(spec_of("job-1")))
-    world.hand_over(admitted(spec_of("job-2")))
+def fail_by_a_plan(world: Going) -> None:
+    """A decision fails on a plan, and there will be another one."""
     world.service.hear_plan(StartsPlanned(cell=CELL, writer="q", plan=1, version=1, at_ms=0, starts=(None,)))  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
         World.decide(world)
     world.writer.abandon()
     assert world.service.failed(AttributeError())
+
+
+def test_a_plan_on_which_a_decision_fails_is_forgotten_and_no_input_pays_for_it() -> None:
+    world = Going()
+    world.tell(admitted(spec_of("job-1")))
+    world.hand_over(admitted(spec_of("job-2")))
+    fail_by_a_plan(world)
     world.rest()
     assert (world.set_aside(), list(world.state.jobs)) == ([], ["job-1", "job-2"])
 
@@ -216,11 +221,7 @@ def test_a_plan_on_which_a_decision_fails_is_forgotten_and_no_input_pays_for_it(
 def test_a_plan_that_comes_alone_and_on_which_a_decision_fails_ends_no_work() -> None:
     world = Going()
     world.tell(admitted(spec_of("job-1")))
-    world.service.hear_plan(StartsPlanned(cell=CELL, writer="q", plan=1, version=1, at_ms=0, starts=(None,)))  # type: ignore[arg-type]
-    with pytest.raises(AttributeError):
-        World.decide(world)
-    world.writer.abandon()
-    assert world.service.failed(AttributeError())
+    fail_by_a_plan(world)
     world.tell(admitted(spec_of("job-2")))
     assert (world.set_aside(), list(world.state.jobs)) == ([], ["job-1", "job-2"])
 

@@ -589,6 +589,14 @@ def test_a_head_and_an_owner_whose_job_is_larger_than_its_guarantee_do_not_wait_
     assert world.job("of-bob").workers
 
 
+def start_one_after_the_other(world: World, *jobs: str) -> None:
+    """One of two jobs runs, and the other one starts when it has finished."""
+    started = [job for job in jobs if world.job(job).workers]
+    assert len(started) == 1
+    world.tell(finished(started[0]))
+    assert all(job in started or world.job(job).workers for job in jobs)
+
+
 @pytest.mark.parametrize("queue", WAITING, ids=named)
 def test_a_head_whose_room_is_kept_for_an_owner_and_that_owner_in_a_queue_behind_do_not_wait_for_each_other(
     queue: Queue,
@@ -600,10 +608,7 @@ def test_a_head_whose_room_is_kept_for_an_owner_and_that_owner_in_a_queue_behind
     submit(world, "of-bob", 6, queue="next", tenant="bob")
     submit(world, "head", 8)
     world.tell(finished("first"))
-    started = [job for job in ("of-bob", "head") if world.job(job).workers]
-    assert len(started) == 1
-    world.tell(finished(started[0]))
-    assert all(job in started or world.job(job).workers for job in ("of-bob", "head"))
+    start_one_after_the_other(world, "of-bob", "head")
 
 
 def with_a_head_of_two_types(queue: Queue, *busy: str) -> World:
@@ -638,10 +643,7 @@ def test_a_head_that_a_limit_keeps_from_another_type_and_the_owner_of_its_room_d
         world.tell(set_quotas(replace(quota("bob", None), guaranteed_milli=4_000)))
     submit(world, "of-bob", gpus, queue=of, tenant="bob")
     world.tell(finished("first"))
-    started = [job for job in ("of-bob", "head") if world.job(job).workers]
-    assert len(started) == 1
-    world.tell(finished(started[0]))
-    assert all(job in started or world.job(job).workers for job in ("of-bob", "head"))
+    start_one_after_the_other(world, "of-bob", "head")
 
 
 def test_a_head_whose_room_is_kept_for_an_owner_keeps_from_others_no_node_of_which_a_limit_keeps_it() -> None:

@@ -16,13 +16,14 @@ import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.ever import could_ever_hold
 from services.placement.policy.quota_check import is_ever_allowed
 from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
-from shared.cluster.job import HOLDING, JobStatus
+from shared.cluster.job import JobStatus
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyWish, Wish
+from tests.placement.borrowers import ends_until_start
 from tests.placement.test_idle_property import QUEUES, TENANTS, TYPES, TwoTypes
-from tests.placement.world import CELL, World, admitted, finished, joined
+from tests.placement.world import CELL, World, admitted, joined
 
 SIZES = (1, 2, 4, 4, 5, 8)
 
@@ -171,18 +172,7 @@ class Beside(Shapes):
 
     def ends_until_start(self, own: JobSpec) -> int | None:
         """How many of the borrower's jobs end before the owner's job starts; None where it never does."""
-        self.world.tell(admitted(own, self.world.now_ms))
-        for ends in range(ENDS_MOST):
-            self.world.pass_time(60_000)
-            running = [job for job in self.world.state.jobs.values() if job.status in HOLDING]
-            if any(job.id == own.id for job in running):
-                return ends
-            if not running:
-                return None
-            ended = self.random.choice(running)
-            self.world.tell(finished(ended.id, ended.workers[0].node))
-            self.refill()
-        return None
+        return ends_until_start(self.world, own, self.refill, self.random.choice, ENDS_MOST)
 
 
 WAITING, ENDS_MOST = 4, 300

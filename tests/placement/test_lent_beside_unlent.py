@@ -4,6 +4,8 @@ room for it, and no borrower takes what it waits for.
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import pytest
 
 from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
@@ -12,6 +14,7 @@ from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec, Resources
+from tests.placement.borrowers import ends_until_start
 from tests.placement.world import CELL, World, admitted, finished, joined
 
 BORROWERS = 4
@@ -51,15 +54,7 @@ class Beside:
 
     def ends_until_start(self, job: JobSpec) -> int | None:
         """How many of the borrower's jobs end before the owner's starts; None if it never does."""
-        self.world.tell(admitted(job, self.world.now_ms))
-        for ends in range(ENDS_MOST):
-            self.world.pass_time(60_000)
-            running = [each for each in self.world.state.jobs.values() if each.status in HOLDING]
-            if any(each.id == job.id for each in running):
-                return ends
-            self.world.tell(finished(running[0].id, running[0].workers[0].node))
-            self.refill()
-        return None
+        return ends_until_start(self.world, job, self.refill, itemgetter(0), ENDS_MOST)
 
 
 @pytest.mark.parametrize("borrowers_in", ["q", "later"])

@@ -22,7 +22,7 @@ from shared.events.values import NodeSpec
 from shared.log import losses
 from shared.log.fenced_input import INPUT_FENCED
 from shared.log.machine.losses import LossKind, Place, loss_of
-from shared.log.memory import MemoryLog
+from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.memory_member import MemoryMember
 from shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, Outgoing, Reader, TopicPartition
 from shared.log.reading import input_checksum
@@ -219,28 +219,35 @@ async def test_a_loss_behind_which_an_input_was_read_on_fences_it_until_a_person
     await resumed_from_the_beginning(world)
 
 
+class AwayOnce(MemoryLog):
+    """An append is not acknowledged: the first that `holds` these bytes, once told `unsure`. Behind it the log is away
+    for a moment, and then `back`.
+    """
+
+    def __init__(self, broker: MemoryBroker, state: str, holds: bytes = b"") -> None:
+        super().__init__(broker)
+        self.state, self._holds = state, holds
+
+    async def append(self, message: Outgoing) -> AppendAnswer:
+        if self.state == "unsure" and self._holds in (message.value or b""):
+            self.state = "away"
+            return AppendUnknown(reason="no answer")
+        return await super().append(message)
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        if self.state == "away":
+            self.state = "back"
+            raise LogUnavailable("no answer")
+        return await super().end_offsets(tps)
+
+
 @pytest.mark.usefixtures("quick_looks")
 async def test_a_fence_that_did_not_get_into_the_log_before_that_was_away_is_put_there_when_it_is_back(
     world: LostWorld,
 ) -> None:
     """The cursor from which the cell is taken over anew is whole, and the look that found the loss is over."""
-
-    class Away(MemoryLog):
-        state = ""
-
-        async def append(self, message: Outgoing) -> AppendAnswer:
-            if not Away.state and b"InputFenced" in (message.value or b""):
-                Away.state = "away"
-                return AppendUnknown(reason="no answer")
-            return await super().append(message)
-
-        async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-            if Away.state == "away":
-                Away.state = "back"
-                raise LogUnavailable("no answer")
-            return await super().end_offsets(tps)
-
-    world.log = Away
+    log = AwayOnce(world.broker, "unsure", holds=b"InputFenced")
+    world.log = lambda _: log
     async with world.placement() as context:
         world.admit(*names(0, 4))
         await world.until_enqueued(4)
@@ -248,7 +255,7 @@ async def test_a_fence_that_did_not_get_into_the_log_before_that_was_away_is_put
         await asyncio.sleep(0.3)
         world.broker.cut(JOBS, 0)
         world.admit(*names(10, 17))
-        await eventually(lambda: Away.state == "back")
+        await eventually(lambda: log.state == "back")
         await until_put_back(world, InputFenced(input="jobs-0", from_offset=7, to_offset=4, checksum=checksum))
         await fenced(context, "another record at offset 3", "FALLOW_RESUME_INPUTS=jobs-0@4:OFFSET")
 
@@ -261,22 +268,8 @@ async def test_a_writer_that_loses_the_log_for_a_moment_still_compares_what_it_h
     """
     monkeypatch.setattr(losses, "LOOK_EVERY_S", 600.0)
 
-    class Away(MemoryLog):
-        state = ""
-
-        async def append(self, message: Outgoing) -> AppendAnswer:
-            if Away.state == "unsure":
-                Away.state = "away"
-                return AppendUnknown(reason="no answer")
-            return await super().append(message)
-
-        async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-            if Away.state == "away":
-                Away.state = "back"
-                raise LogUnavailable("no answer")
-            return await super().end_offsets(tps)
-
-    world.log = Away
+    log = AwayOnce(world.broker, "")
+    world.log = lambda _: log
     async with world.placement() as context:
         world.admit(*names(0, 4))
         await world.until_enqueued(4)
@@ -284,9 +277,9 @@ async def test_a_writer_that_loses_the_log_for_a_moment_still_compares_what_it_h
         world.admit(*names(10, 17))
         await world.until_enqueued(7)
         assert context.health.waiting_for is None, "no look is due yet"
-        Away.state = "unsure"
+        log.state = "unsure"
         world.tell(HoldJob(cell=CELL, job="job-0"))
-        await eventually(lambda: Away.state == "back")
+        await eventually(lambda: log.state == "back")
         await fenced(context, "test.jobs/0", "another record at offset", "FALLOW_RESUME_INPUTS=jobs-0@")
     await resumed_from_the_beginning(world)
 

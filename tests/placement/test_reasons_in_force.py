@@ -1,7 +1,8 @@
-"""A recorded reason is the one that a new writer would find: nothing that changes it passes by unnoticed."""
+"""A recorded reason is the one that a new writer would find: what changes it is noticed, also behind a head."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,24 +13,20 @@ from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import NodeStatus
-from tests.placement.world import CELL, World, admitted, cell_with, joined, report, spec_of
+from tests.placement.test_borrowing import why
+from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, report, spec_of
 
 NODES = ("a", "b", "c", "d")
-FILE = CellFile(
-    cells=(
-        CellPart(
-            name=CELL,
-            ordinal=0,
-            pools=(Pool(name="train", gpus=1_000),),
-            queues=(Queue(name="line", discipline=QueueDiscipline.BACKFILL),),
-        ),
-    ),
-    tenants=(Tenant(name="ada"),),
-)
+
+
+def file_of(discipline: QueueDiscipline) -> CellFile:
+    queues = (Queue(name="line", discipline=discipline),)
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=1_000),), queues=queues)
+    return CellFile(cells=(part,), tenants=(Tenant(name="ada"), Tenant(name="bob")))
 
 
 def cell_of(*nodes: str) -> World:
-    world = cell_with(*map(joined, nodes), file=FILE)
+    world = cell_with(*map(joined, nodes), file=file_of(QueueDiscipline.BACKFILL))
     policy = replace(world.state.policy, breaker_wait_wall_ms=60_000, backfill_wait_ms=10_000, remove_lost_ms=0)
     world.tell(SetPolicy(cell=CELL, policy=policy))
     return world
@@ -65,6 +62,45 @@ def test_a_job_of_a_cell_whose_nodes_are_lost_does_not_wait_for_silent_ones() ->
     pass_seconds(world, 120)
     world.tell(admitted(spec_of("late", gpus=8)))
     assert reasons(world) == {"early": DeferCode.NO_SUCH_NODES, "late": DeferCode.NO_SUCH_NODES}
+
+
+def behind_a_head() -> World:
+    """Two nodes that are in use, and a gang before all others that waits for both."""
+    world = World(file_of(QueueDiscipline.STRICT_FIFO))
+    world.tell(joined("n1", 8), joined("n2", 8))
+    world.tell(*(admitted(spec_of(f"busy-{n}", 8, tenant="bob", queue="line"), n) for n in (1, 2)))
+    world.tell(admitted(spec_of("head", 8, 2, tenant="bob", queue="line"), 3))
+    return world
+
+
+@pytest.mark.parametrize("takes_over", [False, True])
+@pytest.mark.parametrize("many", [1, 70, 250])
+def test_behind_a_head_the_reason_changes_when_a_node_that_fits_has_joined(many: int, takes_over: bool) -> None:
+    world = behind_a_head()
+    jobs = [f"j{n}" for n in range(many)]
+    world.tell(*(admitted(spec_of(job, node_labels=("zone=b",), queue="line"), 4) for job in jobs))
+    for _ in range(3):
+        world.rest()
+        world.pass_time(1)
+    assert {why(world, job) for job in jobs} == {DeferCode.NO_SUCH_NODES}
+    if takes_over:
+        world.restart()
+    world.tell(joined("n3", 8, labels={"zone": "b"}))
+    for _ in range(3):
+        world.tell(admitted(spec_of(f"later-{world.now_ms}", queue="line"), 5))
+        world.pass_time(1)
+    assert {why(world, job) for job in jobs} == {DeferCode.BEHIND_HEAD}
+
+
+def test_behind_a_head_it_changes_back_when_that_node_is_lost() -> None:
+    world = behind_a_head()
+    world.tell(admitted(spec_of("job", node_labels=("zone=b",), queue="line"), 4))
+    for node in ("n3", "n4"):
+        assert why(world, "job") is DeferCode.NO_SUCH_NODES
+        world.tell(joined(node, 8, labels={"zone": "b"}))
+        assert why(world, "job") is DeferCode.BEHIND_HEAD
+        world.tell(lost(node))
+    assert why(world, "job") is DeferCode.NO_SUCH_NODES
 
 
 MOVES = st.one_of(

@@ -337,20 +337,24 @@ def test_limits_of_tenants_are_read_by_every_reader() -> None:
     assert world.job("a").spec.resources == Resources(gpu_milli=1000)
 
 
+def run_to_the_end(world: World, job: str, nodes: list[str]) -> None:
+    """All of these nodes say that the job runs there, and then that it has finished."""
+    for number, status in enumerate((RunStatus.RUNNING, RunStatus.FINISHED)):
+        words = [
+            RunWord(node=node, boot="boot-1", seq=9_000 + number, job=job, attempt=1, status=status) for node in nodes
+        ]
+        world.tell(*(RunsReported(cell=CELL, words=tuple(words[at : at + 500])) for at in (0, 500, 1_000)))
+    is_sound(world)
+    assert world.state.over[job].status is JobStatus.FINISHED
+
+
 def test_a_gang_of_ten_thousand_workers_starts_runs_and_ends() -> None:
     nodes = [f"gpu-node-{number:04}.cluster" for number in range(1_250)]
     world = quick(*(joined(node, 8) for node in nodes))
     world.tell(admitted(spec_of("huge", workers=10_000)))
     is_sound(world)
     assert sorted(set(world.nodes_of("huge"))) == nodes
-    for number, status in enumerate((RunStatus.RUNNING, RunStatus.FINISHED)):
-        words = [
-            RunWord(node=node, boot="boot-1", seq=9_000 + number, job="huge", attempt=1, status=status)
-            for node in nodes
-        ]
-        world.tell(*(RunsReported(cell=CELL, words=tuple(words[at : at + 500])) for at in (0, 500, 1_000)))
-    is_sound(world)
-    assert world.state.over["huge"].status is JobStatus.FINISHED
+    run_to_the_end(world, "huge", nodes)
 
 
 @pytest.mark.parametrize("placement", ["best-fit", "e-binpack", "spread"])
@@ -361,14 +365,7 @@ def test_a_gang_of_ten_thousand_workers_on_nodes_of_the_longest_names_starts_run
     is_sound(world)
     assert sorted(set(world.nodes_of("huge"))) == nodes
     assert max(len(record.value) for record in world.log if b"JobStarted" in record.value) < 300_000
-    for number, status in enumerate((RunStatus.RUNNING, RunStatus.FINISHED)):
-        words = [
-            RunWord(node=node, boot="boot-1", seq=9_000 + number, job="huge", attempt=1, status=status)
-            for node in nodes
-        ]
-        world.tell(*(RunsReported(cell=CELL, words=tuple(words[at : at + 500])) for at in (0, 500, 1_000)))
-    is_sound(world)
-    assert world.state.over["huge"].status is JobStatus.FINISHED
+    run_to_the_end(world, "huge", nodes)
 
 
 def test_a_gang_that_no_record_holds_waits_with_a_code_of_its_own_and_the_cell_goes_on() -> None:
