@@ -62,10 +62,8 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
     state.entered += 1
     job.number = state.entered
     spec = effect.spec
-    _count_waiting(state, spec.tenant, 1)
     job.spec_bytes = spec_bytes(spec)
-    if job.spec_bytes:
-        _count_bytes(state, spec.tenant, job.spec_bytes)
+    _count(state, spec.tenant, 1, job.spec_bytes)
     if spec.not_before_ms is not None:
         job.not_before_ms = spec.not_before_ms
     if spec.array_of is not None:
@@ -78,25 +76,29 @@ def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
             dependencies.drop_strangers(state, spec.array_of, spec.tenant)
 
 
-def _count_waiting(state: CellState, tenant: str, change: int) -> None:
-    """One job more of this tenant waits (+1), or one fewer (-1)."""
-    _count(state, state.waiting_of, tenant, change)
-    state.waiting += change
+def _count(state: CellState, tenant: str, waiting: int, text_bytes: int = 0) -> None:
+    """So many more of this tenant's jobs wait, or fewer, and the specifications of its live ones take so many bytes
+    more, or fewer.
+    """
+    entries = state.journal.entries
+    if waiting:
+        state.waiting += waiting
+        of, before = state.waiting_of, state.waiting_of.get(tenant, 0)
+        entries.append((_count_again, of, tenant, before))
+        _count_again(of, tenant, before + waiting)
+    if text_bytes:
+        state.live_bytes += text_bytes
+        of, before = state.live_bytes_of, state.live_bytes_of.get(tenant, 0)
+        entries.append((_count_again, of, tenant, before))
+        _count_again(of, tenant, before + text_bytes)
 
 
-def _count_bytes(state: CellState, tenant: str, change: int) -> None:
-    """The specifications of this tenant's live jobs take so many bytes more, or fewer."""
-    _count(state, state.live_bytes_of, tenant, change)
-    state.live_bytes += change
-
-
-def _count(state: CellState, of: dict[str, int], tenant: str, change: int) -> None:
-    before, entries = of.get(tenant, 0), state.journal.entries
-    entries.append((dict.__setitem__, of, tenant, before) if before else (dict.pop, of, tenant, None))
-    if before + change:
-        of[tenant] = before + change
+def _count_again(of: dict[str, int], tenant: str, count: int) -> None:
+    """A tenant that has none is not kept."""
+    if count:
+        of[tenant] = count
     else:
-        del of[tenant]
+        of.pop(tenant, None)
 
 
 def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
@@ -149,7 +151,7 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     job.backfilled_over = effect.backfilled_over
     if job.first_start_ms is None:
         job.first_start_ms = at_ms
-    _count_waiting(state, job.spec.tenant, -1)
+    _count(state, job.spec.tenant, -1)
     if state.heads or state.first_plans:
         _no_head(state, effect.job)
     if state.unacknowledged is not None:
@@ -374,7 +376,7 @@ def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
     journal.set(job, "avoid", effect.avoid)
     journal.set(job, "not_before_ms", effect.not_before_ms)
     journal.set(job, "status", JobStatus.QUEUED)
-    _count_waiting(state, job.spec.tenant, 1)
+    _count(state, job.spec.tenant, 1)
 
 
 def _give_back(state: CellState, job: Job) -> None:
@@ -419,10 +421,7 @@ def cancelled(state: CellState, effect: e.JobCancelled, at_ms: int) -> None:
 
 def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     undo, spec, over = state.journal.entries, job.spec, state.over
-    if job.status in WAITING:
-        _count_waiting(state, spec.tenant, -1)
-    if job.spec_bytes:
-        _count_bytes(state, spec.tenant, -job.spec_bytes)
+    _count(state, spec.tenant, -1 if job.status in WAITING else 0, -job.spec_bytes)
     if job.workers or (state.singly and spec.id in state.singly):
         if state.unacknowledged is not None:
             state.unacknowledged.leave(state, job)

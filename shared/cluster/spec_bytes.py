@@ -25,7 +25,9 @@ def spec_bytes(spec: JobSpec) -> int:
     accepted it has its texts in common with the others, and all who read the log or a snapshot have them once for each
     element.
     """
-    texts, run, found = spec.pools + spec.node_labels + spec.tolerations, spec.run, 0
+    texts, run, found = spec.pools, spec.run, 0
+    if spec.node_labels or spec.tolerations:
+        texts = texts + spec.node_labels + spec.tolerations
     if type(run) is ProcessRun:
         texts = (*texts, *run.argv, *run.env, *run.env.values())
         if run.dir is not None or run.checkpoint_dir is not None:
@@ -35,11 +37,10 @@ def spec_bytes(spec: JobSpec) -> int:
         found = len(spec.after) * TEXT_BYTES
     if spec.scaling:
         found += len(spec.scaling) * NUMBER_BYTES
-    return found + _bytes_of(texts) if texts else found
-
-
-def _bytes_of(texts: tuple[str, ...]) -> int:
     together = "".join(texts)  # one call that looks at all of them: each may be one of 60,000
-    if together.isascii():
-        return TEXT_BYTES * len(texts) + len(together)
-    return sum(TEXT_BYTES + len(text) * (1 if text.isascii() else CHARACTER_BYTES_MOST) for text in texts)
+    found += TEXT_BYTES * len(texts)
+    return found + (len(together) if together.isascii() else _characters_bytes(texts))
+
+
+def _characters_bytes(texts: tuple[str, ...]) -> int:
+    return sum(len(text) * (1 if text.isascii() else CHARACTER_BYTES_MOST) for text in texts)

@@ -54,10 +54,10 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int, limit
 
 def _refusal(turn: Turn, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
     """Why a new job, or a whole array, cannot be accepted."""
-    state = turn.state
-    refusal = _too_many_waiting(state, spec, limits) or _too_many_bytes(state, spec, limits)
-    if refusal is not None:
-        return refusal
+    state, jobs = turn.state, spec.array or 1
+    text_bytes = jobs * spec_bytes(spec)
+    if not limits.have_room(state, spec.tenant, jobs, text_bytes):
+        return _too_many_waiting(state, spec, limits) or _too_many_bytes(state, spec, limits, text_bytes)
     used = None if spec.array is None else arrays.id_in_use(state, spec)
     if used is not None:
         return RefuseCode.ID_USED_BEFORE, f"by job {used}"
@@ -77,17 +77,17 @@ def _too_many_waiting(state: CellState, spec: JobSpec, limits: WaitingLimits) ->
     return None
 
 
-def _too_many_bytes(state: CellState, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
-    """Why the texts of no more jobs may be kept, of the cell or of this tenant. Those of jobs that run are kept, too,
-    so they count. A job without texts is never refused for them.
+def _too_many_bytes(state: CellState, spec: JobSpec, limits: WaitingLimits, new: int) -> tuple[RefuseCode, str] | None:
+    """Why texts of `new` bytes more may not be kept, of the cell or of this tenant. Those of jobs that run are kept,
+    too, so they count.
     """
-    new, cell_most = spec_bytes(spec) * (spec.array or 1), state.policy.live_bytes_most
+    cell_most = state.policy.live_bytes_most
     of = f"this one takes {new}" if spec.array is None else f"the {spec.array} of this array take {new}"
-    if new and state.live_bytes + new > cell_most:
+    if state.live_bytes + new > cell_most:
         text = f"the jobs that wait or run take {state.live_bytes} bytes and {of}, the cell takes {cell_most}"
         return RefuseCode.TOO_MANY_WAITING, text
     held, most = state.live_bytes_of.get(spec.tenant, 0), limits.bytes_of(spec.tenant, cell_most)
-    if new and held + new > most:
+    if held + new > most:
         text = f"the jobs of tenant {spec.tenant} that wait or run take {held} bytes and {of}; its limit is {most}"
         return RefuseCode.TENANT_HAS_TOO_MANY_WAITING, text
     return None

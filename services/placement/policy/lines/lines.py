@@ -28,7 +28,9 @@ from shared.cluster.state import CellState
 from shared.events import effects as e
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
+from shared.events.values import JobSpec
 
+_FAIR_SHARE = QueueOrder.FAIR_SHARE
 _BEST_EFFORT = QueueDiscipline.BEST_EFFORT_FIFO
 _QUEUED = JobStatus.QUEUED
 _FOLLOWED: frozenset[type[e.Effect]] = frozenset(
@@ -113,7 +115,7 @@ class Lines:
         for effect in effects:
             kind = type(effect)
             if kind is e.JobEnqueued:
-                is_due |= self._look_at(state, effect.spec.id, now_ms)  # type: ignore[union-attr]
+                is_due |= self._look_at_new(state, effect.spec.id, now_ms)  # type: ignore[union-attr]
             elif kind in _FOLLOWED or (kind in _ENDED and effect.job in self._places):  # type: ignore[union-attr]
                 is_due |= self._look_at(state, effect.job, now_ms)  # type: ignore[union-attr]
             elif kind is e.ReservationSet and effect.job in self._places:  # type: ignore[union-attr]
@@ -155,7 +157,7 @@ class Lines:
             return known is not None and self._leave(job_id, known)
         spec = in_line(job)
         queue = self.queue(spec.queue)
-        tenant = spec.tenant if queue.order is QueueOrder.FAIR_SHARE else ""
+        tenant = spec.tenant if queue.order is _FAIR_SHARE else ""
         room, order = room_of(state, spec), order_in(queue, spec, job.submit_ms, job.number)
         run_ms = run_estimate_ms(state, spec) if self._by_run_time else None
         if known is not None:
@@ -165,14 +167,37 @@ class Lines:
             if is_alike and before == order and (line.queue.name, line.tenant) == (queue.name, tenant):
                 return False
             self._leave(job_id, known)
-        line, need = self._line(queue, tenant), self._need(room, spec.tenant)
+        self._stand(job, spec, queue, tenant, room, order, run_ms)
+        return True
+
+    def _look_at_new(self, state: CellState, job_id: str, now_ms: int) -> bool:
+        """The same for a job that has just come, which stands nowhere. Nearly every one may start at once."""
+        job = state.jobs.get(job_id)
+        if job is None or job.status is not _QUEUED or job.not_before_ms > now_ms or not job.spec.gang:
+            return self._look_at(state, job_id, now_ms)
+        spec = job.spec
+        queue = self.queue(spec.queue)
+        tenant = spec.tenant if queue.order is _FAIR_SHARE else ""
+        run_ms = run_estimate_ms(state, spec) if self._by_run_time else None
+        order = order_in(queue, spec, job.submit_ms, job.number)
+        self._stand(job, spec, queue, tenant, room_of(state, spec), order, run_ms)
+        return True
+
+    def _stand(
+        self, job: Job, spec: JobSpec, queue: Queue, tenant: str, room: Key, order: Order, run_ms: int | None
+    ) -> None:
+        """Give a job its place: in this line, among those of its class."""
+        lines = self._lines.get(queue.name)
+        line = (None if lines is None else lines.get(tenant)) or self._line(queue, tenant)
+        need = self._needs.get(room)
+        if need is None or need.owner != spec.tenant:
+            need = self._need(room, spec.tenant)
         key = class_of(need, job, spec, run_ms)
         row = line.rows.get(key) or self._row(line, key, need, spec.tenant)
         line.add(row, order)
         self.touched.add(row, line)
-        self._places[job_id] = (line, row, order)
-        line.fresh[job_id] = row
-        return True
+        self._places[spec.id] = (line, row, order)
+        line.fresh[spec.id] = row
 
     def _row(self, line: Line, key: Key, need: Need, tenant: str) -> Row:
         """A new row for a class."""
