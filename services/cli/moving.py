@@ -8,14 +8,12 @@ from contextlib import aclosing
 from services.cli.cell_archive import SUBMISSIONS, Archive, Unread
 from services.cli.read_back import records_between
 from shared.cluster.state import CellState
+from shared.events.decisions import INPUTS, input_name
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import ORIGIN, Catalogue
 from shared.log.port import Log, Record, TopicPartition
 from shared.log.snapshots import read_catalogue, write_snapshot
-
-INPUTS = ("jobs", "nodes", "proposals", "operations")
-"""What placement reads from the state's own cursors. The plans of the queues are left out: they come again."""
 
 OF_A_CELL = (*INPUTS, "queue", "decisions", "snapshots")
 TRIES_MOST = 5
@@ -57,7 +55,7 @@ class Departure:
 
     async def _unread_inputs(self, state: CellState) -> list[Unread]:
         tps = [self._layout.tp(name, self._cell) for name in INPUTS]
-        cursors = {tp: state.inputs.get(f"{name}-{tp[1]}", 0) for name, tp in zip(INPUTS, tps, strict=True)}
+        cursors = {tp: state.inputs.get(input_name(name, tp[1]), 0) for name, tp in zip(INPUTS, tps, strict=True)}
         return [record async for record in self._from(cursors)]
 
     async def _unread_submissions(self) -> list[Unread]:

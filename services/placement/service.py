@@ -55,6 +55,7 @@ from shared.cluster.waiting_limits import WaitingLimits
 from shared.events import effects as e
 from shared.events import operations as o
 from shared.events.base import LARGEST_INTEGER, Event
+from shared.events.decisions import input_name
 from shared.events.encoding import Undecodable
 from shared.events.jobs import (
     AdmittedJob,
@@ -152,7 +153,7 @@ class PlacementService:
         self._names, self._waiting_limits = _names_of(file), WaitingLimits(file)
         self._inbox = Inbox(as_they_came=stepped)
         self._read: dict[str, int] = {}
-        self._nodes = f"nodes-{file.cell(state.cell).ordinal}"
+        self._nodes = input_name("nodes", file.cell(state.cell).ordinal)
         self._checksums: dict[str, int] = {}
         self._handed_over = dict[str, int]()
         self._passed = dict[str, int]()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from services.simulator.broker import message_of
 from shared.cluster.job import JobStatus
 from shared.events.base import Event, replace
+from shared.events.decisions import input_name
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from shared.events.operations import ReleaseJob, SetQuota, Uncordon
 from shared.events.values import JobKind, NodeStatus
@@ -110,8 +111,9 @@ class Drain:
             if topic == "submissions" and world.commits.next_offset("admission", (topic, partition)) < len(logged):
                 found.append(f"submissions of partition {partition} are unread")
         for oracle in world.oracles:
-            jobs = len(log.get(("jobs", world.ordinal(oracle.cell)), ()))
-            if oracle.state.inputs.get(f"jobs-{world.ordinal(oracle.cell)}", 0) < jobs and self._matters(oracle):
+            ordinal = world.ordinal(oracle.cell)
+            jobs = len(log.get(("jobs", ordinal), ()))
+            if oracle.state.inputs.get(input_name("jobs", ordinal), 0) < jobs and self._matters(oracle):
                 found.append(f"admitted jobs of {oracle.cell} are unread")
             rows = world.redis.rows(oracle.cell)
             if rows is None or rows.cursor < len(log.get(oracle.tp, ())):
@@ -122,7 +124,7 @@ class Drain:
     def _matters(self, oracle: Oracle) -> bool:
         """Inputs of which nothing comes are not written down as read; others are."""
         ordinal = self._world.ordinal(oracle.cell)
-        read = oracle.state.inputs.get(f"jobs-{ordinal}", 0)
+        read = oracle.state.inputs.get(input_name("jobs", ordinal), 0)
         unread = self._world.broker.log[("jobs", ordinal)][read:]
         return any(_has_an_answer(oracle, record) for record in unread)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from copy import copy
 from hashlib import blake2b
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from shared.events.base import CellEvent, Count, Millis
 from shared.events.effects import OF_WORKERS, AnyEffect
+
+INPUTS: Final = ("jobs", "nodes", "proposals", "operations")
+"""The topics that placement reads from the cursors of the state. The plans of queueing have none: they come again."""
 
 CHAIN_HEADER = "chain"
 CHAIN_START = "0" * 32
@@ -40,6 +43,11 @@ class Decision(CellEvent, type="fallow.decision.v1", topic="decisions"):
         found = copy(self)
         force_setattr(found, "effects", effects)
         return found
+
+
+def input_name(topic: str, ordinal: int) -> str:
+    """How decisions and people name this input of the cell of this number: `jobs-0`."""
+    return f"{topic}-{ordinal}"
 
 
 def next_chain(chain: str, value: bytes) -> str:

@@ -9,6 +9,7 @@ from prometheus_client import Counter, Gauge
 
 from services.admission.policy.backpressure import Backpressure
 from services.admission.settings import AdmissionSettings
+from shared.events.decisions import input_name
 from shared.events.encoding import UNREAD
 from shared.log.layout import Layout
 from shared.log.machine.sights import Sights
@@ -42,7 +43,7 @@ def jobs_read_to(decision: bytes, partition: int) -> int | None:
     is no decision, of which those tell who fold the log.
     """
     try:
-        return _DECODER.decode(decision).inputs.get(f"jobs-{partition}")
+        return _DECODER.decode(decision).inputs.get(input_name("jobs", partition))
     except UNREAD:
         return None
 

@@ -10,7 +10,7 @@ from services.placement.app.appending import Appending
 from services.placement.app.clock_watch import ClockWatch
 from services.placement.app.inflow import Inflow
 from services.placement.app.input_watch import InputWatch
-from services.placement.app.intake import INPUTS, PLANS, Intake
+from services.placement.app.intake import PLANS, Intake
 from services.placement.app.metrics import CellMetrics, PlacementMetrics
 from services.placement.app.nodes_watch import NodesWatch
 from services.placement.app.ownership import Ownership
@@ -19,6 +19,7 @@ from services.placement.app.showing import Showing
 from services.placement.service import PlacementService, Tried
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellFile, CellPart
+from shared.events.decisions import INPUTS, input_name
 from shared.log.continued import ContinuedReader
 from shared.log.follower import Follower
 from shared.log.machine.losses import Place
@@ -76,6 +77,7 @@ class CellWriter:
         self._layout = layout = layout_of(file, context.settings.namespace)
         self._metrics = CellMetrics(metrics, cell.name)
         self._ordinal, self._owned, self._file, self._deciding = cell.ordinal, owned, file, deciding
+        self._sources = {name: input_name(name, cell.ordinal) for name in INPUTS}
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._follower = Follower(log, layout, cell.name, service=context.service)
         self._begun_ms = 0
@@ -317,10 +319,9 @@ class CellWriter:
     def _places(self) -> dict[str, Place]:
         """How far the state has read each input that it has read at all."""
         state = self._follower.state
-        sources = {name: f"{name}-{self._ordinal}" for name in INPUTS}
         return {
             name: Place(state.inputs[source], state.input_checksums.get(source))
-            for name, source in sources.items()
+            for name, source in self._sources.items()
             if source in state.inputs
         }
 
@@ -337,7 +338,7 @@ class CellWriter:
             del read_past[name]  # an append that was not acknowledged is there
         if not read_past:
             return True
-        places = {f"{name}-{self._ordinal}": (place.next_offset, place.checksum) for name, place in read_past.items()}
+        places = {self._sources[name]: (place.next_offset, place.checksum) for name, place in read_past.items()}
         tenure.begin()
         tried = self._service.fence(places, self._now_ms(), self._context.host.monotonic_ms())
         draft = self._appending.draft(tenure, tried)
@@ -364,7 +365,7 @@ class CellWriter:
     def _decided_resumes(self) -> dict[str, int]:
         """The fenced inputs that still stand where they were fenced, and from where a person decided to read on."""
         resumes, inputs = self._context.settings.resumes, self._follower.state.inputs
-        losses = {f"{name}-{self._ordinal}": loss.next_offset for name, loss in self._watch.fenced.items()}
+        losses = {self._sources[name]: loss.next_offset for name, loss in self._watch.fenced.items()}
         return {
             source: resumes[source, read]
             for source, read in losses.items()
@@ -404,7 +405,7 @@ class CellWriter:
         records = [] if is_full else await inflow.take()
         if records:
             await self._intake.take(records, self._service, self._watch)
-        given = {f"{name}-{self._ordinal}": inflow.given[name] for name in INPUTS if name in inflow.given}
+        given = {source: inflow.given[name] for name, source in self._sources.items() if name in inflow.given}
         self._service.inputs_read(given)
         await self._clock.check()
         self._has_looked = True

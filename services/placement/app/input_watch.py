@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from services.placement.app.metrics import CellMetrics
 from services.placement.settings import PlacementSettings
+from shared.events.decisions import input_name
 from shared.log.fenced_input import say_fenced, say_read_again
 from shared.log.losses import PlaceWatch, loss_met, losses_of
 from shared.log.machine.losses import Loss, Place, fences
@@ -110,7 +111,7 @@ class InputWatch:
     def _fence(self, name: str, loss: Loss) -> None:
         self.fenced[name] = loss
         self._watch.forget(loss.tp)
-        how = f"{name}-{loss.tp[1]}@{loss.next_offset}:OFFSET"
+        how = f"{input_name(name, loss.tp[1])}@{loss.next_offset}:OFFSET"
         meanwhile = "; until then nothing new is started" if name == "nodes" else ""
         text = f"to read on from OFFSET, start placement with FALLOW_RESUME_INPUTS={how}{meanwhile}"
         say_fenced(self._context, loss, f"cell {self._cell}: {loss}; {text}", cell=self._cell)

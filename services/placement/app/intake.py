@@ -9,6 +9,7 @@ from services.placement.app.metrics import CellMetrics
 from services.placement.service import Input, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.cluster.config import CellPart
+from shared.events.decisions import INPUTS, input_name
 from shared.events.encoding import TYPE_HEADER, Undecodable
 from shared.events.operations import Operation, ReloadCell
 from shared.events.queue import StartsPlanned
@@ -20,8 +21,6 @@ from shared.log.port import Log, Record
 from shared.log.reading import event_of, input_checksum
 from shared.runtime.clocks import WallCellClock
 from shared.runtime.process import Context
-
-INPUTS = ("jobs", "nodes", "proposals", "operations")
 
 PLANS = "queue"
 """The topic of plans. It is no input, and has no cursor: a newer plan says again what an older one said."""
@@ -46,7 +45,7 @@ class Intake:
         since each time holds up the cell.
         """
         self.cell = cell.name
-        self.sources = {layout.topic(name): f"{name}-{cell.ordinal}" for name in INPUTS}
+        self.sources = {layout.topic(name): input_name(name, cell.ordinal) for name in INPUTS}
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
         self._reload = on_reload
 

@@ -21,7 +21,7 @@ from services.simulator.history.judge import judge
 from services.simulator.history.record import History, Logged, NodeMoment, ViewAnswer, ViewRows
 from shared.cluster.diary import DiaryLine
 from shared.events.base import Event
-from shared.events.decisions import Decision
+from shared.events.decisions import Decision, input_name
 from shared.events.encoding import Undecodable, decode
 from shared.events.jobs import JobAdmitted, JobsAdmitted
 from shared.events.reasons import DeadLetterReason
@@ -88,7 +88,7 @@ def _dead_of_jobs(history: History, ordinal: int) -> frozenset[tuple[str, int]]:
         sent = {name: value.decode("utf-8", "replace") for name, value in logged.record(logged.topic).headers}
         at = (sent.get("origin_topic", "").rpartition(".")[2], sent.get("origin_partition"))
         if at == ("jobs", str(ordinal)) and sent["reason"] in reasons:
-            found.add((f"jobs-{ordinal}", int(sent["origin_offset"])))
+            found.add((input_name("jobs", ordinal), int(sent["origin_offset"])))
     return frozenset(found)
 
 
@@ -198,9 +198,9 @@ def _answers(records: Iterable[Logged], ordinal: int) -> Iterable[Answer]:
         if isinstance(event, JobsAdmitted):
             for job in event.jobs:
                 one = JobAdmitted(cell=event.cell, spec=job.spec, submit_ms=job.submit_ms, digest=job.digest)
-                yield Answer(one, f"jobs-{ordinal}", logged.offset)
+                yield Answer(one, input_name("jobs", ordinal), logged.offset)
         elif isinstance(event, Event):
-            yield Answer(event, f"jobs-{ordinal}", logged.offset)
+            yield Answer(event, input_name("jobs", ordinal), logged.offset)
 
 
 def _reading(answer: ViewAnswer) -> Reading:
