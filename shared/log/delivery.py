@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from shared.log.losses import PlaceWatch, loss_met, losses_of
 from shared.log.machine.losses import Loss, LossKind, Place
 from shared.log.port import Log, LogTruncated, LogUnavailable, Record, RecordTooLarge, TopicPartition
-from shared.log.reading import input_checksum, unreadable
+from shared.log.reading import input_checksum, stands_for_unreadable
 from shared.log.share import Batches, CommitFailed, Share
 
 COMMIT_EVERY_S = 1.0
@@ -361,8 +361,10 @@ def places_behind(records: Sequence[Record]) -> dict[TopicPartition, Place]:
 
 
 def _checksum(record: Record) -> int | None:
-    """None for a record that cannot be read: whether it is there still, nobody can tell."""
-    return input_checksum(record) if unreadable(record) is None else None
+    """None where the record's bytes are not known: whether it is there still, nobody can tell. Any other one has bytes
+    to be compared, also one that cannot be understood.
+    """
+    return None if stands_for_unreadable(record) else input_checksum(record)
 
 
 def _any_of(records: Sequence[Record], tps: frozenset[TopicPartition]) -> bool:

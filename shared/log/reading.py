@@ -48,6 +48,14 @@ def unreadable(record: Record) -> Undecodable | None:
     return None
 
 
+def stands_for_unreadable(record: Record) -> bool:
+    """Whether this is not what stands in the log, but what a reader hands out in its place where Kafka's client cannot
+    read it. Whoever sends a record that looks alike has it stamped by the broker.
+    """
+    is_bare = record.key is None and record.value is None and record.timestamp_ms == 0
+    return is_bare and record.headers == ((UNREADABLE_HEADER, UNREADABLE_TEXT),)
+
+
 def checksum_of(key: bytes | None, value: bytes | None) -> int:
     """Which decision this is, of which no two have the same bytes: 32 bits tell one that stands in another's place."""
     return crc32(value or b"", crc32(key or b""))

@@ -7,14 +7,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
+import msgspec
 import pytest
 
 from shared.log import delivery as delivery_module
 from shared.log import losses
-from shared.log.delivery import Delivery, DeliveryGaveUp, RetryPolicy
+from shared.log.delivery import Delivery, DeliveryGaveUp, RetryPolicy, places_behind
 from shared.log.machine.losses import Loss, LossKind, Place
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated, LogUnavailable, Outgoing, Record, RecordTooLarge, TopicPartition
+from shared.log.port import (
+    HEADERS_MOST,
+    UNREADABLE_HEADER,
+    UNREADABLE_TEXT,
+    Headers,
+    LogTruncated,
+    LogUnavailable,
+    Outgoing,
+    Record,
+    RecordTooLarge,
+    TopicPartition,
+)
 from shared.log.share import Batches, CommitFailed
 from tests.contract.eventually import eventually
 
@@ -177,6 +189,36 @@ async def test_a_topic_that_is_filled_anew_under_a_living_reader_is_noticed_and_
     assert [(loss.kind, loss.next_offset) for loss in site.losses] == [(LossKind.OTHER_RECORD, 2)]
     assert site.seen == [b"a", b"b"]
     assert site.delivery.held == {TP}
+
+
+MANY: Headers = (("", b""),) * (HEADERS_MOST + 1)
+LOOKS_UNREADABLE: Headers = ((UNREADABLE_HEADER, UNREADABLE_TEXT),)
+
+
+@pytest.mark.parametrize("headers", [MANY, LOOKS_UNREADABLE], ids=["too many headers", "says itself unreadable"])
+async def test_a_topic_that_is_filled_anew_is_noticed_behind_a_record_that_is_only_set_aside(headers: Headers) -> None:
+    site = Site()
+    await site.publish(b"a")
+    await site.share.log.publish([Outgoing("t", b"b", headers=headers, partition=0)])
+    await site.turn()
+    await eventually(lambda: site.next_offset == 2)
+    await site.delivery.stop()
+    await refilled(site, b"x", b"y", b"z")
+    behind = Site()
+    behind.share = site.share
+    behind.delivery = Delivery(behind.handle, site.share.log, on_loss=behind.losses.append)
+    behind.delivery.join(site.share)
+    site.share.own(is_ours=True)
+    await behind.turns(3)
+    await behind.delivery.stop()
+    assert [(loss.kind, loss.next_offset) for loss in behind.losses] == [(LossKind.OTHER_RECORD, 2)]
+    assert behind.seen == []
+
+
+async def test_behind_what_stands_for_a_record_that_kafkas_client_cannot_read_nothing_is_compared() -> None:
+    found = Record("t", 0, 1, None, None, LOOKS_UNREADABLE, 0)
+    assert places_behind([found]) == {TP: Place(2)}
+    assert places_behind([msgspec.structs.replace(found, timestamp_ms=1)])[TP].checksum is not None
 
 
 async def _lost(site: Site) -> bool:
