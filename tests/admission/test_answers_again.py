@@ -269,25 +269,6 @@ async def test_what_could_not_be_read_counts_on_from_part_to_part_of_a_batch(mon
     assert told == ["too many dead letters: is something misconfigured?"]
 
 
-async def test_who_stamps_submissions_with_times_to_come_has_no_more_tokens() -> None:
-    broker = MemoryBroker()
-    for topic in ("jobs", "dead-letters"):
-        broker.create_topic(f"t.{topic}", 1)
-    log, context = MemoryLog(broker), make_context("admission", AdmissionSettings(namespace="t"))
-    admission = Admission(context, log, LAYOUT, parse_cell_file(TEXT, "cell"))
-    now_ms = context.host.wall_ms()
-    stamps = [now_ms + 3_600_000 * (1 + number) for number in range(5)]
-    batch = [submission(number) for number in range(5)]
-    await admission.handle(
-        [msgspec.structs.replace(one, timestamp_ms=at) for one, at in zip(batch, stamps, strict=True)]
-    )
-    reader = log.reader({("t.jobs", 0): 0})
-    await reader.start()
-    answers = [event_of(record) for record in await reader.poll()]
-    await reader.stop()
-    assert sum(len(answer.jobs) for answer in answers if isinstance(answer, JobsAdmitted)) == 3
-
-
 class SetBack(Host):
     """A machine whose clock is set, while its monotonic time goes on."""
 
@@ -315,7 +296,24 @@ async def test_a_clock_that_is_set_back_makes_no_refusals(before_ms: int) -> Non
     assert answers == [JobAdmitted] * 240
 
 
-async def test_a_batch_that_comes_again_is_judged_as_of_the_same_time_where_the_brokers_clock_is_ahead() -> None:
+@pytest.mark.parametrize("behind_ms", [0, 30_000, 3_600_000, 10 * 3_600_000])
+async def test_a_backlog_is_no_flood_where_the_clock_of_admission_is_behind_the_brokers(behind_ms: int) -> None:
+    """Two a second, where three are allowed, for ten minutes in which no admission read them."""
+    broker, host = MemoryBroker(), SetBack()
+    broker.create_topic("t.jobs", 1)
+    context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=host)
+    admission, begin_ms = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(TEXT, "cell")), host.wall_ms()
+    host.now_ms, host.wrong_by_ms = host.now_ms + 600_000, -behind_ms
+    stamped = [
+        msgspec.structs.replace(submission(number), timestamp_ms=begin_ms + 500 * number) for number in range(1_200)
+    ]
+    for first in range(0, len(stamped), 100):
+        await admission.handle(stamped[first : first + 100])
+    answers = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    assert sum(len(answer.jobs) for answer in answers if isinstance(answer, JobsAdmitted)) == 1_200
+
+
+async def test_a_batch_that_comes_again_is_judged_alike_however_late() -> None:
     """At its second try, ten seconds later, there would be tokens for all of it."""
     broker, host = MemoryBroker(), SetBack()
     for topic in ("jobs", "dead-letters"):
@@ -334,9 +332,22 @@ async def test_a_batch_that_comes_again_is_judged_as_of_the_same_time_where_the_
         await admission.handle(batch)
     answers = [type(event_of(record)) for record in broker.partition(("t.jobs", 0)).records]
     assert answers == [JobsAdmitted, JobRejected, JobRejected, JobRejected]
-    host.now_ms += 10_000
-    await admission.handle([msgspec.structs.replace(submission(9), timestamp_ms=at_ms)])
+    await admission.handle([msgspec.structs.replace(submission(9), timestamp_ms=at_ms + 10_000)])
     assert isinstance(event_of(broker.partition(("t.jobs", 0)).records[-1]), JobAdmitted)
+
+
+async def test_another_record_in_the_place_of_one_whose_try_has_failed_is_judged_by_its_own_stamp() -> None:
+    """The topic is cut and filled anew while a batch fails; the clock here stands at the time of that try."""
+    broker, host = MemoryBroker(), SetBack()
+    broker.create_topic("t.jobs", 1)
+    context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=host)
+    admission, at_ms = Admission(context, AwayAtFirst(broker), LAYOUT, parse_cell_file(TEXT, "cell")), host.wall_ms()
+    with pytest.raises(LogUnavailable):
+        await admission.handle([msgspec.structs.replace(submission(each), timestamp_ms=at_ms) for each in range(60)])
+    others = [msgspec.structs.replace(submission(each), timestamp_ms=at_ms + 1_000 * each) for each in range(60)]
+    await admission.handle(others)
+    answers = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    assert sum(len(answer.jobs) for answer in answers if isinstance(answer, JobsAdmitted)) == 60
 
 
 ONE_A_SECOND = 60

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from services.admission.app.as_of import AsOf
 from services.admission.app.keeping_pace import KeepingPace
 from services.admission.policy.records import Answered, as_records
 from services.admission.service import AdmissionService
@@ -130,7 +129,7 @@ class Admission:
         self._delivery = self._new_delivery()
         self._subscription: Subscription | None = None
         self._fenced: dict[TopicPartition, Loss] = {}
-        self._partitions, self._wall_ahead_ms, self._as_of = 1, 0, AsOf()
+        self._partitions = 1
         self._read: list[str] = []
         self._look_at_ms = 0
         self._operations: Reader | None = None
@@ -197,7 +196,6 @@ class Admission:
         log.
         """
         await self.pace.wait()
-        self._as_of.begin(self._never_set_back_ms())
         kept = self._service.keep()
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
         taken = await self._take(records)
@@ -206,22 +204,12 @@ class Admission:
         try:
             await self._log.publish([*answers, *letters])
         except LogUnavailable as error:
-            self._service.back(kept)  # where they come again, they are judged as of the same time
-            self._as_of.failed(records)
+            self._service.back(kept)
             self._context.health.not_ready(f"answers wait for Kafka: {error}", "answers")
             raise
         self._context.health.ready("answers")
         self._tally = taken.tally
-        self._as_of.done(records)
         self._note(taken)
-
-    def _never_set_back_ms(self) -> int:
-        """The wall time, by the latest that this machine's clock has said: what is cut off at an earlier one would be
-        paid for a second time.
-        """
-        host, monotonic_ms = self._context.host, self._context.host.monotonic_ms()
-        self._wall_ahead_ms = max(self._wall_ahead_ms, host.wall_ms() - monotonic_ms)
-        return monotonic_ms + self._wall_ahead_ms
 
     async def _take(self, records: list[Record]) -> Taken[Event]:
         """Between the parts other tasks have their turn: a member of the group that says nothing for a second and a
@@ -268,8 +256,9 @@ class Admission:
         sent_ms = self._sent_ms(record)
         # However long it lay in its topic: it came when it was sent.
         came_ms = self._context.clock.now_ms() if sent_ms is None else sent_ms
-        # No record is of the future, whatever its sender says where the broker stamps none.
-        type_, at_wall_ms = header(record, TYPE_HEADER), min(record.timestamp_ms, self._as_of.of(record))
+        # By the broker's stamp alone, which no sender writes: no admission begins on a topic that keeps another one.
+        # The clock here may be wrong, and tells a later time whenever a record is handled again.
+        type_, at_wall_ms = header(record, TYPE_HEADER), record.timestamp_ms
         over = self._service.over_rate(type_, record.value, tenant, at_wall_ms)
         if isinstance(over, Undecodable):
             return Bad(over.reason, str(over), is_one_too_many=True)
