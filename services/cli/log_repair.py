@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,10 @@ from services.cli.access import Access, access_of, run
 from services.cli.failures import Exit, end_with
 from services.cli.output import AsJson, CellName, print_json, print_line
 from services.cli.repairing import From, NotRepairable, Survey, repair, survey
+from services.cli.user_name import user_name
 from shared.log.kafka import KafkaLog
+from shared.log.layout import Layout
+from shared.log.port import Log
 from shared.runtime.clocks import wall_ms
 
 
@@ -46,22 +48,29 @@ async def _repair(
     access: Access, cell: str, inputs: From | None, *, yes: bool, as_json: bool
 ) -> tuple[bool, int | None]:
     """Whether the log was whole, and the version behind the repair where there was one."""
-    log, layout = KafkaLog(access.kafka_access, "fallow-repair"), access.layout()
+    log = KafkaLog(access.kafka_access, "fallow-repair")
     await log.start()
     try:
-        found = await survey(log, layout, cell)
-        is_whole, told, version = found.is_whole, as_object(found), None
-        if not as_json:
-            for line in lines_of(found):
-                print_line(line)
-        if yes and not is_whole:
-            state = await repair(log, layout, found, inputs, by=getpass.getuser(), wall_ms=wall_ms())
-            version = state.version
-        if as_json:
-            print_json({**told, "repaired_version": version})
-        return is_whole, version
+        return await look_and_repair(log, access.layout(), cell, inputs, yes=yes, as_json=as_json)
     finally:
         await log.stop()
+
+
+async def look_and_repair(
+    log: Log, layout: Layout, cell: str, inputs: From | None, *, yes: bool, as_json: bool
+) -> tuple[bool, int | None]:
+    """Show what the log holds; with `yes`, repair it. Whether it was whole, and the version behind the repair."""
+    found = await survey(log, layout, cell)
+    is_whole, told, version = found.is_whole, as_object(found), None
+    if not as_json:
+        for line in lines_of(found):
+            print_line(line)
+    if yes and not is_whole:
+        state = await repair(log, layout, found, inputs, by=user_name(), wall_ms=wall_ms())
+        version = state.version
+    if as_json:
+        print_json({**told, "repaired_version": version})
+    return is_whole, version
 
 
 def lines_of(found: Survey) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from collections.abc import Callable
 from contextlib import aclosing
@@ -14,6 +13,7 @@ from services.cli.access import Access
 from services.cli.failures import Exit, end_with
 from services.cli.output import print_json, print_line
 from services.cli.submit import words
+from services.cli.user_name import user_name
 from services.cli.wrong_use import own_words
 from shared.client.port import CellClient, Mark, News
 from shared.events.effects import JobRefused, ProposalRefused
@@ -28,21 +28,13 @@ REFUSALS = (JobRefused, ProposalRefused)
 
 def operation(kind: type[Operation], **fields: Any) -> Operation:
     """The command with these fields, those that are None left out; ends the command line where one is not valid."""
-    given = {name: value for name, value in {**fields, "by": _who()}.items() if value is not None}
+    given = {name: value for name, value in {**fields, "by": user_name()}.items() if value is not None}
     found = decode(kind.type, json.dumps(given).encode())
     if isinstance(found, Undecodable):
         of = f"{field} = {found.value!r}: " if (field := found.field.removeprefix("policy.")) else ""
         end_with(Exit.USAGE, f"fallow: {of}{own_words(found.rule)}")
     assert isinstance(found, Operation), "operations have types of their own"
     return found
-
-
-def _who() -> str:
-    """The user's name for the audit trail, "" where the system does not know it."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return ""
 
 
 async def give(access: Access, wish: Operation, is_answer: IsAnswer, wait_ms: int) -> News | None:

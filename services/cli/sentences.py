@@ -244,7 +244,7 @@ def _repaired(effect: e.LogRepaired) -> str:
     last = effect.end - 1
     gone = f"offsets {effect.good_until} to {last} were" if last > effect.good_until else f"offset {last} was"
     what = f"{gone} discarded" if last >= effect.good_until else f"it continues from offset {effect.end}"
-    return f"{effect.by} repaired the log: {what}{dropped}."
+    return f"{effect.by or 'An operator'} repaired the log: {what}{dropped}."
 
 
 def _updated(effect: e.JobUpdated) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.log_repair import lines_of
+from services.cli.log_repair import lines_of, look_and_repair
 from services.cli.repairing import From, NotRepairable, repair, survey
 from services.cli.verification import LiveCheck
 from shared.cluster.fold import DamagedLog
@@ -22,6 +22,7 @@ from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated
 from shared.log.reading import event_of
 from shared.log.snapshots import read_catalogue, write_snapshot
+from tests.cli.test_user_name import make_nameless
 from tests.histories import CELL, History, folded, outgoing
 
 LAYOUT = Layout("t", {CELL: 0})
@@ -185,6 +186,20 @@ async def test_a_tail_that_was_lost_and_written_over_goes_on_from_before_it() ->
     assert {m.version for m in found.contradicting} == {40}
     await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
     assert (await kept.state()).version == 31
+
+
+async def test_a_user_without_a_name_can_repair_the_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in the image of the services, whose user is a number."""
+    make_nameless(monkeypatch)
+    kept = Kept()
+    await kept.live(reads_inputs=False)
+    kept.broker.cut(DECISIONS, 30)
+    found = await look_and_repair(kept.log, LAYOUT, CELL, From.END, yes=True, as_json=False)
+    assert found == (False, 31)
+    assert "The last good version is 30" in capsys.readouterr().out
+    assert [each.by for each in kept.last().effects if isinstance(each, LogRepaired)] == [""]
 
 
 @pytest.mark.parametrize(("inputs", "at"), [(From.END, "end"), (From.BEGIN, "begin")])

@@ -183,6 +183,10 @@ TABLE: list[tuple[e.Effect, str]] = [
         "ada repaired the log: offsets 7 to 8 were discarded.",
     ),
     (
+        e.LogRepaired(by="", good_until=7, end=9),
+        "An operator repaired the log: offsets 7 to 8 were discarded.",
+    ),
+    (
         e.LogRepaired(by="ada", good_until=8, end=9),
         "ada repaired the log: offset 8 was discarded.",
     ),
