@@ -18,8 +18,10 @@ from services.executor.processes.supervisor import marked, start_ticks
 from services.executor.settings import AgentSettings
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from shared.events.effects import PolicySet
 from shared.events.encoding import encode
-from shared.events.nodes import NodeEvent, NodeJoined, RunWord
+from shared.events.nodes import LivingNode, NodeEvent, NodeJoined, RunWord
+from shared.events.value import replace
 from shared.events.values import ProcessRun, RunStatus
 from shared.log.layout import Layout
 from shared.log.memory import MemoryBroker, MemoryLog
@@ -42,6 +44,7 @@ class World:
     chain: str = CHAIN_START
     heard: list[Said] = field(default_factory=list)
     folders: list[StateFolder] = field(default_factory=list)
+    drivers: list[ProcessDriver] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for name in ("decisions", "nodes", "snapshots"):
@@ -54,7 +57,10 @@ class World:
         )
         context = make_context("agent", settings)
         folder = StateFolder(settings.state_dir, "node-1")
-        agent = Agent(context, MemoryLog(self.broker), LAYOUT, as_node(settings, CELL, node(1), folder))
+        machine = as_node(settings, CELL, node(1), folder)
+        assert isinstance(machine.driver, ProcessDriver)
+        self.drivers.append(machine.driver)
+        agent = Agent(context, MemoryLog(self.broker), LAYOUT, machine)
         self.folders.append(folder)
         return context, asyncio.create_task(agent.run(), name=state)
 
@@ -147,5 +153,70 @@ async def test_no_job_of_a_tenant_ends_the_agent(world: World, run: ProcessRun) 
     await eventually(lambda: task.done() or "job-1" in world.writer.state.over)
     assert not task.done()
     assert [said.status for said in world.heard if isinstance(said, RunWord)][-1] is RunStatus.FAILED
+    context.stopping.set()
+    await task
+
+
+def unwritable(driver: ProcessDriver) -> Path:
+    """From now on the lease cannot be written. Where it stands."""
+    lease = driver.lease
+    driver.lease = lease.parent / "no such folder" / "lease"
+    return lease
+
+
+def told_leases(world: World) -> set[int]:
+    return {said.lease_wall_ms for said in world.heard if isinstance(said, LivingNode)}
+
+
+async def test_a_shorter_lease_that_cannot_be_written_is_not_told_until_it_can(
+    world: World,
+) -> None:
+    """Else the workers of an agent that dies would live on by the longer one, while others have their devices."""
+    context, task = world.start("state")
+    await eventually(lambda: "node-1" in world.writer.state.nodes)
+    world.append(world.writer.start("job-1", "node-1", run=ProcessRun(argv=("sleep", "0.5"))))
+    await eventually(lambda: world.is_running("job-1"))
+    lease, before = unwritable(world.drivers[0]), world.writer.state.policy
+    shorter = replace(before, lease_wall_ms=before.lease_wall_ms // 2)
+    world.append(world.writer.decide(PolicySet(policy=shorter)))
+    await eventually(lambda: "lease" in (context.health.waiting_for or ""))
+    kept_until_ms = int(lease.read_text().split()[1])
+    await asyncio.sleep(1)
+    assert told_leases(world) == {before.lease_wall_ms}
+    assert world.is_running("job-1")
+    assert int(lease.read_text().split()[1]) == kept_until_ms
+    assert "nothing is said of this node" in (context.health.waiting_for or "")
+    world.drivers[0].lease = lease
+    await eventually(lambda: told_leases(world) == {before.lease_wall_ms, shorter.lease_wall_ms})
+    await eventually(lambda: "job-1" in world.writer.state.over)
+    assert int(lease.read_text().split()[1]) < kept_until_ms
+    assert context.health.waiting_for is None
+    context.stopping.set()
+    await task
+
+
+async def test_a_lease_that_cannot_be_renewed_is_told_to_people_and_the_node_goes_on(world: World) -> None:
+    context, task = world.start("state")
+    await eventually(lambda: "node-1" in world.writer.state.nodes)
+    lease = unwritable(world.drivers[0])
+    await eventually(lambda: "lease" in (context.health.waiting_for or ""))
+    heard = len(world.heard)
+    await eventually(lambda: len(world.heard) > heard + 2)
+    assert "workers end with the one that was written last" in (context.health.waiting_for or "")
+    world.drivers[0].lease = lease
+    await eventually(lambda: context.health.waiting_for is None)
+    context.stopping.set()
+    await task
+
+
+async def test_a_node_whose_first_lease_cannot_be_written_does_not_join(world: World) -> None:
+    """There may be one of an earlier boot, which its workers would go by."""
+    context, task = world.start("state")
+    lease = unwritable(world.drivers[0])
+    await eventually(lambda: "lease" in (context.health.waiting_for or ""))
+    await asyncio.sleep(0.5)
+    assert not world.heard
+    world.drivers[0].lease = lease
+    await eventually(lambda: "node-1" in world.writer.state.nodes)
     context.stopping.set()
     await task

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 
-from services.executor.app.outbox import Outbox
+from services.executor.app.outbox import Batch, Outbox, without_outdated
 from services.executor.app.own_machine import FindMachine, OwnMachine, own_machine
 from services.executor.diaries import GROWN_BYTES, Diaries, Lives
 from services.executor.policy.lease import Lease, gone_on_with
@@ -34,6 +34,7 @@ AWAY_FIRST_S = 0.25
 SETTLE_WAIT_S = 3.0
 EMPTY_WAIT_MS = 15_000
 NEVER_MS = 1 << 62
+LEASE = "lease file"
 
 
 class NodeTakenOver(Exception):
@@ -95,6 +96,11 @@ class Agent:
         self._diaries = Diaries(machine.files, machine.cell, 1, grown_bytes)
         self._begun: Begun
         self._give_way_ms = NEVER_MS
+        self._kept_until_ms: int | None = None
+        """Until when the lease in its file lets workers live; None: no lease of this boot stands there."""
+        self._unsaid: list[Batch] = []
+        """What waits for a lease to stand in its file before it is said."""
+        self._unkept_why = ""
         self._asks, self._has_read = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> None:
@@ -138,6 +144,7 @@ class Agent:
         seq = self._diaries.take(0, self._host.wall_ms())
         every_ms = self._context.settings.report_every_wall_ms
         lease = Lease(self._host.monotonic_ms()) if kept is None else gone_on_with(kept, state)
+        self._kept_until_ms = None if kept is None else kept.until_ms
         node = OwnNode(self._cell, self._spec, boot, seq=seq, lease=lease, report_every_wall_ms=every_ms)
         telemetry = ExecutorTelemetry(self._context.registry, lambda: {self._cell: 1}, node.runs_by_status)
         outbox = Outbox(self._context, self._log, self._layout, node, telemetry, self._diaries.sync)
@@ -221,9 +228,7 @@ class Agent:
         while True:
             if turn.lines and self._diaries.write(turn.lines):
                 raise NodeTakenOver(f"the diary of node {self._spec.id} is written by another process")
-            # Nor may workers outlive what is told of the lease, should this agent die: it stands in its file first.
-            self._keep_lease()
-            self._begun.outbox.put(self._begun.node.still_ours(turn.events), turn.now.monotonic_ms)
+            self._say(turn)
             seen = [found for action in turn.actions if (found := self._act(action)) is not None]
             for job, attempt in turn.worlds:
                 self._driver.show_world(job, attempt, gang_of(self._follower.state, job, attempt))
@@ -242,12 +247,44 @@ class Agent:
             return self._driver.stop(action)
         return self._driver.start(action, gang_of(self._follower.state, action.job, action.attempt))
 
-    def _keep_lease(self) -> None:
+    def _say(self, turn: Turn) -> None:
+        """Nor may workers outlive what is told of the lease, should this agent die: it stands in its file first. Where
+        a shorter one cannot be written, nothing is said, and the cell waits for as long as it was told before.
+        """
+        node, waited = self._begun.node, bool(self._unsaid)
+        batches = [*self._unsaid, Batch(turn.now.monotonic_ms, turn.events)]
+        if not self._keep_lease():
+            self._unsaid = [batch for batch in without_outdated(batches) if batch.events]
+            return
+        self._unsaid = []
+        for batch in batches:
+            # What went out meanwhile may have been said once more, with newer numbers.
+            events = node.renumber(batch.events) if waited else node.still_ours(batch.events)
+            self._begun.outbox.put(events, batch.made_ms)
+
+    def _keep_lease(self) -> bool:
+        """Write the node's lease into its file. Whether no worker lives longer than that by what stands there now."""
         node = self._begun.node
+        until_ms = node.lease_until_ms(self._follower.state)
         try:
-            self._driver.keep_lease(node.agent.renewed_ms, node.lease_until_ms(self._follower.state))
+            self._driver.keep_lease(node.agent.renewed_ms, until_ms)
         except OSError as error:
-            self._context.logger.warning("the lease cannot be written, workers will end", reason=str(error))
+            is_kept = self._kept_until_ms is not None and self._kept_until_ms <= until_ms
+            self._tell_unkept(str(error), is_kept=is_kept)
+            return is_kept
+        self._kept_until_ms, self._unkept_why = until_ms, ""
+        self._context.health.ready(LEASE)
+        return True
+
+    def _tell_unkept(self, why: str, *, is_kept: bool) -> None:
+        """Tell people that the lease cannot be written, and what comes of that; the log of the process once."""
+        comes = "workers end with the one that was written last"
+        if not is_kept:
+            comes = "nothing is said of this node until it can, and the cell will take it for lost"
+        self._context.health.not_ready(f"the lease of node {self._spec.id} cannot be written, {comes}: {why}", LEASE)
+        if self._unkept_why != comes + why:
+            self._unkept_why = comes + why
+            self._context.logger.error("the lease cannot be written", node=self._spec.id, comes=comes, reason=why)
 
     def _show(self) -> None:
         topic, partition = self._layout.tp("decisions", self._cell)
