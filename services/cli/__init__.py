@@ -1,1 +1,1 @@
-"""The `fallow` command: on top of everything else, imported by nobody."""
+"""The `fallow` command: on top of everything else; nothing imports it."""

@@ -1,4 +1,4 @@
-"""Where the `fallow` command begins: whoever interrupts it while it is still being loaded sees no traceback either."""
+"""Where the `fallow` command begins: an interrupt while it is still being loaded shows no traceback either."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 SUBMISSIONS_END_MS = 22 * HOUR_MS
-"""Nobody submits after this, so that the day can come to its end."""
+"""No job is submitted after this, so that the day can come to its end."""
 
 GPUS_PER_NODE = 8
 TENANTS = ("vision", "language", "speech", "robotics", "search")

@@ -59,7 +59,7 @@ class Departure:
         return [record async for record in self._from(cursors)]
 
     async def _unread_submissions(self) -> list[Unread]:
-        """Nobody can say of a submission in which cell its job would be at home, except admission."""
+        """Only admission knows in which cell the job of a submission would be at home."""
         cursors: dict[TopicPartition, int] = {}
         for name in self._submissions:
             topic = self._layout.topic(name)

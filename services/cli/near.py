@@ -1,4 +1,4 @@
-"""What somebody may have meant who mistyped a name, and what names there are."""
+"""The names that a mistyped name may have meant, and what names there are."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def then(name: str, text: str) -> Then:
 
 
 class Companion(Protocol):
-    """Somebody who goes along with a fold."""
+    """What is shown each record of a fold."""
 
     def before(self, state: CellState, at_ms: int) -> None:
         """The state up to the next decision, of `at_ms`."""

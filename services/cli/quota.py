@@ -76,7 +76,7 @@ def set_(  # noqa: PLR0913, PLR0917 - each is an option of the command
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change a tenant's quota of one GPU type, while the cell runs; what no option names stays as it is. Nobody is
+    """Change a tenant's quota of one GPU type, while the cell runs; what no option names stays as it is. No job is
     stopped by it: what is in use above the guarantee counts as borrowed.
     """
     access = access_of(context)

@@ -95,7 +95,7 @@ class ReloadAnswer:
 
     @property
     def code(self) -> Exit:
-        """0 if the cell goes by the file, 1 if it does not or not in all, 3 if nobody can tell yet."""
+        """0 if the cell goes by the file, 1 if it does not or not in all, 3 if that is not known yet."""
         if self._is_other:
             return Exit.NO
         if FILE in self._open:

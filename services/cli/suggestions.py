@@ -1,4 +1,4 @@
-"""What somebody means who types a word that we do not have: one of ours mistyped, or that of another scheduler."""
+"""What a word means that is no command of ours: one of ours mistyped, or that of another scheduler."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ OPTIONS = {
 
 
 def command_meant(group: str, word: str, known: Collection[str], behind: str = "") -> str:
-    """The command that somebody means with this word, as it is typed; "" where nobody can tell. `group` is where it
+    """The command that is meant by this word, as it is typed; "" where that is not known. `group` is where it
     stood, "" for the first word of all; `known` are the group's commands, and `behind` is the next word.
     """
     if not group:
@@ -70,7 +70,7 @@ def command_meant(group: str, word: str, known: Collection[str], behind: str = "
 
 
 def option_meant(option: str, known: Collection[str]) -> str:
-    """The option of a command that somebody means with this one; "" where nobody can tell."""
+    """The option of a command that is meant by this one; "" where that is not known."""
     named: Mapping[str, str] = {each.lstrip("-"): each for each in known if each.startswith("--")}
     ours = OPTIONS.get(option)
     if ours in known:

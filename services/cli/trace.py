@@ -42,7 +42,7 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """One job of a trace, in our units. `duration_ms` None: it runs until somebody ends it."""
+    """One job of a trace, in our units. `duration_ms` None: it runs until it is cancelled."""
 
     id: str
     tenant: str

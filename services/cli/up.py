@@ -114,7 +114,7 @@ def _refuse_silent(servers: Servers) -> None:
 
 
 def _refuse_what_is_there(access: Access) -> None:
-    """Ends the command where it would begin, without a word, to write a cell that is somebody else's."""
+    """Ends the command where it would begin, without a word, to write another user's cell."""
     if found := run(what_is_there(access)):
         where = f"FALLOW_KAFKA (or --kafka) names {without_password(access.kafka_address)}, where {found}"
         own = "unset FALLOW_KAFKA and FALLOW_REDIS and `up` starts its own"

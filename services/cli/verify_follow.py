@@ -97,7 +97,7 @@ class Following:
         self._report(self._live.cell, replace(violation, text=violation.text + more))
 
     def _forget(self) -> None:
-        """Whoever follows for weeks keeps no more than a few of the jobs that are over."""
+        """A verification that follows for weeks keeps only a few of the jobs that are over."""
         if self._check.orders.started:
             self._check.orders = Orders()
         ended = self._check.ledger.ended

@@ -1,7 +1,7 @@
 """The language of Fallow: every event, command and effect, one class each.
 
-Commands are in the imperative (`SubmitJob`); facts in the past (`JobAdmitted`). Whoever wants to know what Fallow can
-say reads this package; whoever wants to know what happened to a job reads the decision log.
+Commands are in the imperative (`SubmitJob`); facts in the past (`JobAdmitted`). This package is all that Fallow can
+say; what happened to a job stands in the decision log.
 
 **The life of a job.** A tenant publishes `SubmitJob`. Admission tests what can be tested without knowing the cluster's
 state and answers `JobAdmitted` or `JobRejected`. Placement takes an admitted job into the log with `JobEnqueued`, or
@@ -12,7 +12,7 @@ waits, it runs, or it has ended in exactly one of `JobFinished`, `JobFailed` and
 A job that waits for the ends of others is `JobReady` when they are over, and then waits for its turn.
 `JobStarted` gives it an attempt number and all its places at once: a gang starts whole or not at all. When every node
 has said `RunStarted`, the job is `JobRunning`. It may be `JobStopping` (a cancel, a failed worker, a time limit,
-somebody else's need) and goes on holding its places until its nodes confirm that nothing is left of it; only then does
+another job's need) and goes on holding its places until its nodes confirm that nothing is left of it; only then does
 it become `JobCancelled`, `JobPreempted` and `JobRequeued`, or `JobFailed`. A requeued job keeps its place in the queue;
 its next start is attempt + 1. An elastic job changes its number of workers by `JobResizing` and `JobResized`.
 The workers of a job that is no gang enter and leave singly: `JobResizing` says which shall, and `WorkersSettled` which
@@ -29,7 +29,7 @@ that speaks for many nodes puts their words into one `RunsReported`, and their r
 
 **The life of a node.** `NodeJoined` announces it with its devices and its place in the network; `NodeChanged` takes
 it into the log. Each `NodeReport` renews its lease. A node that says nothing for a part of it is `NodeSilent` and
-gets no new work until it is `NodeHeard`. Silence beyond lease and margin, or `NodeLost` from somebody who knows, or
+gets no new work until it is `NodeHeard`. Silence beyond lease and margin, or `NodeLost` from a system that knows, or
 `DeclareLost` from an operator, is `LeaseExpired`: the node is lost and its runs are over, because an agent that
 cannot renew its lease stops its own work. `NodeReturned` (same boot) or `NodeJoined` (new boot) brings it back, and
 nothing that was declared over is taken up again. While too many nodes are silent at once, `EvictionsHeld` keeps them

@@ -132,7 +132,7 @@ class ProposalCode(StrEnum):
 
 
 class DeadLetterReason(StrEnum):
-    """Why a record was set aside: it could not even be answered, or nobody knows what it is about."""
+    """Why a record was set aside: it could not be answered, or what it is about is not known."""
 
     UNREADABLE = "unreadable"
     UNKNOWN_TYPE = "unknown_type"
