@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass
 
+from services.executor.app.catching_up import CatchingUp
 from services.executor.app.outbox import Batch, Outbox, without_outdated
 from services.executor.app.own_machine import FindMachine, OwnMachine, own_machine
 from services.executor.diaries import GROWN_BYTES, Diaries, Lives
@@ -101,7 +102,8 @@ class Agent:
         self._unsaid: list[Batch] = []
         """What waits for a lease to stand in its file before it is said."""
         self._unkept_why = ""
-        self._asks, self._has_read = asyncio.Event(), asyncio.Event()
+        self._asks = asyncio.Event()
+        self._catching_up = CatchingUp(context, log, layout.tp("decisions", machine.cell), machine.cell)
 
     async def run(self) -> None:
         """Work until the process is to stop. Raises NodeTakenOver."""
@@ -176,28 +178,18 @@ class Agent:
             if decisions:
                 self._carry_out(self._begun.node.decided(self._follower.state, decisions, self._now()))
                 self._context.telemetry.records_read.labels("decisions").inc(len(decisions))
-            self._has_read.set()
+            self._catching_up.has_read()
             self._show()
 
     async def _catch_up(self) -> None:
         """When the node has a lease again: tell it when the log has been read to the end that it had by then."""
-        tp, away = self._layout.tp("decisions", self._cell), self._context.back_off(AWAY_FIRST_S)
         while True:
             await self._asks.wait()
             self._asks.clear()
             since_ms = self._begun.node.asks_since_ms
             if since_ms is None:
                 continue
-            try:
-                end = (await self._log.end_offsets([tp]))[tp]
-            except LogUnavailable as error:
-                self._context.logger.warning("cannot read", cell=self._cell, reason=str(error))
-                await asyncio.sleep(away.next_s())
-                continue
-            away.reset()
-            while self._follower.next_offset < end:
-                self._has_read.clear()
-                await self._has_read.wait()
+            await self._catching_up.wait(self._follower)
             self._begun.node.caught_up(since_ms)
 
     async def _look(self) -> None:

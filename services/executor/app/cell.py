@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
+from services.executor.app.catching_up import LOOK_AGAIN_MS, CatchingUp
 from services.executor.app.outbox import Outbox
 from services.executor.diaries import Diaries, Lives
 from services.executor.policy.records import by_node
@@ -61,10 +62,11 @@ class CellExecutor:
         if context.settings.records_by_node:
             self._outbox.records_of = by_node
         self._wake, self._may_take_over = asyncio.Event(), asyncio.Event()
-        self._asks, self._has_read = asyncio.Event(), asyncio.Event()
+        self._asks = asyncio.Event()
+        self._catching_up = CatchingUp(context, log, layout.tp("decisions", service.cell), service.cell)
         self._planned_ms: int | None = None
         self._planned_look_ms: int | None = None
-        self._ticked_ms = self._rests_until_ms = 0
+        self._ticked_ms = self._rests_until_ms = self._asked_end_ms = 0
         self._slots = Slots()
 
     @property
@@ -121,6 +123,7 @@ class CellExecutor:
         self._let_go(lost)
         if new:
             self._slots.come(new, await self._end_of_log())
+            self._asked_end_ms = self._host.monotonic_ms()
             self._may_take_over.set()
 
     async def _end_of_log(self) -> int:
@@ -153,6 +156,10 @@ class CellExecutor:
             await self._take_over()
 
     async def _take_over(self) -> None:
+        now_ms = self._host.monotonic_ms()
+        if self._slots.is_coming and now_ms - self._asked_end_ms >= LOOK_AGAIN_MS:
+            self._asked_end_ms = now_ms
+            self._slots.cut(await self._end_of_log())
         for slot in self._slots.to_claim(self._follower.next_offset, self._host.monotonic_ms()):
             seq = self._diaries.take(slot, self._host.wall_ms())
             if not self._slots.claimed(slot, seq, await self._end_of_log()):
@@ -183,7 +190,7 @@ class CellExecutor:
                 read.inc(len(decisions))
             if self._slots.is_coming:
                 self._may_take_over.set()
-            self._has_read.set()
+            self._catching_up.has_read()
             next_offset = self._follower.next_offset
             await self._outbox.drained()
             self._handled_decisions(next_offset)
@@ -195,10 +202,7 @@ class CellExecutor:
             await self._asks.wait()
             self._asks.clear()
             asked = dict(self.service.asking)
-            end = await self._end_of_log()
-            while self._follower.next_offset < end:
-                self._has_read.clear()
-                await self._has_read.wait()
+            await self._catching_up.wait(self._follower)
             self.service.caught_up(asked)
             self._wake.set()
 

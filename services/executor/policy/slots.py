@@ -51,6 +51,13 @@ class Slots:
         """The log ended at `end` after these were heard of: once it is folded to there, their reigns can be taken."""
         self._coming.update({slot: (end, 0) for slot in slots if slot in self._assigned})
 
+    def cut(self, end: int) -> None:
+        """The log ends at `end` now: where that is less than is waited for, it has lost the rest, and no slot waits for
+        what is never read.
+        """
+        self._coming = {slot: (min(known, end), due) for slot, (known, due) in self._coming.items()}
+        self._claims = {slot: Claim(claim.seq, min(claim.end, end)) for slot, claim in self._claims.items()}
+
     def to_claim(self, next_offset: int, now_ms: int) -> list[int]:
         """The slots whose reign is to be taken now. Each is answered by `claimed`, or asked for again."""
         return [slot for slot, (end, due_ms) in self._coming.items() if end <= next_offset and due_ms <= now_ms]
