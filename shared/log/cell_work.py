@@ -17,7 +17,7 @@ from shared.cluster.fold import DamagedLog
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import DamagedSnapshot
 from shared.log.machine.writer import UnwritableDecision
-from shared.log.port import LogTruncated
+from shared.log.port import LogTruncated, UnreadableRecords
 from shared.log.snapshots import NoUsableSnapshot
 from shared.runtime.endings import ending_of
 from shared.runtime.health import Fence
@@ -38,6 +38,8 @@ def fence_of(error: BaseException, layout: Layout, cell: str) -> Fence | None:
     if isinstance(error, BaseExceptionGroup):
         return next((found for inner in error.exceptions if (found := fence_of(inner, layout, cell))), None)
     topic, partition = layout.tp("decisions", cell)
+    if isinstance(error, UnreadableRecords):
+        return Fence(str(error), *error.tp, error.asked)
     if isinstance(error, LogTruncated):
         return Fence(str(error), *error.tp, error.asked) if error.asked >= error.begin else None
     if isinstance(error, FENCING):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from shared.log.losses import OtherRecord
 from shared.log.machine.losses import Place
-from shared.log.port import Log, LogTruncated, Reader, Record, TopicPartition
+from shared.log.port import Log, LogTruncated, Reader, Record, TopicPartition, UnreadableRecords
 from shared.log.reading import input_checksum
 
 
@@ -66,6 +66,8 @@ class ContinuedReader:
             if place is None:
                 raise
             self.seek(error.tp, place.next_offset)
+            if isinstance(error, UnreadableRecords):
+                return []  # what was read cannot be compared; what comes next may be whole
             if error.begin == place.next_offset:
                 return []  # what was read is deleted by its age
             raise LogTruncated(error.tp, asked=place.next_offset, begin=error.begin, end=error.end) from error

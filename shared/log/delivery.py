@@ -13,6 +13,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from shared.log.damage import DamageWatch
 from shared.log.losses import PlaceWatch, loss_met, losses_of
 from shared.log.machine.losses import Loss, LossKind, Place
 from shared.log.port import Log, LogTruncated, LogUnavailable, Record, RecordTooLarge, TopicPartition
@@ -23,6 +24,7 @@ COMMIT_EVERY_S = 1.0
 """What was handled since the last commit is handled again by the next owner when this process is killed."""
 
 LOOK_AGAIN_S = 0.2
+WARN_EVERY_S = 10.0
 
 GIVE_UP_MS_MOST = 150_000
 """Half of the time for which a group waits for a member that does not poll."""
@@ -72,7 +74,8 @@ class Delivery:
         """`on_loss` is told of each partition that does not hold what the group has committed of it, once. Where
         records are lost, the partition is read no further until a later share finds it whole; it is never read from
         its beginning for that, where thousands were handled already. Where records were deleted before they were
-        read, reading goes on where the partition begins.
+        read, reading goes on where the partition begins. Where records cannot be read, the others are read on, and this
+        one as soon as it can be: it is looked at twice a minute.
 
         `chance` draws a number from 0 to below 1; `log` answers questions about the topics.
         """
@@ -94,9 +97,9 @@ class Delivery:
         self._looked_at: frozenset[TopicPartition] = frozenset()
         self._standing: dict[TopicPartition, Place] = {}
         self.held: frozenset[TopicPartition] = frozenset()
-        """The partitions of this share that have lost records and are not read."""
+        """The partitions of this share that have lost records, or cannot be read, and are not read."""
         self._told: dict[TopicPartition, Loss] = {}
-        self._watch = PlaceWatch(log)
+        self._watch, self._damage = PlaceWatch(log), DamageWatch(log)
         self._handled: dict[TopicPartition, Place] = {}
         self._read_past: dict[TopicPartition, Loss] = {}
         """Losses behind which the group has read on before they were found: what it has committed does not show them,
@@ -104,7 +107,7 @@ class Delivery:
         """
         self._one_commits = asyncio.Lock()
         self._committing: asyncio.Task[None] | None = None
-        self._commit_due_s = 0.0
+        self._commit_due_s = self._warn_at_s = 0.0
 
     def join(self, share: Share) -> None:
         """Before all else."""
@@ -144,6 +147,8 @@ class Delivery:
             return {}
         for loss in self._watch.lost():
             self._find(loss)
+        for loss in self._damage.mended():
+            self._go_on(loss)
         try:
             found = await self.share.poll(most)
         except LogTruncated as error:
@@ -190,6 +195,7 @@ class Delivery:
             self._watch.read_earlier(tp, tuple(read for read in earlier.get(tp, ()) if _is_before(read, place)))
         self._generation, self._looked_at = generation, assigned
         self._standing, self.held = places, frozenset()
+        self._damage.clear()
 
     def _still_past(self) -> dict[TopicPartition, Loss]:
         """The losses that the group has read past, and that its new places still do not show."""
@@ -222,10 +228,20 @@ class Delivery:
             self.share.hold(tp)
             self.held |= {tp}
             self._watch.forget(tp)
+            if loss.kind is LossKind.UNREADABLE:
+                self._damage.put(loss)
         known = self._told.get(tp)
         if known is None or (known.kind, known.next_offset) != (loss.kind, loss.next_offset):
             self._told[tp] = loss
             self._on_loss(loss)
+
+    def _go_on(self, loss: Loss) -> None:
+        """What could not be read can be by now."""
+        if loss.tp in self.held and loss.tp in self.assigned:
+            self.held -= {loss.tp}
+            self._told.pop(loss.tp, None)
+            self._warn(f"{loss.tp[0]}/{loss.tp[1]} can be read again at offset {loss.next_offset}")
+            self.share.release(loss.tp, loss.next_offset)
 
     # Handling.
 
@@ -259,6 +275,13 @@ class Delivery:
             wait_ms = min(2 * wait_ms, self._retry.wait_ms_max)
             if not self.is_running() or not _any_of(records, self.assigned):
                 return False
+
+    def reading_failed(self, error: Exception) -> None:
+        """Reading fails for all partitions, and is tried again at once: said now and then."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._warn_at_s:
+            self._warn_at_s = now_s + WARN_EVERY_S
+            self._warn(f"reading fails and is tried again: {error!r}")
 
     def fail(self, error: Exception) -> None:
         """Reading fails for a reason that is none of Kafka's: this process would read nothing more, and look well."""
@@ -347,6 +370,7 @@ class Delivery:
         if self._is_to_commit:
             await self._commit()
         await self._watch.stop()
+        await self._damage.stop()
 
 
 def places_behind(records: Sequence[Record]) -> dict[TopicPartition, Place]:

@@ -13,17 +13,29 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from shared.log.kafka_closing import close
 from shared.log.kafka_connection import client_options
 from shared.log.kafka_consumer import SteadyConsumer
-from shared.log.port import LogUnavailable, Record, TopicPartition
+from shared.log.port import LogUnavailable, Record, TopicPartition, unreadable_at
 from shared.runtime.kafka_access import KafkaAccess, access_to
 
 LOOK_BOUND_S = 10.0
 STEP_MS = 200
 RECORDS_MOST, BACK_FACTOR = 100, 8
+TRIES_MOST = 2
+"""A look is made again, and its answer ends nothing: what cannot be read now is not waited for."""
+
 FETCH_BYTES = 65_536
 """A fetch brings at least one batch, however large: more than one is of no use here."""
 
 Held = tuple[int, int]
 """Where a partition begins and ends."""
+
+
+class _Unreadable(Exception):
+    """At this offset the bytes are damaged, or refused to us."""
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(str(offset))
+        self.offset = offset
+
 
 Look = Callable[[SteadyConsumer, KafkaTopicPartition, int, Held], Awaitable[Record | None]]
 
@@ -81,6 +93,7 @@ class KafkaLooks:
             enable_auto_commit=False,
             auto_offset_reset="none",
             max_partition_fetch_bytes=FETCH_BYTES,
+            tries_most=TRIES_MOST,
         )
         try:
             await consumer.start()
@@ -92,12 +105,17 @@ class KafkaLooks:
 
 
 async def _last_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int, held: Held) -> Record | None:
-    """Look back further and further: where a transaction ended, offsets hold no record."""
+    """Look back further and further: where a transaction ended, offsets hold no record. Of what cannot be read nothing
+    is told: nobody can compare it.
+    """
     begin, end = held
     stop, back = offset, 1
     while begin < stop <= end:
         start = max(begin, offset - back)
-        found = [record async for record in _records(consumer, tp, start, stop)]
+        try:
+            found = [record async for record in _records(consumer, tp, start, stop)]
+        except _Unreadable:
+            return None
         if found:
             return found[-1]
         stop, back = start, back * BACK_FACTOR
@@ -105,14 +123,20 @@ async def _last_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset
 
 
 async def _first_from(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int, held: Held) -> Record | None:
+    """Where it cannot be read, an empty record stands for it: something is there."""
     begin, end = held
-    async for record in _records(consumer, tp, max(begin, offset), end):
-        return record
+    try:
+        async for record in _records(consumer, tp, max(begin, offset), end):
+            return record
+    except _Unreadable as found:
+        return unreadable_at((tp.topic, tp.partition), found.offset)
     return None
 
 
 async def _records(consumer: SteadyConsumer, tp: KafkaTopicPartition, start: int, stop: int) -> AsyncIterator[Record]:
-    """The records from `start` on, up to but without `stop`. The position also moves past what is no record."""
+    """The records from `start` on, up to but without `stop`. The position also moves past what is no record. Raises
+    _Unreadable.
+    """
     if start >= stop:
         return
     consumer.assign([tp])
@@ -126,3 +150,6 @@ async def _records(consumer: SteadyConsumer, tp: KafkaTopicPartition, start: int
             if record.offset >= stop:
                 return
             yield record
+        failure = consumer.take_lasting()
+        if failure is not None:
+            raise _Unreadable(failure.offset)

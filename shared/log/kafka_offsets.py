@@ -24,10 +24,25 @@ class TrueOffsets:
         """Of aiokafka's `MemoryRecords`."""
         self._fetched = fetched
         self.has_next = fetched.has_next
+        self._newest: Any = None
+
+    def behind(self) -> int | None:
+        """Where the next whole batch behind the newest one begins, or where the bytes of this fetch say that it should;
+        None where they say nothing.
+        """
+        try:
+            while self.has_next():
+                self._newest = self._fetched.next_batch()
+                if self._newest.validate_crc():
+                    return int(self._newest.base_offset)
+        except Exception:  # noqa: BLE001 - whatever the reading of damaged bytes may come to
+            return None
+        return None if self._newest is None else int(self._newest.next_offset)
 
     def next_batch(self) -> Any:
         """As aiokafka's; None behind the last one."""
-        batch = self._fetched.next_batch()
+        self._newest = None
+        batch = self._newest = self._fetched.next_batch()
         is_plain = batch is None or batch.magic < MAGIC or batch.is_control_batch
         return batch if is_plain else _Batch(batch)
 

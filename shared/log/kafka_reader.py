@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 from aiokafka import TopicPartition as KafkaTopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError, TopicAuthorizationFailedError
 
 from shared.log.kafka_closing import close
 from shared.log.kafka_connection import client_options
 from shared.log.kafka_consumer import SteadyConsumer
-from shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition
+from shared.log.kafka_unread import Failure
+from shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition, UnreadableRecords
 from shared.runtime.kafka_access import KafkaAccess, access_to
 
 START_BOUND_S = 10.0
@@ -101,6 +102,9 @@ class KafkaReader:
 
     async def _poll(self, max_records: int, wait_ms: int) -> list[Record]:
         consumer = self._running()
+        failure = consumer.take_lasting()
+        if failure is not None:
+            raise await self._unreadable(failure) from failure.error
         try:
             batches = await consumer.getmany(timeout_ms=wait_ms, max_records=max_records)
         except OffsetOutOfRangeError as error:
@@ -139,12 +143,29 @@ class KafkaReader:
 
     async def _truncated(self, error: OffsetOutOfRangeError) -> Exception:
         """Say what the log does hold; LogUnavailable when even that cannot be asked."""
-        consumer = self._running()
         assigned, asked = next(iter(error.args[0].items()))
         try:
-            async with asyncio.timeout(TRUNCATION_QUERY_BOUND_S):
-                begin = (await consumer.beginning_offsets([assigned]))[assigned]
-                end = (await consumer.end_offsets([assigned]))[assigned]
+            begin, end = await self._held(assigned)
         except (KafkaError, TimeoutError, OSError) as failure:
             return LogUnavailable(f"{assigned.topic}/{assigned.partition}: {asked} is out of range; {failure!r}")
         return LogTruncated((assigned.topic, assigned.partition), asked=asked, begin=begin, end=end)
+
+    async def _held(self, assigned: KafkaTopicPartition) -> tuple[int, int]:
+        """Where the partition begins and ends. Raises KafkaError, TimeoutError, OSError."""
+        consumer = self._running()
+        async with asyncio.timeout(TRUNCATION_QUERY_BOUND_S):
+            begin = (await consumer.beginning_offsets([assigned]))[assigned]
+            return begin, (await consumer.end_offsets([assigned]))[assigned]
+
+    async def _unreadable(self, failure: Failure) -> Exception:
+        """What some tries have not mended. A right that is missing is no damage, and may be given."""
+        is_no_damage = isinstance(failure.error, TopicAuthorizationFailedError)
+        if is_no_damage:
+            return failure.error
+        tp = (failure.tp.topic, failure.tp.partition)
+        try:
+            _, end = await self._held(failure.tp)
+        except (KafkaError, TimeoutError, OSError) as away:
+            return LogUnavailable(f"{tp[0]}/{tp[1]}: {failure.offset} cannot be read; {away!r}")
+        behind = end if failure.behind is None else min(failure.behind, end)
+        return UnreadableRecords(tp, asked=failure.offset, begin=behind, end=end, why=failure.why)

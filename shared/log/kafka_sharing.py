@@ -17,7 +17,7 @@ from aiokafka.errors import ConsumerStoppedError, KafkaError, NoOffsetForPartiti
 from shared.log.delivery import Delivery
 from shared.log.kafka_consumer import Batches, SteadyConsumer
 from shared.log.machine.losses import Place
-from shared.log.port import LogTruncated, LogUnavailable, TopicPartition
+from shared.log.port import LogTruncated, LogUnavailable, TopicPartition, UnreadableRecords
 from shared.log.share import CommitFailed
 
 POLL_WAIT_MS = 200
@@ -67,7 +67,10 @@ class SharingConsumer(SteadyConsumer):
         """
         try:
             found = await self._delivery.take(max_records or BATCH_RECORDS)
-        except (KafkaError, ConsumerStoppedError):
+        except KafkaError as error:
+            self._delivery.reading_failed(error)
+            raise
+        except ConsumerStoppedError:
             raise
         except Exception as error:
             self._delivery.fail(error)
@@ -178,11 +181,18 @@ class KafkaShare:
     def hold(self, tp: TopicPartition) -> None:
         """As the port says."""
         if tp in self.assigned():
-            self._consumer.pause(KafkaTopicPartition(*tp))
+            self._consumer.hold(KafkaTopicPartition(*tp))
+
+    def release(self, tp: TopicPartition, offset: int) -> None:
+        """As the port says."""
+        if tp in self.assigned():
+            self._consumer.seek(KafkaTopicPartition(*tp), offset)
+            self._consumer.resume(KafkaTopicPartition(*tp))
 
     async def poll(self, most: int) -> Batches:
         """As the port says."""
         consumer = self._consumer
+        await self._tell_unreadable()
         try:
             return await consumer.fetched(most)
         except NoOffsetForPartitionError as error:
@@ -194,6 +204,18 @@ class KafkaShare:
             for tp in sorted(asked):  # the others are met again by the next poll
                 raise LogTruncated((tp.topic, tp.partition), asked=asked[tp], begin=begins[tp], end=ends[tp]) from error
         return {}
+
+    async def _tell_unreadable(self) -> None:
+        """Raise what some tries have not mended. While the end of the partition cannot be asked, it is tried anew."""
+        failure = self._consumer.take_lasting()
+        if failure is None:
+            return
+        tp = failure.tp
+        end = (await self._consumer.end_offsets([tp]))[tp]
+        behind = end if failure.behind is None else min(failure.behind, end)
+        raise UnreadableRecords(
+            (tp.topic, tp.partition), asked=failure.offset, begin=behind, end=end, why=failure.why
+        ) from failure.error
 
     async def commit(self, places: Mapping[TopicPartition, Place]) -> None:
         """As the port says. Waits while Kafka is away."""

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from shared.log.machine.losses import Loss, LossKind, Place, loss_of
-from shared.log.port import Log, LogTruncated, LogUnavailable, Record, TopicPartition
+from shared.log.port import Log, LogTruncated, LogUnavailable, Record, TopicPartition, UnreadableRecords
 from shared.log.reading import input_checksum
 
 LOOK_EVERY_S = 5.0
@@ -47,6 +47,8 @@ def loss_met(error: LogTruncated) -> Loss:
     """The same of a reader that was refused its position."""
     if isinstance(error, OtherRecord):
         return Loss(LossKind.OTHER_RECORD, error.tp, error.asked, error.begin, error.end)
+    if isinstance(error, UnreadableRecords):
+        return Loss(LossKind.UNREADABLE, error.tp, error.asked, error.begin, error.end, why=error.why)
     kind = LossKind.DELETED_UNREAD if error.asked < error.begin else LossKind.BEYOND_END
     return Loss(kind, error.tp, error.asked, error.begin, error.end)
 

@@ -27,6 +27,7 @@ from shared.log.port import (
     RecordTooLarge,
     Refusal,
     TopicPartition,
+    unreadable_at,
 )
 
 
@@ -39,6 +40,9 @@ class Partition:
     markers: set[int] = field(default_factory=set)
     """Offsets that no reader is shown: the ends of transactions, which take an offset as a record does."""
 
+    damaged: set[int] = field(default_factory=set)
+    """Offsets that cannot be read. Those that follow one another are one batch."""
+
     in_transaction: int = 0
     """So many records of an open transaction are written behind the end."""
 
@@ -50,12 +54,17 @@ class Partition:
     def last_before(self, offset: int) -> Record | None:
         """The last record before this offset; None also where the partition does not reach that far."""
         before = range(offset - 1, self.begin - 1, -1) if offset <= self.end else ()
-        return next((self.records[at - self.begin] for at in before if at not in self.markers), None)
+        at = next((at for at in before if at not in self.markers), None)
+        return None if at is None or at in self.damaged else self.records[at - self.begin]
 
     def first_from(self, offset: int) -> Record | None:
         """The first record at this offset or behind it."""
         behind = range(max(offset, self.begin), self.end)
-        return next((self.records[at - self.begin] for at in behind if at not in self.markers), None)
+        at = next((at for at in behind if at not in self.markers), None)
+        if at is None:
+            return None
+        found = self.records[at - self.begin]
+        return unreadable_at((found.topic, found.partition), at) if at in self.damaged else found
 
 
 class MemoryBroker:
@@ -118,6 +127,10 @@ class MemoryBroker:
         del partition.records[: kept_from - partition.begin]
         partition.begin = kept_from
 
+    def damage(self, tp: TopicPartition, *offsets: int) -> None:
+        """Make the records at these offsets unreadable, as a disk may do."""
+        self.partition(tp).damaged.update(offsets)
+
     def write_marker(self, tp: TopicPartition) -> None:
         """Take one offset as the end of a transaction does: readers step over it."""
         partition = self.partition(tp)
@@ -134,6 +147,7 @@ class MemoryBroker:
         del partition.records[max(0, offset - partition.begin) :]
         partition.begin = min(partition.begin, offset)
         partition.markers -= {marker for marker in partition.markers if marker >= offset}
+        partition.damaged -= {at for at in partition.damaged if at >= offset}
 
     def group(self, name: str, topic: str) -> MemoryGroup:
         """The group's membership, created on first use. One group has one topic here."""

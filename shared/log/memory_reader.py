@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition
+from shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition, UnreadableRecords
 
 if TYPE_CHECKING:
     from shared.log.memory import MemoryBroker
@@ -72,6 +72,12 @@ class MemoryReader:
         asked = self._positions[tp]
         if not partition.begin <= asked <= partition.end:
             raise LogTruncated(tp, asked=asked, begin=partition.begin, end=partition.end)
+        bad = min((at for at in partition.damaged if at >= asked), default=partition.end) if partition.damaged else None
+        if bad is not None:
+            room = min(room, bad - asked)
+            if bad == asked < partition.end:
+                behind = next(at for at in range(asked, partition.end + 1) if at not in partition.damaged)
+                raise UnreadableRecords(tp, asked=asked, begin=behind, end=partition.end, why="the batch is damaged")
         found = partition.records[asked - partition.begin : asked - partition.begin + room]
         self._positions[tp] += len(found)
         return [record for record in found if record.offset not in partition.markers] if partition.markers else found

@@ -52,6 +52,11 @@ class Record(msgspec.Struct, frozen=True):
     """What the record says, from a log that has decoded it already; None from Kafka's."""
 
 
+def unreadable_at(tp: TopicPartition, offset: int) -> Record:
+    """In the place of a record that cannot be read."""
+    return Record(*tp, offset, None, None, ((UNREADABLE_HEADER, UNREADABLE_TEXT),), 0)
+
+
 def bytes_of(record: Record) -> int:
     """How much of a batch's room a record takes: its bytes, and HEADER_BYTES for each header, which costs also where
     it is empty.
@@ -152,6 +157,27 @@ class LogTruncated(Exception):
         self.end = end
 
 
+class UnreadableRecords(LogTruncated):
+    """The records from the offset asked for on are in the log and cannot be read, however often that is tried: their
+    batch is damaged, or refused to this reader. `begin` is the next offset that can be read, `end` where none can be
+    told.
+    """
+
+    def __init__(self, tp: TopicPartition, *, asked: int, begin: int, end: int, why: str) -> None:
+        super().__init__(tp, asked=asked, begin=begin, end=end)
+        self.why = why
+
+    def __str__(self) -> str:
+        """What a person reads of it."""
+        return cannot_be_read(self.tp, self.asked, self.begin, self.end, self.why)
+
+
+def cannot_be_read(tp: TopicPartition, offset: int, begin: int, end: int, why: str) -> str:
+    """One sentence of a place that cannot be read, and of where reading could go on."""
+    behind = f"from offset {begin} on it can be" if begin < end else f"nor, as far as is known, anything up to {end}"
+    return f"{tp[0]}/{tp[1]} cannot be read at offset {offset} ({why}), {behind}"
+
+
 class Reader(Protocol):
     """Reads partitions that it was told to read, from the offsets that it was told. Belongs to no group."""
 
@@ -165,7 +191,8 @@ class Reader(Protocol):
         """Return what is there, at once; wait up to `wait_ms` while there is nothing, and wake when something comes.
 
         Order is kept within each partition. An empty list also stands for "the log is away": that is the business of
-        health checks. Raises LogTruncated when a position is not in the log; nothing is lost by that, `seek` and go on.
+        health checks. Raises LogTruncated when a position is not in the log, UnreadableRecords when what stands there
+        cannot be read, also after some tries; nothing is lost by that, `seek` and go on.
         """
 
     def seek(self, tp: TopicPartition, offset: int) -> None:

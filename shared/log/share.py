@@ -43,11 +43,15 @@ class Share(Protocol):
     def hold(self, tp: TopicPartition) -> None:
         """Read no more of this partition until the next share."""
 
+    def release(self, tp: TopicPartition, offset: int) -> None:
+        """Read this partition again, from `offset` on, after `hold`. No effect on one that is not assigned."""
+
     async def poll(self, most: int) -> Batches:
         """Return what is there, `most` records or a few more; wait a while when there is nothing.
 
-        The order is kept within each partition. Raises LogTruncated when a position is not in the log. Nothing comes
-        while the group rearranges itself, and while the log is away.
+        The order is kept within each partition. Raises LogTruncated when a position is not in the log,
+        UnreadableRecords when what stands there cannot be read, also after some tries. Nothing comes while the group
+        rearranges itself, and while the log is away.
         """
 
     async def commit(self, places: Mapping[TopicPartition, Place]) -> None:

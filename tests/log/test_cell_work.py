@@ -197,6 +197,26 @@ async def test_a_damaged_cell_is_fenced_with_its_place_and_the_other_cell_goes_o
     await asyncio.wait_for(running, 10)
 
 
+async def test_a_cell_whose_decisions_cannot_be_read_is_fenced_with_its_place_and_the_other_cell_goes_on(
+    start: Start,
+) -> None:
+    cells = Cells()
+    for cell in (SICK, SICK, SICK, WELL):
+        cells.decide(cell)
+    cells.broker.damage(LAYOUT.tp("decisions", SICK), 1)
+    context, work = start(cells.log)
+    running = asyncio.ensure_future(work)
+    await eventually(lambda: SICK in context.health.fences)
+    fence = context.health.fences[SICK]
+    assert (fence.topic, fence.partition, fence.offset) == ("t.decisions", 0, 1)
+    assert "t.decisions/0 cannot be read at offset 1 (" in fence.reason
+    await eventually(lambda: context.health.progress.version.get(WELL, 0) >= 1)
+    assert context.health.answer(f"/readyz/{WELL}")[0] == 200
+    assert context.registry.get_sample_value("fallow_cell_failures_total", {"cell": SICK}) in {None, 0}
+    context.stopping.set()
+    await asyncio.wait_for(running, 10)
+
+
 async def test_work_that_fails_begins_anew_and_says_so_meanwhile() -> None:
     context, tries = make_context("any", ServiceSettings()), 0
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 import msgspec
 import pytest
 
+from shared.log import damage, losses
 from shared.log import delivery as delivery_module
-from shared.log import losses
 from shared.log.delivery import Delivery, DeliveryGaveUp, RetryPolicy, places_behind
 from shared.log.machine.losses import Loss, LossKind, Place
 from shared.log.memory import MemoryBroker, MemoryLog
@@ -69,6 +69,10 @@ class MemoryShare:
 
     def hold(self, tp: TopicPartition) -> None:
         assert tp == TP
+
+    def release(self, tp: TopicPartition, offset: int) -> None:
+        assert tp == TP
+        self._at = offset
 
     async def poll(self, most: int) -> Batches:
         await asyncio.sleep(0.001)
@@ -224,6 +228,44 @@ async def test_behind_what_stands_for_a_record_that_kafkas_client_cannot_read_no
 async def _lost(site: Site) -> bool:
     await site.turn()
     return bool(site.losses)
+
+
+async def test_a_partition_that_cannot_be_read_is_held_looked_at_again_and_read_on_without_a_gap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(damage, "LOOK_AGAIN_S", 0.02)
+    site = Site()
+    await site.publish(b"a", b"b", b"c", b"d")
+    site.broker.damage(TP, 1, 2)
+    await eventually(lambda: _lost(site))
+    await site.turns(100)
+    (loss,) = site.losses
+    assert (loss.kind, loss.next_offset, loss.begin, loss.end) == (LossKind.UNREADABLE, 1, 3, 4)
+    assert str(loss) == "t/0 cannot be read at offset 1 (the batch is damaged), from offset 3 on it can be"
+    assert (site.seen, set(site.delivery.held), site.next_offset) == ([b"a"], {TP}, 1)
+    site.broker.partition(TP).damaged.clear()
+    await eventually(lambda: _has_seen(site, 4))
+    await eventually(lambda: site.next_offset == 4)
+    assert (site.seen, site.delivery.held, len(site.losses)) == ([b"a", b"b", b"c", b"d"], frozenset(), 1)
+    await site.delivery.stop()
+
+
+async def _has_seen(site: Site, count: int) -> bool:
+    await site.turn()
+    return len(site.seen) == count
+
+
+async def test_a_person_passes_over_what_cannot_be_read_by_the_offset_of_the_group() -> None:
+    site = Site()
+    await site.publish(b"a", b"b", b"c", b"d")
+    site.broker.damage(TP, 1, 2)
+    await eventually(lambda: _lost(site))
+    await site.turns(3)
+    site.share.said = Place(3)
+    site.share.own(is_ours=True)
+    await site.turns(3)
+    assert (site.seen, site.delivery.held) == ([b"a", b"d"], frozenset())
+    await site.delivery.stop()
 
 
 async def test_a_loss_is_told_once_for_as_long_as_the_partition_stays() -> None:

@@ -133,6 +133,38 @@ async def test_the_first_jobs_of_a_cell_that_were_deleted_before_it_read_any_fen
         assert context.health.waiting_for is None, "it was read since then"
 
 
+async def test_jobs_that_cannot_be_read_fence_their_input_and_a_person_passes_over_them(world: LostWorld) -> None:
+    world.admit(*names(0, 8))
+    world.broker.damage(JOBS, 3, 4)
+    async with world.placement() as context:
+        await fenced(
+            context, "test.jobs/0 cannot be read at offset 3", "from offset 5 on it can be", "=jobs-0@3:OFFSET"
+        )
+        await world.until_enqueued(3)
+        world.tell(HoldJob(cell=CELL, job="job-0"))
+        await eventually(lambda: world.read("operations") == 1)
+    async with world.placement() as context:
+        await fenced(context, "test.jobs/0 cannot be read at offset 3")
+    async with world.placement(resume_inputs="jobs-0@3:5") as context:
+        await world.until_enqueued(6)
+        assert context.health.waiting_for is None
+    assert world.enqueued() == ["job-0", "job-1", "job-2", "job-5", "job-6", "job-7"]
+    assert InputResumed(input="jobs-0", from_offset=3, to_offset=5) in world.effects()
+
+
+async def test_nodes_that_cannot_be_read_are_passed_over_where_a_person_says(world: LostWorld) -> None:
+    world.tell(joined("node-0", 0))
+    for seq in range(1, 6):
+        world.tell(report("node-0", seq))
+    world.broker.damage(("test.nodes", 0), 4)
+    async with world.placement() as context:
+        await eventually(lambda: "test.nodes/0 cannot be read at offset 4" in (context.health.waiting_for or ""))
+        await eventually(lambda: world.read("nodes") == 4)
+    async with world.placement(resume_inputs="nodes-0@4:5") as context:
+        await eventually(lambda: InputResumed(input="nodes-0", from_offset=4, to_offset=5) in world.effects())
+        await eventually(lambda: context.health.waiting_for is None)
+
+
 async def test_a_cell_goes_on_deciding_on_its_other_inputs(world: LostWorld) -> None:
     world.admit("job-0", "job-1")
     async with world.placement():

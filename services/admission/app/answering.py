@@ -27,7 +27,16 @@ from shared.log.layout import Layout
 from shared.log.machine.consumer import Bad, Dead, DeadLetterLimit, Handled, Taken, Tally, in_parts, joined, take_batch
 from shared.log.machine.losses import Loss, LossKind
 from shared.log.opening import AWAY, OpenLog, layout_of, open_log
-from shared.log.port import Log, LogTruncated, LogUnavailable, Outgoing, Reader, Record, TopicPartition
+from shared.log.port import (
+    Log,
+    LogTruncated,
+    LogUnavailable,
+    Outgoing,
+    Reader,
+    Record,
+    TopicPartition,
+    UnreadableRecords,
+)
 from shared.log.reading import event_of, header, unreadable
 from shared.log.share import Subscription
 from shared.runtime.cell_file import reloaded
@@ -59,7 +68,7 @@ class AdmissionMetrics:
         self.answers = Counter("fallow_admission_answers_total", "Commands answered", ["answer"], registry=registry)
         self.fenced = Gauge(
             "fallow_submissions_fenced",
-            "1 while a partition of submissions that has lost records waits for a person",
+            "1 while a partition of submissions that has lost records, or cannot be read, waits for a person",
             ["topic", "partition"],
             registry=registry,
         )
@@ -185,6 +194,8 @@ class Admission:
         self._fenced[loss.tp] = loss
         self._metrics.fenced.labels(topic, partition).set(1)
         how = f"stop admission and set the offset of group {self._layout.group('admission')} there"
+        if loss.kind is LossKind.UNREADABLE:
+            how = f"it is looked at twice a minute; to pass over what cannot be read, {how}, behind it"
         say_fenced(self._context, loss, f"{loss}; it is not read: {how}")
 
     async def fail_when_given_up(self) -> None:
@@ -302,6 +313,8 @@ class Admission:
                 records = await reader.poll(wait_ms=200)
             except LogTruncated as error:
                 # Only the newest time and the newest file count; what was deleted unread is older.
+                if isinstance(error, UnreadableRecords):
+                    self._context.logger.warning("operations are passed over", reason=str(error))
                 reader.seek(error.tp, error.begin)
                 continue
             await self._operate([event_of(record) for record in records])

@@ -18,7 +18,7 @@ from services.executor.telemetry import ExecutorTelemetry
 from shared.events.operations import AdvanceTime
 from shared.log.follower import Follower
 from shared.log.layout import Layout
-from shared.log.port import Log, LogTruncated, LogUnavailable
+from shared.log.port import Log, LogTruncated, LogUnavailable, UnreadableRecords
 from shared.log.reading import event_of
 from shared.runtime.clocks import SteppedCellClock, WallCellClock
 from shared.runtime.process import Context
@@ -244,7 +244,9 @@ class CellExecutor:
                 try:
                     records = await reader.poll()
                 except LogTruncated as error:
-                    # Only the newest time counts; what was deleted unread is older.
+                    # Only the newest time counts; what was deleted unread, or cannot be read, is older.
+                    if isinstance(error, UnreadableRecords):
+                        self._context.logger.warning("operations are passed over", reason=str(error))
                     reader.seek(tp, error.begin)
                     continue
                 for record in records:

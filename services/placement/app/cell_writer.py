@@ -292,6 +292,7 @@ class CellWriter:
         """
         places, (epoch, earlier) = self._places(), self._uncompared
         starts = await self._watch.begin(places, earlier if self._follower.state.epoch == epoch + 1 else {})
+        await self._watch.look_ahead(self._decided_upon(), places)
         await self._take_back(tenure)
         resumed = await self._resume(tenure)
         if resumed:
@@ -361,6 +362,11 @@ class CellWriter:
             await self._refold()
             missing = self._decided_resumes()
         return decided
+
+    def _decided_upon(self) -> list[str]:
+        """The inputs of which a person decided from where they are read on, and which still stand where they stood."""
+        resumes, inputs = self._context.settings.resumes, self._follower.state.inputs
+        return [name for name, source in self._sources.items() if (source, inputs.get(source, 0)) in resumes]
 
     def _decided_resumes(self) -> dict[str, int]:
         """The fenced inputs that still stand where they were fenced, and from where a person decided to read on."""

@@ -1,17 +1,19 @@
 """The inputs of a writer that have lost records: each is fenced by itself, and the cell decides on the others.
 
 An input is fenced where its cursor lies beyond the end of its topic, or where another record stands at the last offset
-that was read; `jobs`, `proposals` and `operations` also where records were deleted before they were read. A fenced
-input is not read: the process is not ready for it, and a person decides from where it goes on (`FALLOW_RESUME_INPUTS`).
+that was read, or where what comes next cannot be read; `jobs`, `proposals` and `operations` also where records were
+deleted before they were read. A fenced input is not read: the process is not ready for it, and a person decides from
+where it goes on (`FALLOW_RESUME_INPUTS`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from services.placement.app.metrics import CellMetrics
 from services.placement.settings import PlacementSettings
 from shared.events.decisions import input_name
+from shared.log.damage import damage_at
 from shared.log.fenced_input import say_fenced, say_read_again
 from shared.log.losses import PlaceWatch, loss_met, losses_of
 from shared.log.machine.losses import Loss, Place, fences
@@ -63,6 +65,15 @@ class InputWatch:
         if earlier:
             await self.last_look()
         return {name: start for name, start in starts.items() if name not in self.fenced}
+
+    async def look_ahead(self, names: Collection[str], places: Mapping[str, Place]) -> None:
+        """Fence those of these inputs of which what comes next cannot be read: a person has decided about them, and
+        reading would find out too late. Raises LogUnavailable.
+        """
+        for name in [name for name in names if name not in self.fenced]:
+            loss = await damage_at(self._log, self._tps[name], places.get(name, Place(0)).next_offset)
+            if loss is not None:
+                self._fence(name, loss)
 
     def read(self, tp: TopicPartition, next_offset: int, checksum: int) -> None:
         """An input was read to here."""

@@ -93,6 +93,15 @@ class WorldShare:
                 self._sought = {**self._sought, **self._reader.positions()}
                 self._let_go_of_reader()
 
+    def release(self, tp: TopicPartition, offset: int) -> None:
+        """As the port says."""
+        if tp in self._assigned:
+            self._held -= {tp}
+            if self._reader is not None:
+                self._sought = {**self._sought, **self._reader.positions()}
+                self._let_go_of_reader()
+            self._sought = {**self._sought, tp: offset}
+
     async def poll(self, most: int) -> Batches:
         """As the port says."""
         self._news.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.log.port import TopicPartition
+from shared.log.port import TopicPartition, cannot_be_read
 
 SAID_ONCE = frozenset({"jobs", "proposals", "operations"})
 """Inputs of a cell that say a thing once. In `nodes` a newer record says again what a deleted one has said: nodes
@@ -19,6 +19,7 @@ class LossKind(StrEnum):
     BEYOND_END = "beyond_end"
     OTHER_RECORD = "other_record"
     DELETED_UNREAD = "deleted_unread"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,8 @@ class Place:
 class Loss:
     """A partition that does not continue what was read from it. It was read to `next_offset`, and holds the records
     from `begin` to `end`. `checksum` names the last record that was read before `next_offset`, where that is known.
+    Of one that is UNREADABLE at `next_offset`, `begin` is the next offset that can be read (`end` where none can be
+    told), and `why` is what the reading says.
     """
 
     kind: LossKind
@@ -43,6 +46,7 @@ class Loss:
     begin: int
     end: int
     checksum: int | None = None
+    why: str = ""
 
     @property
     def place(self) -> Place:
@@ -60,6 +64,8 @@ class Loss:
             case LossKind.DELETED_UNREAD:
                 count = self.begin - self.next_offset
                 return f"{where} begins at {self.begin} and was read to {self.next_offset}: {count} were deleted unread"
+            case LossKind.UNREADABLE:
+                return cannot_be_read(self.tp, self.next_offset, self.begin, self.end, self.why)
 
 
 def fences(name: str, loss: Loss) -> bool:
