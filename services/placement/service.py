@@ -27,6 +27,7 @@ from services.placement.policy import (
 )
 from services.placement.policy.breaker import Breaker, counts, with_lost
 from services.placement.policy.deadlines import Deadlines
+from services.placement.policy.decision_room import DecisionRoom
 from services.placement.policy.earlier_reports import EarlierReports
 from services.placement.policy.failures import Failures, told_of
 from services.placement.policy.fair_clock import FairClock
@@ -38,7 +39,6 @@ from services.placement.policy.leases import is_to_be_noted, silent_after_ms
 from services.placement.policy.lines.lines import Lines
 from services.placement.policy.owners import Owners, has_owners
 from services.placement.policy.reservations import Reservations
-from services.placement.policy.room import Room
 from services.placement.policy.sequence import Past
 from services.placement.policy.strays import Stray
 from services.placement.policy.tending import Tending
@@ -119,7 +119,7 @@ class Tried:
     wall_ms: int
     taken: tuple[Input, ...]
     has_more: bool
-    words: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    failure_texts: Mapping[tuple[str, int], str] = field(default_factory=dict)
     size_bytes: int = 0
     fault: Undecodable | None = None
     """Why nothing may be written of it: a rule of the fold that it would break."""
@@ -161,7 +161,7 @@ class PlacementService:
         self._deadlines = Deadlines(forgets_nodes=not stepped, speed=speed)
         self._hearing = Hearing()
         self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
-        self._words = dict[tuple[str, int], str]()
+        self._failure_texts = dict[tuple[str, int], str]()
         self._lines, self._fair_clock = Lines(file.cell(state.cell).queues), FairClock(file.cell(state.cell))
         self._followed = 0
         self._untold: dict[str, DeferCode] = {}
@@ -178,7 +178,7 @@ class PlacementService:
         self._idle_inputs = 0
         self._idle_since_ms: int | None = None
         self._reload = self._begins = self._is_configured = False
-        self._room = Room()
+        self._room = DecisionRoom()
         self._taken: list[Input] = []
         self._words_left = self._begun_ms = 0
         self._had_plan = False
@@ -199,10 +199,10 @@ class PlacementService:
         self._inbox.clear()
         self._read, self._checksums, self._handed_over, self._passed = {}, {}, {}, {}
         self._taken_back = {}
-        self._strays, self._culprits, self._room = [], [], Room()
+        self._strays, self._culprits, self._room = [], [], DecisionRoom()
         self._unproved = None
         self.failures.begin()
-        self._words = {}
+        self._failure_texts = {}
         self.has_new_leases = self._epoch is None or self.state.epoch != self._epoch
         if not self.has_new_leases:
             # No other process has written since this one did: what it heard of nodes still holds.
@@ -495,7 +495,7 @@ class PlacementService:
                 wall_ms,
                 taken,
                 goes_on,
-                turn.words,
+                turn.failure_texts,
                 turn.bytes,
                 input_checksums=self._checksums_of(inputs),
                 specs_read=turn.specs_read,
@@ -571,7 +571,7 @@ class PlacementService:
         self._idle_inputs, self._idle_since_ms = 0, None
         self._keep()
         # A gang may fail in one record and be over in a later one: its first words are kept until then.
-        self._words = {at: text for at, text in tried.words.items() if self._is_held(*at)}
+        self._failure_texts = {at: text for at, text in tried.failure_texts.items() if self._is_held(*at)}
         for effect in tried.effects:
             if type(effect) in _REMEMBERED:  # there are thousands of others
                 self._remember(effect, tried.wall_ms)
@@ -666,7 +666,13 @@ class PlacementService:
         self._cell_ms = max(self._cell_ms, self.state.at_ms, 0 if self._stepped else now_ms)
         self.state.clock_ms = self._cell_ms
         self._followed = 0
-        return Turn(self.state, self._cell_ms, words=dict(self._words), room=self._room.bytes, losing=self._losing)
+        return Turn(
+            self.state,
+            self._cell_ms,
+            failure_texts=dict(self._failure_texts),
+            room=self._room.bytes,
+            losing=self._losing,
+        )
 
     def _take_in(self, turn: Turn, wall_ms: int) -> None:
         self._take_from(self._inbox.others, turn.takes, turn, wall_ms)

@@ -60,7 +60,7 @@ def note_word(turn: Turn, word: RunWord) -> bool:
 
 
 def _failure(turn: Turn, word: RunFailed | RunWord) -> RunStatus:
-    turn.hear_words(word.job, word.attempt, word.text)
+    turn.keep_failure_text(word.job, word.attempt, word.text)
     return RunStatus.STOPPED if word.infrastructure else RunStatus.FAILED
 
 
@@ -176,7 +176,7 @@ def _settle_job(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
         turn.ended += [run_end(node, job, is_good=_ENDS[status]) for node, status in noted.items() if status in _ENDS]
     runs = {**job.runs, **noted}
     if all(status in RUN_IS_OVER for status in runs.values()):
-        for effect in outcome_of(job, runs, turn.now_ms, turn.words.get((job.id, job.attempt), "")):
+        for effect in outcome_of(job, runs, turn.now_ms, turn.failure_texts.get((job.id, job.attempt), "")):
             turn.do(effect)
         return
     is_up = job.status is JobStatus.STARTING and all(

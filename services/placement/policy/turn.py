@@ -90,39 +90,44 @@ def run_end(node: str, job: Job, *, is_good: bool) -> RunEnd:
 
 @dataclass(slots=True)
 class Turn:
-    """Effects are applied as they are made, so each rule sees what the ones before it did.
-
-    `runs` collects what nodes said in this turn, by (job, attempt) and node; it is settled once, so that a gang whose
-    nodes all speak in one turn makes one effect and not one for each node. `has_released` tells that something may fit
-    that did not before. `words` is what nodes said of failures, `ended` the runs that ended by themselves,
-    `requeued` the jobs that came back to the queue. `bytes` is
-    what the record will hold at most, with what is still to be settled (`heard_bytes`) and with `new_bytes` of new
-    jobs. At `room` bytes it ends; `is_closed` ends it at once. `losing` are the lost nodes whose runs are not all over
-    yet, because the record had no room for that. `specs_read` are the specifications, by identity, that stand in the
-    effects as they were read: all of their bounds held then. `steps` is what the inputs cost, besides what they put
-    into the record: at `STEPS_MOST` the turn is worn, and takes in no more of them. `due_steps` is the same for what is
-    due by itself, which has as much: no flood of inputs keeps it waiting.
-    """
+    """Effects are applied as they are made, so each rule sees what the ones before it did."""
 
     state: CellState
     now_ms: int
     effects: list[e.AnyEffect] = field(default_factory=list)
     starts: int = 0
     bytes: int = 0
+    """What the record will hold at most, with `heard_bytes` and `new_bytes`."""
     heard_bytes: int = 0
+    """What of it is still to be settled."""
     new_bytes: int = 0
+    """What of it new jobs take."""
     room: int = BYTES_MOST
+    """At so many bytes the record ends."""
     is_closed: bool = False
+    """Whether the record ends at once."""
     has_released: bool = False
+    """Whether something may fit that did not before."""
     is_cut: bool = False
+    """Whether the last start had no room in the record."""
     runs: dict[tuple[str, int], dict[str, RunStatus]] = field(default_factory=dict)
-    words: dict[tuple[str, int], str] = field(default_factory=dict)
+    """What nodes said in this turn, by (job, attempt) and node. It is settled once, so that a gang whose nodes all
+    speak in one turn makes one effect and not one for each node.
+    """
+    failure_texts: dict[tuple[str, int], str] = field(default_factory=dict)
+    """What nodes said first of the failure of each attempt."""
     ended: list[RunEnd] = field(default_factory=list)
+    """The runs that ended by themselves."""
     requeued: list[str] = field(default_factory=list)
+    """The jobs that came back to the queue."""
     losing: dict[str, None] = field(default_factory=dict)
+    """The lost nodes whose runs are not all over yet, because the record had no room for that."""
     specs_read: set[int] = field(default_factory=set)
+    """The specifications, by identity, that stand in the effects as they were read: all of their bounds held then."""
     steps: int = 0
+    """What the inputs cost, besides what they put into the record: at `STEPS_MOST` no more of them are taken in."""
     due_steps: int = 0
+    """The same for what is due by itself, which has as much: no flood of inputs keeps it waiting."""
 
     def do(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
         """Apply an effect and keep it for the record. `size_bytes` is what a small effect holds besides its job."""
@@ -191,10 +196,10 @@ class Turn:
         self.bytes, self.heard_bytes = self.bytes - self.heard_bytes, 0
         return heard
 
-    def hear_words(self, job_id: str, attempt: int, text: str) -> None:
+    def keep_failure_text(self, job_id: str, attempt: int, text: str) -> None:
         """Keep the first words about an attempt's failure until it is settled."""
-        if text and (job_id, attempt) not in self.words:
-            self.words[job_id, attempt] = text
+        if text and (job_id, attempt) not in self.failure_texts:
+            self.failure_texts[job_id, attempt] = text
             self.bytes += len(_ENCODE_TEXT(text))
 
     def takes(self, size_bytes: int) -> bool:

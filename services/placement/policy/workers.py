@@ -212,7 +212,7 @@ def _fail(turn: Turn, job: Job) -> None:
 
 
 def _failed(turn: Turn, job: Job) -> e.JobFailed:
-    text = turn.words.get((job.id, job.attempt), "") or "a worker failed"
+    text = turn.failure_texts.get((job.id, job.attempt), "") or "a worker failed"
     return e.JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=text)
 
 

@@ -24,7 +24,7 @@ for ever.
 """
 
 
-class Room:
+class DecisionRoom:
     """The room of one writer's next decision."""
 
     def __init__(self) -> None:

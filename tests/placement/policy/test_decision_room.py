@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from services.placement.policy.decision_room import DecisionRoom
 from services.placement.policy.inbox import Input
-from services.placement.policy.room import Room
 from services.placement.policy.turn import BYTES_MOST
 from shared.events.base import Event
 from shared.events.jobs import AdmittedJob, JobsAdmitted
@@ -14,7 +14,7 @@ from shared.events.values import RunStatus
 from tests.placement.world import CELL, DIGEST, admitted, spec_of
 
 
-def without_inputs(room: Room) -> int:
+def without_inputs(room: DecisionRoom) -> int:
     """How many decisions are made without inputs, of a walk that has no end."""
     count = 0
     while not room.takes_inputs and count < 100:
@@ -24,21 +24,21 @@ def without_inputs(room: Room) -> int:
 
 
 def test_a_walk_behind_an_error_is_looked_at_for_more_than_one_decision_and_not_for_ever() -> None:
-    room = Room()
+    room = DecisionRoom()
     room.narrow_words(1)
     assert 1 < without_inputs(room) < 100
     assert room.has_done_without
 
 
 def test_a_walk_that_is_over_is_looked_at_once() -> None:
-    room = Room()
+    room = DecisionRoom()
     room.narrow_words(1)
     room.went_well(walk_goes_on=False)
     assert (room.takes_inputs, room.has_done_without) == (True, True)
 
 
 def test_one_step_that_cannot_be_written_is_looked_at_once_though_an_error_came_before() -> None:
-    room = Room()
+    room = DecisionRoom()
     room.narrow_words(1)
     while not room.is_one_step:
         room.narrow(room.bytes)
@@ -46,7 +46,7 @@ def test_one_step_that_cannot_be_written_is_looked_at_once_though_an_error_came_
 
 
 def test_a_room_grows_again_until_it_takes_in_all() -> None:
-    room = Room()
+    room = DecisionRoom()
     room.narrow_words(64)
     assert room.words_most == 32
     for _ in range(40):
