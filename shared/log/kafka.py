@@ -11,7 +11,7 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError
 
 from shared.log.group_timers import QUICK, GroupTimers
-from shared.log.kafka_closing import close
+from shared.log.kafka_closing import close, start_or_close
 from shared.log.kafka_connection import client_options
 from shared.log.kafka_consumer import COMMITTED, WRITTEN
 from shared.log.kafka_looks import KafkaLooks
@@ -105,15 +105,7 @@ class KafkaLog:
         )
 
     async def _open(self, consumer: AIOKafkaConsumer) -> None:
-        try:
-            async with asyncio.timeout(self._publish_bound_s):
-                await consumer.start()
-        except (KafkaError, TimeoutError, OSError) as error:
-            await close(consumer)
-            raise LogUnavailable(f"no Kafka at {self._kafka}: {error!r}") from error
-        except asyncio.CancelledError:
-            await close(consumer)
-            raise
+        await start_or_close(consumer, self._publish_bound_s, f"no Kafka at {self._kafka}")
 
     async def stop(self) -> None:
         """Close the producer without sending what it still holds, and the rest."""

@@ -1,10 +1,14 @@
-"""Closing a Kafka client so that nothing of it reaches the caller but the time that it takes."""
+"""Opening and closing a Kafka client: it is whole, or nothing of it lives on."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from typing import Protocol
+
+from aiokafka.errors import KafkaError
+
+from shared.log.port import LogUnavailable
 
 STOP_BOUND_S = 3.0
 
@@ -14,8 +18,27 @@ logger = logging.getLogger(__name__)
 class Client(Protocol):
     """A consumer or a producer of aiokafka."""
 
+    async def start(self) -> None:
+        """Connect."""
+
     async def stop(self) -> None:
         """Close all connections."""
+
+
+async def start_or_close(client: Client, bound_s: float, where: str) -> None:
+    """Connect a client within a bound. Raises LogUnavailable, with `where` before the reason.
+
+    One that is half open is closed, also when the caller is cancelled: a consumer goes on as a member of its group, and
+    what that group gave it would be read by nothing.
+    """
+    try:
+        async with asyncio.timeout(bound_s):
+            await client.start()
+    except BaseException as error:
+        await close(client)
+        if isinstance(error, KafkaError | TimeoutError | OSError):
+            raise LogUnavailable(f"{where}: {error!r}") from error
+        raise
 
 
 async def close(client: Client) -> None:

@@ -12,14 +12,12 @@ from collections.abc import Collection
 
 from aiokafka import ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaTopicPartition
-from aiokafka.errors import KafkaError
 
 from shared.log.group_timers import GroupTimers
 from shared.log.kafka_assignor import DecliningAssignor
-from shared.log.kafka_closing import close
+from shared.log.kafka_closing import close, start_or_close
 from shared.log.kafka_connection import client_options
 from shared.log.kafka_consumer import SteadyConsumer
-from shared.log.port import LogUnavailable
 from shared.runtime.kafka_access import KafkaAccess, access_to
 
 REBALANCE_TIMEOUT_MS = 5_000
@@ -105,12 +103,7 @@ class KafkaMember:
             partition_assignment_strategy=(self._assignor,),
         )
         consumer.subscribe([self._topic], listener=_Listener(self))
-        try:
-            async with asyncio.timeout(START_BOUND_S):
-                await consumer.start()
-        except (KafkaError, TimeoutError, OSError) as error:
-            await close(consumer)
-            raise LogUnavailable(f"group {self._group} at {self._kafka}: {error!r}") from error
+        await start_or_close(consumer, START_BOUND_S, f"group {self._group} at {self._kafka}")
         return consumer
 
     async def _take_part(self) -> None:

@@ -10,7 +10,7 @@ from itertools import chain
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, TopicAuthorizationFailedError
 
-from shared.log.kafka_closing import close
+from shared.log.kafka_closing import close, start_or_close
 from shared.log.kafka_connection import client_options
 from shared.log.kafka_consumer import SteadyConsumer
 from shared.log.kafka_unread import Failure
@@ -67,15 +67,7 @@ class KafkaReader:
             fetch_min_bytes=self._fetching.bytes_min,
             max_partition_fetch_bytes=PARTITION_FETCH_BYTES_MAX,
         )
-        try:
-            async with asyncio.timeout(START_BOUND_S):
-                await consumer.start()
-        except (KafkaError, TimeoutError, OSError) as error:
-            await close(consumer)
-            raise LogUnavailable(f"no Kafka at {self._kafka}: {error!r}") from error
-        except asyncio.CancelledError:
-            await close(consumer)
-            raise
+        await start_or_close(consumer, START_BOUND_S, f"no Kafka at {self._kafka}")
         consumer.assign(list(self._assigned.values()))
         self._consumer = consumer
         self._stand_at_positions()
