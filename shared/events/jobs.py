@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, get_args
 
 from msgspec import Meta
 from pydantic import StringConstraints
@@ -21,15 +21,18 @@ JOBS_MOST = 100
 """So many admitted jobs fit into one record."""
 
 
-_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_ID, _NAME = (get_args(alias)[1].pattern[1:-1] for alias in (JobId, Name))
+_NAMES = re.compile(f"{_ID} {_NAME}(?: {_NAME})?")
+"""A job's id, its tenant, and the queue where one is named: all three at once, since each admitted job is looked at."""
 
 
-def _check_queue(spec: JobSpec) -> None:
-    """Raise ValueError where the job's queue is no name. All else that a name stands for is looked up among what the
-    cell has; a queue that the cell file does not have is made.
+def _check_names(spec: JobSpec) -> None:
+    """Raise ValueError where the job's id, tenant or queue is none. All else that a name stands for is looked up among
+    what the cell has. These three enter the state as they are, and from there the view, where they stand in one line.
     """
-    if spec.queue is not None and _NAME.fullmatch(spec.queue) is None:
-        raise ValueError("spec.queue is no name")
+    names = f"{spec.id} {spec.tenant}" if spec.queue is None else f"{spec.id} {spec.tenant} {spec.queue}"
+    if _NAMES.fullmatch(names) is None:
+        raise ValueError("spec: its id, tenant or queue is no name")
 
 
 class JobEvent(Event):
@@ -58,7 +61,7 @@ class JobAdmitted(Event, type="fallow.job.admitted.v1", topic="jobs"):
     sent_ms: Millis | None = None
 
     def __post_init__(self) -> None:
-        _check_queue(self.spec)
+        _check_names(self.spec)
 
     def key(self) -> str:
         """The job."""
@@ -74,7 +77,7 @@ class AdmittedJob(Value):
     sent_ms: Millis | None = None
 
     def __post_init__(self) -> None:
-        _check_queue(self.spec)
+        _check_names(self.spec)
 
 
 class JobsAdmitted(CellEvent, type="fallow.jobs.admitted.v1", topic="jobs"):

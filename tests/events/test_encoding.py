@@ -5,7 +5,7 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from services.simulator.versions import with_fields
 from shared.cluster.fold import DamagedLog, LogRecord, fold
 from shared.cluster.state import CellState
 from shared.events import TYPES, Decision, Event, Undecodable, ce_headers, decode, encode
+from shared.events.base import JobId, Name
 from shared.events.decisions import CHAIN_START, next_chain
 from shared.events.effects import Effect
 from shared.events.encoding import STRICT, shorten
@@ -24,6 +25,7 @@ from shared.events.jobs import JobAdmitted, JobsAdmitted
 from shared.events.reasons import DeadLetterReason
 from shared.events.submissions import SubmitJob
 from shared.events.value import read_valid, with_one_unknown
+from shared.events.values import JobSpec
 from tests.strategies import EFFECTS, effects, events, values
 
 COMMANDS = sorted(type_ for type_ in TYPES if TYPES[type_].is_command)
@@ -209,14 +211,26 @@ def test_hostile_bytes_are_refused_in_one_short_line(what: str) -> None:
     assert str(answer).encode()
 
 
-@pytest.mark.parametrize("queue", ["Not a name", "", "a" * 64, "a\n", "-a"])
-def test_a_job_is_not_admitted_into_a_queue_that_is_no_name(queue: str) -> None:
-    job = {"spec": {"id": "j", "tenant": "ada", "queue": queue}, "submit_ms": 0, "digest": "0" * 32}
+JOB_IDS, NAMES = (st.from_regex(get_args(alias)[1].pattern[1:-1], fullmatch=True) for alias in (JobId, Name))
+NO_NAMES = ["Not a name", "", "a" * 129, "a\n", "-a", "a b", "a\nb c", "\x1b]0;a\x07", "\0"]
+
+
+@pytest.mark.parametrize("field", ["id", "tenant", "queue"])
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_no_job_is_admitted_whose_id_tenant_or_queue_is_no_name(field: str, name: str) -> None:
+    job = {"spec": {"id": "j", "tenant": "ada", "queue": "main", field: name}, "submit_ms": 0, "digest": "0" * 32}
     alone, among = {"cell": "a", **job}, {"cell": "a", "jobs": [job]}
     for type_, content in ((JobAdmitted.type, alone), (JobsAdmitted.type, among)):
         told = refused(decode(type_, json.dumps(content).encode()))
         assert told.reason is DeadLetterReason.INVALID
-        assert told.field.endswith("spec.queue")
+        assert told.field.endswith(f"spec.{field}")
+
+
+@given(JOB_IDS, NAMES, st.none() | NAMES)
+def test_a_job_is_admitted_under_every_name_that_admission_lets_in(id: str, tenant: str, queue: str | None) -> None:
+    spec = JobSpec(id=id, tenant=tenant, queue=queue)
+    admitted = JobAdmitted(cell="a", spec=spec, submit_ms=0, digest="0" * 32)
+    assert decode(JobAdmitted.type, encode(admitted)) == admitted
 
 
 ODD = {
