@@ -9,7 +9,7 @@ from pathlib import Path
 
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang
-from services.executor.processes.driver import ProcessDriver
+from services.executor.processes.driver import BEGIN_MS, ProcessDriver
 from services.executor.processes.supervisor import marked, monotonic_ms
 from shared.events.values import ProcessRun, Run, WorkerPlace
 from tests.contract.eventually import eventually
@@ -25,6 +25,7 @@ class Machine:
     folder: Path
     lease_ms: int = HOUR_MS
     in_groups: bool = True
+    begin_ms: int = BEGIN_MS
     former: list[ProcessDriver] = field(default_factory=list)
     seen: list[Observation] = field(default_factory=list)
 
@@ -34,7 +35,10 @@ class Machine:
 
     def restart_agent(self) -> None:
         """Another driver, which knows nothing but the folder."""
-        self.driver = ProcessDriver(NODE, self.folder, inherited={"PATH": "/usr/bin:/bin", "FALLOW_REDIS": "secret"})
+        for driver in self.former:
+            driver._beginning.clear()  # an agent that is gone begins nothing
+        inherited = {"PATH": "/usr/bin:/bin", "FALLOW_REDIS": "secret"}
+        self.driver = ProcessDriver(NODE, self.folder, inherited=inherited, begin_ms=self.begin_ms)
         self.former.append(self.driver)
         if not self.in_groups:
             self.driver.close()

@@ -407,3 +407,82 @@ async def test_a_job_with_the_id_of_one_that_is_long_over_runs_and_finds_nothing
     seen = await machine.until("running", "failed")
     assert seen.exit_code == 3
     assert machine.out() == ["second"]
+
+
+@pytest.fixture
+async def slow_machine(tmp_path: Path) -> AsyncIterator[Machine]:
+    """Between two looks there is time for the start of one worker."""
+    machine = Machine(tmp_path / "agent", begin_ms=1)
+    yield machine
+    await machine.end()
+
+
+def begun(machine: Machine) -> int:
+    return sum(machine.path("order.json", rank).exists() for rank in range(1_000))
+
+
+async def test_a_job_of_many_workers_keeps_the_agent_from_its_lease_no_longer_than_a_few_starts_take(
+    machine: Machine,
+) -> None:
+    machine.start_run(ProcessRun(argv=("sleep", "600")), 1_000)
+    assert 1 <= begun(machine) < 1_000
+    machine.stop(grace_ms=0)
+    await machine.until("stopped")
+    assert not machine.alive()
+
+
+async def test_workers_that_begin_one_after_the_other_run_once_all_of_them_have_begun(slow_machine: Machine) -> None:
+    slow_machine.start("echo $RANK; sleep 0.3", "true", "true", "echo $RANK")
+    assert begun(slow_machine) == 1
+    assert (await slow_machine.until("running", "finished")).exit_code == 0
+    assert (slow_machine.out(0), slow_machine.out(3)) == (["0"], ["3"])
+
+
+@pytest.mark.parametrize("first", ["true", WAITS, "exit 7"])
+async def test_a_run_that_is_stopped_before_all_of_its_workers_have_begun_has_not_finished(
+    slow_machine: Machine, first: str
+) -> None:
+    slow_machine.start(first, *["echo never"] * 3)
+    if first != WAITS:
+        await eventually(lambda: slow_machine.path("exit").exists())
+    slow_machine.stop(grace_ms=0)
+    seen = await slow_machine.until("failed" if first == "exit 7" else "stopped")
+    assert seen.exit_code == (7 if first == "exit 7" else None)
+    assert begun(slow_machine) == 1
+    assert not slow_machine.alive()
+
+
+async def test_a_worker_that_fails_keeps_those_from_beginning_whose_turn_has_not_come(slow_machine: Machine) -> None:
+    slow_machine.start("exit 7", *[WAITS] * 30)
+    assert (await slow_machine.until("failed")).exit_code == 7
+    assert begun(slow_machine) < 31
+    assert not slow_machine.alive()
+
+
+async def test_a_run_that_cannot_begin_fails_with_none_of_its_workers(slow_machine: Machine) -> None:
+    slow_machine.start_run(ProcessRun(argv=("true",), checkpoint_dir="/proc/none/here"), 1_000)
+    assert "cannot start" in (await slow_machine.until("failed")).text
+    assert begun(slow_machine) == 0
+
+
+async def test_what_an_earlier_agent_has_begun_is_ended_though_its_turn_has_not_come_again(
+    slow_machine: Machine,
+) -> None:
+    slow_machine.start(*[WAITS] * 6)
+    while begun(slow_machine) < 3:
+        slow_machine.seen += slow_machine.driver.look()
+    slow_machine.restart_agent()
+    slow_machine.start(*[WAITS] * 6)
+    slow_machine.stop(grace_ms=0)
+    await slow_machine.until("stopped")
+    assert not slow_machine.alive()
+
+
+async def test_an_agent_that_comes_back_goes_on_with_the_workers_that_have_yet_to_begin(slow_machine: Machine) -> None:
+    slow_machine.start(*["echo $RANK; exec sleep 600"] * 4)
+    slow_machine.restart_agent()
+    slow_machine.start(*["echo $RANK; exec sleep 600"] * 4)
+    await slow_machine.until("running")
+    for rank in range(4):
+        await slow_machine.says(str(rank), rank)
+        assert slow_machine.out(rank) == [str(rank)]

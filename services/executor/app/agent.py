@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache, partial
 
 from services.executor.app.catching_up import CatchingUp
 from services.executor.app.outbox import Batch, Outbox, without_outdated
@@ -17,7 +19,7 @@ from services.executor.diaries import GROWN_BYTES, Diaries, Lives
 from services.executor.policy.lease import Lease, gone_on_with
 from services.executor.policy.own_node import OwnNode, keeps_boot
 from services.executor.policy.turn import Now, Observation, Start, Stop, Turn
-from services.executor.policy.worker_environment import gang_of
+from services.executor.policy.worker_environment import Gang, gang_of
 from services.executor.settings import AgentSettings
 from services.executor.telemetry import ExecutorTelemetry
 from shared.log.cell_work import work_apart
@@ -221,9 +223,10 @@ class Agent:
             if turn.lines and self._diaries.write(turn.lines):
                 raise NodeTakenOver(f"the diary of node {self._spec.id} is written by another process")
             self._say(turn)
-            seen = [found for action in turn.actions if (found := self._act(action)) is not None]
+            gang = cache(partial(gang_of, self._follower.state))  # thousands of workers of one job may be begun at once
+            seen = [found for action in turn.actions if (found := self._act(action, gang)) is not None]
             for job, attempt in turn.worlds:
-                self._driver.show_world(job, attempt, gang_of(self._follower.state, job, attempt))
+                self._driver.show_world(job, attempt, gang(job, attempt))
             if not seen:
                 return
             turn = self._begun.node.observed(seen, self._now())
@@ -234,10 +237,10 @@ class Agent:
         if self._diaries.grown() and not self._diaries.forget(0, Lives(state.version, state.jobs, (self._spec.id,))):
             raise NodeTakenOver(f"the diary of node {self._spec.id} is written by another process")
 
-    def _act(self, action: Start | Stop) -> Observation | None:
+    def _act(self, action: Start | Stop, gang: Callable[[str, int], Gang | None]) -> Observation | None:
         if isinstance(action, Stop):
             return self._driver.stop(action)
-        return self._driver.start(action, gang_of(self._follower.state, action.job, action.attempt))
+        return self._driver.start(action, gang(action.job, action.attempt))
 
     def _say(self, turn: Turn) -> None:
         """Nor may workers outlive what is told of the lease, should this agent die: it stands in its file first. Where

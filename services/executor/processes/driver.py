@@ -19,8 +19,9 @@ import os
 import re
 import signal
 import subprocess
+from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
@@ -47,6 +48,11 @@ from shared.events.values import ProcessRun, RunStatus
 LOOK_EVERY_S = 0.1
 """How often processes, reports and the lease are looked at."""
 
+BEGIN_MS = 200
+"""So long the starts of workers may take between two looks. What is left goes on at the next one: the agent renews its
+lease in the same loop, and a job of a thousand small workers would take it from all jobs of the machine.
+"""
+
 OTHERS_GRACE_MS = 5_000
 """How long the other workers of a node may take to end when one of them has failed."""
 
@@ -69,6 +75,8 @@ NUMBER = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
 WORKER = re.compile(r"(?:0|[1-9][0-9]{0,15})(?:\.[1-9][0-9]{0,15})?", re.ASCII)
 """The names of the folders of an attempt and of a worker."""
 
+_ALL_BEGUN = object()
+
 BROKEN = (OSError, ValueError, KeyError, TypeError)
 """What the start or the files of one run may raise, whatever its job or a stranger has put there. ValueError: a NUL in
 a path, a file that holds no JSON and no number.
@@ -78,10 +86,13 @@ a path, a file that holds no JSON and no number.
 @dataclass(slots=True)
 class LiveRun:
     """A run that is not over. `is_told`: the log wants it stopped. `problem`: why it could not be begun, or not be
-    looked after; `is_broken`: its files do not tell when it is over.
+    looked after; `is_broken`: its files do not tell when it is over. `begun` are the ranks whose turn to start has
+    come; `is_cut`: the others never get theirs.
     """
 
     workers: dict[int, WorkerFolder]
+    begun: dict[int, None] = field(default_factory=dict)
+    is_cut: bool = False
     is_told: bool = False
     is_running: bool = False
     failed: int | None = None
@@ -92,15 +103,27 @@ class LiveRun:
 class ProcessDriver:
     """The runs of one node."""
 
-    def __init__(self, node: str, state_dir: Path, *, inherited: Mapping[str, str], keep_runs: int = 1_000) -> None:
-        """`inherited` is the agent's own environment; of runs that are over the newest `keep_runs` folders stay."""
-        self._node, self._inherited, self._keep_runs = node, inherited, keep_runs
+    def __init__(
+        self,
+        node: str,
+        state_dir: Path,
+        *,
+        inherited: Mapping[str, str],
+        keep_runs: int = 1_000,
+        begin_ms: int = BEGIN_MS,
+    ) -> None:
+        """`inherited` is the agent's own environment; of runs that are over the newest `keep_runs` folders stay.
+        `begin_ms` is how long workers begin at a time.
+        """
+        self._node, self._inherited, self._keep_runs, self._begin_ms = node, inherited, keep_runs, begin_ms
         self._runs, self.lease = state_dir / "runs", state_dir / "lease"
         self._runs.mkdir(parents=True, exist_ok=True)
         self._mark = blake2b(f"{node} {state_dir.resolve()}".encode(), digest_size=8).hexdigest()
         self._groups = own_group(f"fallow-{self._mark}")
         self._sweep, self._supervisors = Sweep(f"{self._mark}/"), Supervisors(f"{self._mark}/")
         self._live: dict[RunKey, LiveRun] = {}
+        self._beginning: deque[tuple[LiveRun, Iterator[None]]] = deque()
+        self._began_for_ms = 0
         self._over = 0
         self._lease_text = ""
         self._ending: list[subprocess.Popen[bytes]] = []
@@ -125,7 +148,9 @@ class ProcessDriver:
         return None if kept is None or kept.renewed_ms > monotonic_ms() else kept
 
     def start(self, order: Start, gang: Gang | None) -> Observation | None:
-        """Begin the workers of a run, or go on with them; what is wrong with it, or None. Starts nothing twice."""
+        """Begin the workers of a run, or go on with them; what is wrong with it, or None. Starts nothing twice. Of many
+        workers some begin at the next looks.
+        """
         key = order.key
         if key in self._live:
             return None
@@ -138,15 +163,26 @@ class ProcessDriver:
             return self._seen(key, RunStatus.FAILED, text=f"cannot start: no folder can be named {shorten(order.job)}")
         run = LiveRun({place.rank: self._worker(key, place.rank) for place in order.places})
         self._live[key] = run
-        try:
-            self._begin(order, order.run, gang, run)
-        except BROKEN as error:
-            # It counts as the job's failure: one that costs nothing would be tried on this node again and again.
-            run.problem = f"cannot start: {error}"
-            self._end_all(run, 0)
+        self._beginning.append((run, self._begin(order, order.run, gang, run)))
+        self._begin_some()
         return None
 
-    def _begin(self, order: Start, process: ProcessRun, gang: Gang, run: LiveRun) -> None:
+    def _begin_some(self) -> None:
+        """Begin workers, run by run in the order of their orders, until the time between two looks is used up."""
+        while self._beginning and self._began_for_ms < self._begin_ms:
+            (run, workers), since_ms = self._beginning[0], monotonic_ms()
+            try:
+                is_done = run.is_cut or next(workers, _ALL_BEGUN) is _ALL_BEGUN
+            except BROKEN as error:
+                # It counts as the job's failure: one that costs nothing would be tried on this node again and again.
+                run.problem, is_done = f"cannot start: {error}", True
+                self._end_all(run, 0)
+            if is_done:
+                self._beginning.popleft()
+            self._began_for_ms += monotonic_ms() - since_ms
+
+    def _begin(self, order: Start, process: ProcessRun, gang: Gang, run: LiveRun) -> Iterator[None]:
+        """Each step begins one worker."""
         self._remove_earlier(order, run)
         work = self._folder(order.key) / "work"
         work.mkdir(parents=True, exist_ok=True)
@@ -159,10 +195,20 @@ class ProcessDriver:
             self.show_world(order.job, order.attempt, gang)
         world = str(self._folder(order.key) / WORLD_FILE)
         for place in order.places:
+            run.begun[place.rank] = None
             env = worker_environment(order, process, gang, place, self._inherited, world)
             run.workers[place.rank].begin(
                 process.argv, env, process.dir or str(work), self.lease, ordered_ms=order.started_ms
             )
+            yield
+
+    def _begin_no_more(self, run: LiveRun) -> None:
+        """Whose turn to start has not come never starts. What an agent before this one has begun stays to be ended."""
+        waiting = [rank for rank in run.workers if rank not in run.begun]
+        for rank in waiting:
+            run.is_cut = True
+            if not run.workers[rank].path.exists():
+                del run.workers[rank]
 
     def _remove_earlier(self, order: Start, run: LiveRun) -> None:
         """The id may have been that of an earlier job, which the log has forgotten and whose folders stand here: a
@@ -196,6 +242,7 @@ class ProcessDriver:
         return None
 
     def _end_all(self, run: LiveRun, grace_ms: int) -> None:
+        self._begin_no_more(run)
         for worker in run.workers.values():
             try:
                 worker.stop(monotonic_ms() + grace_ms)
@@ -205,6 +252,8 @@ class ProcessDriver:
     def look(self) -> list[Observation]:
         """What has become of the runs since the last look."""
         self._ending = [child for child in self._ending if child.poll() is None]
+        self._began_for_ms = 0
+        self._begin_some()
         found = []
         for key, run in list(self._live.items()):
             seen = self._look_at(key, run) if not run.is_broken else self._destroy(key, run)
@@ -230,6 +279,7 @@ class ProcessDriver:
         """A run that cannot be looked after has failed once nothing of it is left; one run's files are no concern of
         the others, nor of the agent.
         """
+        self._begin_no_more(run)
         left = [worker for worker in run.workers.values() if not worker.destroy()]
         return None if left else self._seen(key, RunStatus.FAILED, text=run.problem[:TEXT_CHARS_MOST])
 
@@ -241,12 +291,15 @@ class ProcessDriver:
             return None
 
     def _progress(self, key: RunKey, run: LiveRun) -> Observation | None:
-        ends = {rank: end for rank, worker in run.workers.items() if (end := worker.look()) is not None}
+        # Of a worker that has yet to begin nothing is left, and it would count as over.
+        known = run.workers if run.is_cut else [*run.begun]
+        ends = {rank: end for rank in known if (end := run.workers[rank].look()) is not None}
         if run.failed is None:
             run.failed = next((rank for rank, end in ends.items() if end.is_failure or end.why == "vanished"), None)
             if run.failed is not None:
                 self._end_all(run, OTHERS_GRACE_MS)
-        if not run.is_running and not run.is_told and all(worker.has_begun for worker in run.workers.values()):
+        is_awaited = not run.is_running and not run.is_told and not run.is_cut
+        if is_awaited and all(worker.has_begun for worker in run.workers.values()):
             run.is_running = True
             return self._seen(key, RunStatus.RUNNING)
         return self._outcome(key, run, ends) if len(ends) == len(run.workers) else None
@@ -258,12 +311,14 @@ class ProcessDriver:
             end = ends[run.failed]
             text = f"worker {run.failed} {_words(end)}"[:TEXT_CHARS_MOST]
             return self._seen(key, RunStatus.FAILED, end.code, infrastructure=end.why == "vanished", text=text)
-        if all(end.is_good for end in ends.values()):
+        if all(end.is_good for end in ends.values()) and not run.is_cut:
             return self._seen(key, RunStatus.FINISHED, 0)
         return self._seen(key, RunStatus.STOPPED)
 
     def stop_everything(self) -> bool:
         """End whatever an earlier boot left here, at once. Whether nothing is left; else ask again."""
+        for run in self._live.values():
+            self._begin_no_more(run)
         is_unsupervised = self._supervisors.end()
         # What a group holds whose supervisor lives is its own to end: it finds more than stands in the group.
         are_empty = is_unsupervised and self._groups_are_empty()
@@ -294,7 +349,7 @@ class ProcessDriver:
             return None
         _, _, only, turn = key
         ranks = [rank for rank, its in _workers_in(self._folder(key)) if its == turn and only in (None, rank)]
-        return LiveRun({rank: self._worker(key, rank) for rank in ranks}) if ranks else None
+        return LiveRun({rank: self._worker(key, rank) for rank in ranks}, dict.fromkeys(ranks)) if ranks else None
 
     def _folder(self, key: RunKey) -> Path:
         return self._runs / key[0] / str(key[1])
