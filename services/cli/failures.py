@@ -64,7 +64,8 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
     for kind in type(error).__mro__:
         for code, known in _KNOWN.items():
             if kind.__name__ in known:
-                return code, str(error) or type(error).__name__
+                what = ". Begin with: fallow log repair" if kind.__name__ == "UnreadableRecords" else ""
+                return code, (str(error) or type(error).__name__) + what
     if isinstance(error, OSError) and isinstance(error.filename, str) and not error.filename.startswith(OWN):
         # A folder that looked as if it could be used, and cannot: below /proc, on a disk that is full.
         return Exit.USAGE, f"{error.filename}: {error.strerror}"
@@ -118,6 +119,14 @@ _KNOWN: dict[Exit, frozenset[str]] = {
         }
     ),
     Exit.NO: frozenset(
-        {"DamagedLog", "DamagedSnapshot", "LogOverflowed", "LogRefused", "NotRepairable", "WrongTopics"}
+        {
+            "DamagedLog",
+            "DamagedSnapshot",
+            "LogOverflowed",
+            "LogRefused",
+            "NotRepairable",
+            "UnreadableRecords",
+            "WrongTopics",
+        }
     ),
 }

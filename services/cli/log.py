@@ -23,7 +23,7 @@ from services.cli.sentences import heading, sentence
 from shared.events.decisions import Decision
 from shared.events.value import plain
 from shared.log.kafka import KafkaLog
-from shared.log.port import LogUnavailable
+from shared.log.port import LogUnavailable, UnreadableRecords
 
 app = typer.Typer(no_args_is_help=True, help="Read the decision log, and repair it.")
 app.command()(at)
@@ -100,26 +100,35 @@ def export(
 ) -> None:
     """Write the log as it is to a file that `verify --file` reads."""
     try:
-        count = run(_export(access_of(context), file, cell))
+        count, left_out = run(_export(access_of(context), file, cell))
     except OSError as error:
         end_with(Exit.USAGE, f"fallow: {file}: cannot be written: {error.strerror}")
     if as_json:
         print_json({"file": str(file), "records": count})
     else:
         print_line(f"{counted(count, 'record')} in {file}")
+    if left_out:
+        text = "; ".join(left_out)
+        end_with(Exit.NO, f"fallow: {file} holds all that can be read: {text}. Begin with: fallow log repair")
 
 
-async def _export(access: Access, file: Path, cell: str | None) -> int:
+async def _export(access: Access, file: Path, cell: str | None) -> tuple[int, list[str]]:
+    """How many records were written, and what could not be read."""
     tp = access.layout().tp("decisions", access.cell(cell))
     log = KafkaLog(access.kafka_access, "fallow-cli")
     await log.start()
     try:
         position, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
-        reader, count, idle = log.reader({tp: position}), 0, 0
+        reader, count, idle, left_out = log.reader({tp: position}), 0, 0, list[str]()
         await reader.start()
         with open_text(file, "w") as output:
             while position < end and idle < IDLE_POLLS_MOST:
-                records = await reader.poll(READ_ONCE, POLL_WAIT_MS)
+                try:
+                    records = await reader.poll(READ_ONCE, POLL_WAIT_MS)
+                except UnreadableRecords as error:
+                    left_out.append(str(error))
+                    reader.seek(tp, position := error.begin)
+                    continue
                 idle = 0 if records else idle + 1
                 for record in (found for found in records if found.offset < end):
                     write_line(output, record, end)
@@ -132,7 +141,7 @@ async def _export(access: Access, file: Path, cell: str | None) -> int:
         wait_s = IDLE_POLLS_MOST * POLL_WAIT_MS // 1000
         text = f"{file} is cut short: the log ends at offset {end}, and nothing from {position} on came for {wait_s} s"
         raise LogUnavailable(text)
-    return count
+    return count, left_out
 
 
 def print_decision(decision: Decision) -> None:

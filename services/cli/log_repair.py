@@ -7,10 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from services.cli.access import Access, access_of, run
+from services.cli.counts import counted
 from services.cli.failures import Exit, end_with
 from services.cli.output import AsJson, CellName, print_json, print_line
-from services.cli.repairing import From, NotRepairable, Survey, repair, survey
+from services.cli.repairing import From, NotRepairable, Survey, not_due, repair, survey
 from services.cli.user_name import user_name
+from shared.events.snapshots import SnapshotManifest
 from shared.log.kafka import KafkaLog
 from shared.log.layout import Layout
 from shared.log.port import Log
@@ -82,15 +84,29 @@ def lines_of(found: Survey) -> list[str]:
     ]
     if found.damage:
         lines.append(f"Damaged: {found.damage}.")
+    if found.base is not None:
+        lines.append(_goes_on(found, found.base))
     lines += [
         f"Snapshot {m.snapshot} ({m.slot}) is of version {m.version} at offset {m.offset}, "
         f"which the log {'does not reach' if m.offset >= found.end else 'contradicts'}."
         for m in found.contradicting
     ]
     lines += [f"{loss}." for loss in found.losses.values()]
+    lines += [
+        f"{source}: {counted(count, 'offset')} before that are still to be read: start the services first."
+        for source, count in not_due(found).items()
+    ]
     if found.is_whole:
         lines.append("Nothing is to be repaired.")
     return lines
+
+
+def _goes_on(found: Survey, base: SnapshotManifest) -> str:
+    """What stands behind the damage and is whole."""
+    what = f"The snapshot of version {base.version} at offset {base.offset} is whole, and the log continues it"
+    if found.cut_offset is None:
+        return f"{what} to its end: nothing is given up but the records before it."
+    return f"{what} up to offset {found.cut_offset}."
 
 
 def _holds(found: Survey) -> str:
@@ -110,6 +126,8 @@ def as_object(found: Survey) -> dict[str, Any]:
         "good_offset": found.state.offset,
         "damage": found.damage or None,
         "damage_offset": found.damage_offset,
+        "base_version": None if found.base is None else found.base.version,
+        "base_offset": None if found.base is None else found.base.offset,
         "snapshots": [
             {"snapshot": m.snapshot, "slot": m.slot, "version": m.version, "offset": m.offset}
             for m in found.contradicting

@@ -3,6 +3,9 @@
 The log stays the truth: a repair is a record of it, so that every reader that starts afresh folds to the same state.
 What contradicts the log is made void: snapshots of states that it no longer leads to. Where a damaged record stands in
 the way of every reader, the records up to the end are deleted, and the state before the damage goes on as a snapshot.
+
+Where a whole snapshot stands behind the damage, and the log proves that it is of this history, nothing that was decided
+since is given up: the cell goes on from the newest state, and only what stands before that snapshot is deleted.
 """
 
 from __future__ import annotations
@@ -18,15 +21,16 @@ from shared.cluster.fold import DamagedLog, fold
 from shared.cluster.rows import digest_of
 from shared.cluster.state import CellState
 from shared.events import effects as e
-from shared.events.decisions import CHAIN_HEADER
+from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.snapshots import SnapshotManifest
+from shared.log.damage import damage_at
 from shared.log.follower import Follower
 from shared.log.layout import Layout
-from shared.log.losses import losses_of
-from shared.log.machine.losses import Loss, Place, fences
+from shared.log.losses import loss_met, losses_of
+from shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, fences
 from shared.log.machine.snapshot import Catalogue, DamagedSnapshot
 from shared.log.machine.writer import Draft, Writer
-from shared.log.port import Appended, Log, Outgoing, TopicPartition
+from shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableRecords
 from shared.log.reading import log_record
 from shared.log.snapshots import begins_with_the_first_version, first_readable, read_catalogue, write_snapshot
 
@@ -48,7 +52,12 @@ class NotRepairable(Exception):
 
 @dataclass(slots=True)
 class Survey:
-    """What stands in a cell's log. `state` is the last one that all of it agrees on; nothing was changed."""
+    """What stands in a cell's log. `state` is the newest one that the log proves; nothing was changed.
+
+    `damage` and `damage_offset` are of the first damage. `base` is the snapshot behind it from which `state` was
+    folded, if there is one. `cut_offset` is the place at which the state ends because the next record is damaged, None
+    where it reaches to the end.
+    """
 
     cell: str
     begin: int
@@ -56,6 +65,8 @@ class Survey:
     state: CellState
     damage: str = ""
     damage_offset: int | None = None
+    cut_offset: int | None = None
+    base: SnapshotManifest | None = None
     contradicting: list[SnapshotManifest] = field(default_factory=list)
     losses: dict[str, Loss] = field(default_factory=dict)
 
@@ -74,8 +85,53 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
     state = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < end])
     found = Survey(cell, begin, end, state)
     await _fold(log, tp, found, manifests)
-    found.losses = await _losses(log, layout, state)
+    if found.damage:
+        await _go_behind(log, layout, found, manifests)
+    found.losses = await _losses(log, layout, found.state)
     return found
+
+
+async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
+    """Look for a snapshot behind the damage from which more of the log can be folded: the oldest one that leads to the
+    end, so that no more than needed is deleted before it, else the one that leads furthest.
+    """
+    tp = layout.tp("decisions", found.cell)
+    for manifest in {m.snapshot: m for m in manifests}.values():
+        assert found.cut_offset is not None, "what is looked for leads behind a damage"
+        if not found.cut_offset <= manifest.offset < found.end or manifest.version <= found.state.version:
+            continue
+        try:
+            state = await first_readable(log, layout, found.cell, [manifest])
+        except DamagedSnapshot:
+            continue
+        if state is None:
+            continue
+        tried = Survey(found.cell, found.begin, found.end, state)
+        await _fold(log, tp, tried, manifests)
+        if state.version == manifest.version and not await _is_of(log, tp, manifest):
+            continue
+        found.state, found.base, found.cut_offset = state, manifest, tried.cut_offset
+        found.contradicting = tried.contradicting
+        if tried.damage:
+            found.damage = f"{found.damage}; {tried.damage}"
+        else:
+            return
+
+
+async def _is_of(log: Log, tp: TopicPartition, manifest: SnapshotManifest) -> bool:
+    """Whether a snapshot, behind which no version follows, is of this log: the record at its offset is the one behind
+    which it was taken, since its chain of hashes names all that was before; or that record cannot be read, so that
+    nothing says otherwise.
+    """
+    damaged = await damage_at(log, tp, manifest.offset)
+    if damaged is not None:
+        return damaged.next_offset == manifest.offset
+    record = (await log.last_before({tp: manifest.offset + 1})).get(tp)
+    if record is None or record.offset != manifest.offset:
+        return False
+    found = log_record(record)
+    is_same = isinstance(found.decision, Decision) and found.decision.version == manifest.version
+    return is_same and found.chain == manifest.chain
 
 
 async def _base(log: Log, layout: Layout, cell: str, usable: list[SnapshotManifest]) -> CellState:
@@ -107,14 +163,16 @@ async def _fold(log: Log, tp: TopicPartition, found: Survey, manifests: list[Sna
 
     compare()
     if state.offset + 1 < found.end:
-        async with aclosing(records_between(log, {tp: state.offset + 1}, {tp: found.end})) as records:
-            async for record in records:
-                try:
+        try:
+            async with aclosing(records_between(log, {tp: state.offset + 1}, {tp: found.end})) as records:
+                async for record in records:
                     fold(state, log_record(record))
-                except DamagedLog as error:
-                    found.damage, found.damage_offset = str(error), record.offset
-                    break
-                compare()
+                    compare()
+        except DamagedLog as error:
+            found.damage, found.damage_offset = str(error), error.offset
+        except UnreadableRecords as error:
+            found.damage, found.damage_offset = str(error), error.asked
+        found.cut_offset = found.damage_offset
     # What is older than the log's beginning, or than the state that was begun with, says nothing against it.
     found.contradicting = [m for m in judged if m.snapshot not in agrees]
 
@@ -127,8 +185,38 @@ async def _losses(log: Log, layout: Layout, state: CellState) -> dict[str, Loss]
     # An input that was never read is to be read from offset 0: what is gone of it before was never read.
     places = {tp: Place(state.inputs.get(s, 0), state.input_checksums.get(s)) for s, tp in tps.items()}
     lost = await losses_of(log, places)
+    for tp, place in places.items():
+        if tp not in lost and (loss := await _unreadable(log, tp, place.next_offset)) is not None:
+            lost[tp] = loss
     found = {source: lost[tp] for source, tp in sorted(tps.items()) if tp in lost}
     return {source: loss for source, loss in found.items() if fences(source.rpartition("-")[0], loss)}
+
+
+async def _unreadable(log: Log, tp: TopicPartition, start: int) -> Loss | None:
+    """The first place from `start` on that cannot be read, if there is one."""
+    end = (await log.end_offsets([tp]))[tp]
+    if start >= end:
+        return None
+    try:
+        async with aclosing(records_between(log, {tp: start}, {tp: end})) as records:
+            async for _ in records:
+                continue
+    except UnreadableRecords as error:
+        return loss_met(error)
+    return None
+
+
+def not_due(found: Survey) -> dict[str, int]:
+    """Inputs that say a thing once and cannot be read at some place, and how many offsets before that are still to be
+    read: the services read up to there first.
+    """
+    unread = {s: loss.next_offset - found.state.inputs.get(s, 0) for s, loss in found.losses.items()}
+    kinds = {source: loss.kind for source, loss in found.losses.items()}
+    return {
+        source: count
+        for source, count in unread.items()
+        if kinds[source] is LossKind.UNREADABLE and count > 0 and source.rpartition("-")[0] in SAID_ONCE
+    }
 
 
 async def repair(log: Log, layout: Layout, found: Survey, inputs: From | None, *, by: str, wall_ms: int) -> CellState:
@@ -137,19 +225,26 @@ async def repair(log: Log, layout: Layout, found: Survey, inputs: From | None, *
     Raises NotRepairable where an input has lost records and `inputs` does not say from where it is read on, or where
     another process writes meanwhile; LogUnavailable. After an error, survey and repair anew.
     """
-    if found.losses and inputs is None:
-        names = ", ".join(found.losses)
+    early = not_due(found)
+    losses = {source: loss for source, loss in found.losses.items() if source not in early}
+    if not (losses or found.damage or found.contradicting):
+        names = ", ".join(early)
+        raise NotRepairable(f"{names}: start the cell's services, which read up to the damage, and repair it then")
+    if losses and inputs is None:
+        names = ", ".join(losses)
         raise NotRepairable(
             f"{names}: say by --inputs end or --inputs begin from where to read on what has lost records"
         )
     state, tp = found.state, layout.tp("decisions", found.cell)
     await _drop(log, layout, found)
-    if found.damage:
+    if found.cut_offset is None and found.base is not None:
+        await log.delete_before(tp, found.base.offset + 1)
+    elif found.cut_offset is not None:
         state.offset = found.end - 1
         catalogue = await read_catalogue(log, layout, found.cell)
         await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
         await log.delete_before(tp, found.end)
-    starts = {source: loss.end if inputs is From.END else loss.begin for source, loss in found.losses.items()}
+    starts = {source: loss.end if inputs is From.END else loss.begin for source, loss in losses.items()}
     await _append(log, layout, found, starts, by=by, wall_ms=wall_ms)
     catalogue = await read_catalogue(log, layout, found.cell)
     await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
@@ -172,7 +267,7 @@ async def _drop(log: Log, layout: Layout, found: Survey) -> None:
 async def _append(log: Log, layout: Layout, found: Survey, starts: Mapping[str, int], *, by: str, wall_ms: int) -> None:
     """The record that says that a person went on from here. Every older writer's records are stale behind it."""
     state = found.state
-    good = state.offset + 1 if found.damage_offset is None else found.damage_offset
+    good = state.offset + 1 if found.cut_offset is None else found.cut_offset
     effects: list[e.AnyEffect] = [
         e.WriterStarted(epoch=state.epoch + 1, writer=WRITER),
         e.LogRepaired(by=by[:500], good_until=good, end=found.end, snapshots=len(found.contradicting)),

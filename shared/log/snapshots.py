@@ -24,7 +24,7 @@ from shared.log.machine.snapshot import (
     manifest_of,
     snapshot_id,
 )
-from shared.log.port import Log, Outgoing, Record, TopicPartition
+from shared.log.port import Log, Outgoing, Record, TopicPartition, UnreadableRecords
 from shared.log.reading import event_of, number
 from shared.runtime.collector import loading
 
@@ -257,6 +257,7 @@ def _collect(collector: Collector, record: Record) -> None:
 async def _records(log: Log, tp: TopicPartition, start: int, end: int) -> AsyncIterator[Record]:
     """The records from `start` to before `end`, as far as compaction has left them.
 
+    What cannot be read is passed over, and said: a snapshot that misses a part is none, and the log is the truth.
     Where the last offsets before `end` are compacted away, the position may never reach it: then long silence is the
     end, if the log still answers. Raises LogUnavailable if it does not.
     """
@@ -264,7 +265,12 @@ async def _records(log: Log, tp: TopicPartition, start: int, end: int) -> AsyncI
     await reader.start()
     try:
         while reader.positions()[tp] < end and idle < IDLE_POLLS_MOST:
-            records = await reader.poll(POLL_RECORDS, POLL_WAIT_MS)
+            try:
+                records = await reader.poll(POLL_RECORDS, POLL_WAIT_MS)
+            except UnreadableRecords as error:
+                logger.warning("passed over: %s", error)
+                reader.seek(tp, error.begin)
+                continue
             idle = 0 if records else idle + 1
             for record in records:
                 if record.offset >= end:

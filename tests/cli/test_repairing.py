@@ -19,7 +19,7 @@ from shared.log.layout import Layout
 from shared.log.machine.losses import LossKind
 from shared.log.machine.snapshot import RowsDigest, hour_slot, manifest_of
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated
+from shared.log.port import LogTruncated, Record, UnreadableRecords
 from shared.log.reading import event_of
 from shared.log.snapshots import read_catalogue, write_snapshot
 from tests.cli.test_user_name import make_nameless
@@ -272,3 +272,128 @@ async def test_inputs_that_were_deleted_unread_are_told_and_read_on_from_where_a
     start = cursors["jobs"] + (5 if inputs is From.END else 2)
     assert kept.last().effects[2] == InputResumed(input="jobs-0", from_offset=cursors["jobs"], to_offset=start)
     assert (await survey(kept.log, LAYOUT, CELL)).is_whole
+
+
+@pytest.mark.parametrize(
+    ("bad", "base"), [((0, 1), 20), ((10,), 20), ((19,), 20), ((20, 21), 40), ((30,), 40), ((39,), 40)]
+)
+async def test_a_snapshot_behind_the_damage_loses_nothing_that_was_decided_since(
+    bad: tuple[int, ...], base: int
+) -> None:
+    kept = Kept()
+    await kept.live()
+    before = await kept.state()
+    kept.broker.damage(DECISIONS, *bad)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.damage_offset, found.cut_offset) == (40, bad[0], None)
+    assert found.base is not None
+    assert (found.base.version, found.contradicting, found.is_whole) == (base, [], False)
+    assert digest_of(found.state) == digest_of(before)
+    assert f"The snapshot of version {base} at offset {base - 1} is whole" in "".join(lines_of(found))
+    repaired = await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    assert (repaired.version, kept.broker.partition(DECISIONS).begin) == (41, base)
+    assert kept.last().effects[1] == LogRepaired(by="ada", good_until=40, end=40, snapshots=0)
+    assert digest_of(await kept.state()) == digest_of(repaired)
+    assert (await survey(kept.log, LAYOUT, CELL)).is_whole
+    assert (await LiveCheck(kept.log, LAYOUT, CELL).run()).first_violation is None
+
+
+async def test_a_record_of_the_wrong_chain_in_the_middle_loses_nothing_either() -> None:
+    kept = Kept()
+    await kept.live()
+    at = kept.broker.partition(DECISIONS).records
+    kept.forge(11)
+    forged = at.pop()
+    at[10] = replace_offset(forged, 10)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.damage_offset, found.cut_offset) == (40, 10, None)
+    await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    assert (await kept.state()).version == 41
+
+
+def replace_offset(record: Record, offset: int) -> Record:
+    return Record(record.topic, record.partition, offset, record.key, record.value, record.headers, record.timestamp_ms)
+
+
+async def test_decisions_that_cannot_be_read_behind_the_newest_snapshot_are_left_behind() -> None:
+    kept = Kept()
+    await kept.live()
+    kept.broker.damage(DECISIONS, 15)
+    state = await kept.state()
+    for _ in range(3):
+        kept.broker.write_marker(DECISIONS)
+    kept.broker.damage(DECISIONS, 41)
+    with pytest.raises(UnreadableRecords, match="cannot be read at offset 41"):
+        await kept.state()
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.damage_offset, found.cut_offset, found.end) == (40, 15, 41, 43)
+    assert digest_of(found.state) == digest_of(state)
+    await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    assert ((await kept.state()).version, kept.broker.partition(DECISIONS).begin) == (41, 43)
+    assert (await survey(kept.log, LAYOUT, CELL)).is_whole
+
+
+async def test_a_snapshot_of_a_history_that_was_written_over_is_not_believed_behind_a_damage() -> None:
+    kept = Kept()
+    await kept.live()
+    kept.broker.cut(DECISIONS, 30)
+    for version in range(41, 56):
+        kept.forge(version)
+    kept.broker.damage(DECISIONS, 10)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.damage_offset, found.cut_offset) == (30, 10, 30)
+    assert {m.version for m in found.contradicting} == {40}
+    await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    assert (await kept.state()).version == 31
+
+
+async def test_a_snapshot_that_cannot_be_read_is_passed_over() -> None:
+    kept = Kept()
+    await kept.live()
+    before = await kept.state()
+    snapshots = LAYOUT.tp("snapshots", CELL)
+    for offset in range(kept.broker.partition(snapshots).end):
+        kept.broker.partition(snapshots).damaged = {offset}
+        assert digest_of(await kept.state()) == digest_of(before)
+        assert (await survey(kept.log, LAYOUT, CELL)).state.version == 40
+
+
+@pytest.mark.parametrize(("inputs", "start"), [(From.END, 5), (From.BEGIN, 2)])
+async def test_an_input_that_cannot_be_read_is_read_on_behind_the_damage_or_at_its_end(
+    inputs: From, start: int
+) -> None:
+    kept = Kept()
+    await kept.live()
+    jobs = LAYOUT.tp("jobs", CELL)
+    cursor = kept.broker.partition(jobs).end
+    for _ in range(5):
+        kept.broker.write_marker(jobs)
+    kept.broker.damage(jobs, cursor, cursor + 1)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert {source: loss.kind for source, loss in found.losses.items()} == {"jobs-0": LossKind.UNREADABLE}
+    assert f"t.jobs/0 cannot be read at offset {cursor} (" in "".join(lines_of(found))
+    with pytest.raises(NotRepairable, match="jobs-0: say by --inputs"):
+        await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    await repair(kept.log, LAYOUT, found, inputs, by="ada", wall_ms=0)
+    assert kept.last().effects[2] == InputResumed(input="jobs-0", from_offset=cursor, to_offset=cursor + start)
+    assert (await survey(kept.log, LAYOUT, CELL)).is_whole
+
+
+async def test_what_stands_before_the_damage_of_an_input_is_read_first() -> None:
+    """In `nodes` newer records say again what older ones have said."""
+    kept = Kept()
+    await kept.live()
+    cursors = {name: kept.broker.partition(LAYOUT.tp(name, CELL)).end for name in ("jobs", "nodes")}
+    for name, cursor in cursors.items():
+        for _ in range(5):
+            kept.broker.write_marker(LAYOUT.tp(name, CELL))
+        kept.broker.damage(LAYOUT.tp(name, CELL), cursor + 2)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert "jobs-0: 2 offsets before that are still to be read" in "".join(lines_of(found))
+    await repair(kept.log, LAYOUT, found, From.BEGIN, by="ada", wall_ms=0)
+    assert kept.last().effects[2:] == (
+        InputResumed(input="nodes-0", from_offset=cursors["nodes"], to_offset=cursors["nodes"] + 3),
+    )
+    again = await survey(kept.log, LAYOUT, CELL)
+    with pytest.raises(NotRepairable, match="jobs-0: start the cell's services"):
+        await repair(kept.log, LAYOUT, again, From.BEGIN, by="ada", wall_ms=0)
