@@ -17,10 +17,9 @@ from aiokafka.protocol.fetch import FetchRequest
 
 TRIES_MOST = 5
 TRY_AGAIN_S = 0.4
-"""Two seconds in all: what a broken connection or a change of the leader spoils is whole by then."""
-
-SILENT_FACTOR = 5
-"""Where a broker gives nothing and says nothing of it, so many times as many tries: it may only be slow."""
+"""Two seconds in all, and longer where the broker keeps a fetch that brings nothing: what a broken connection or a
+change of the leader spoils is whole by then.
+"""
 
 SMALL_BYTES = 16_777_216
 """A response below this has left out no partition for want of room: a fetch takes three times as much."""
@@ -104,8 +103,7 @@ class Unread:
         return bool(self._failures)
 
     def _lasts(self, failure: Failure) -> bool:
-        factor = SILENT_FACTOR if isinstance(failure.error, NothingComes) else 1
-        return failure.tries >= self._tries_most * factor
+        return failure.tries >= self._tries_most
 
 
 HAS_STABLE_OFFSET = 4

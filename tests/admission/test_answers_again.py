@@ -19,6 +19,7 @@ from shared.events.operations import AdvanceTime, ReloadCell
 from shared.events.submissions import JobChanges, SubmitJob, UpdateJob
 from shared.events.values import POOLS_MOST, JobSpec
 from shared.log.layout import Layout
+from shared.log.machine.losses import Loss, LossKind
 from shared.log.memory import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing, Record
 from shared.log.reading import event_of
@@ -375,3 +376,20 @@ async def test_what_was_not_in_a_failed_try_is_judged_as_of_its_own_time(where: 
     answers = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
     admitted = [job for answer in answers if isinstance(answer, JobsAdmitted) for job in answer.jobs]
     assert len(admitted) == ONE_A_SECOND + (where == TOGETHER)
+
+
+def test_a_partition_that_cannot_be_read_is_told_with_its_place_and_the_way_past_it() -> None:
+    context = make_context("admission", AdmissionSettings(namespace="t"))
+    admission = Admission(context, MemoryLog(MemoryBroker()), LAYOUT, parse_cell_file(TEXT, "cell"))
+    admission._lose(Loss(LossKind.UNREADABLE, ("t.submissions", 3), 7, 9, 12, why="the checksum is wrong"))
+    status, _, body = context.health.answer("/readyz")
+    assert status == 503
+    said = body.decode()
+    for words in (
+        "t.submissions/3 cannot be read at offset 7 (the checksum is wrong), from offset 9 on it can be",
+        "it is looked at twice a minute",
+        "stop admission and set the offset of group t.admission there, behind it",
+    ):
+        assert words in said
+    about = {"topic": "t.submissions", "partition": "3"}
+    assert context.registry.get_sample_value("fallow_submissions_fenced", about) == 1

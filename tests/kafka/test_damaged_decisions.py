@@ -23,7 +23,7 @@ from shared.runtime.cell_file import load_cell_file
 from shared.runtime.stack.choose import Choice
 from tests.cli.test_commands import call
 from tests.histories import CELL, History, outgoing
-from tests.kafka.damage import segment_of
+from tests.kafka.damage import Segment, segment_of
 
 pytestmark = pytest.mark.real_kafka
 
@@ -112,10 +112,11 @@ async def test_an_old_batch_of_decisions_that_cannot_be_read_costs_nothing_that_
     assert set((await cell.state()).jobs) == set(cell.history.state.jobs)
 
 
+@pytest.mark.parametrize("damage", [Segment.damage, Segment.lengthen])
 async def test_the_newest_batches_of_decisions_are_left_behind_where_one_cannot_be_read(
-    cell: Cell, fallow: Fallow, kafka_choice: Choice
+    cell: Cell, fallow: Fallow, kafka_choice: Choice, damage: Callable[[Segment, bytes], None]
 ) -> None:
-    segment_of(kafka_choice, cell.tp).damage(cell.value(28))
+    damage(segment_of(kafka_choice, cell.tp), cell.value(28))
     repaired = fallow("log", "repair", "--yes")
     assert (repaired.returncode, repaired.stderr) == (0, "")
     assert "The last good version is 27, at offset 26." in repaired.stdout

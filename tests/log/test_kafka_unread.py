@@ -12,7 +12,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.memory_records import MemoryRecords
 
 from shared.log.kafka_consumer import BatchRoom, _Fetched
-from shared.log.kafka_unread import SILENT_FACTOR, TRY_AGAIN_S, NothingComes, TellingClient, Unread
+from shared.log.kafka_unread import TRY_AGAIN_S, TellingClient, Unread
 from tests.log.raw_batches import raw_batch
 
 TP = TopicPartition("t", 0)
@@ -115,14 +115,6 @@ def test_a_failure_lasts_after_some_tries_at_one_place() -> None:
     failure = unread.take_lasting()
     assert failure is not None
     assert (failure.tp, failure.offset, bool(unread)) == (TP, 4, False)
-
-
-def test_where_the_broker_gives_nothing_more_tries_are_made() -> None:
-    unread = Unread(tries_most=2)
-    fail(unread, 2 * SILENT_FACTOR - 1, error=NothingComes("x"))
-    assert unread.take_lasting() is None
-    fail(unread, 1, error=NothingComes("x"))
-    assert unread.take_lasting() is not None
 
 
 def test_a_partition_is_tried_again_after_a_pause_and_forgotten_once_it_has_moved() -> None:
