@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from shared.events.values import POOLS_MOST, JobSpec
 from shared.log.layout import Layout
 from shared.log.machine.losses import Loss, LossKind
 from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.port import LogUnavailable, Outgoing, Record
+from shared.log.port import LogUnavailable, Outgoing, Record, TopicPartition
 from shared.log.reading import event_of
 from shared.runtime.cell_file import parse_cell_file
 from shared.runtime.host import Host
@@ -231,6 +231,68 @@ async def test_the_topic_of_a_tenant_that_came_with_a_reload_is_read_as_soon_as_
     assert missing not in str(context.health.answer("/readyz"))
     context.stopping.set()
     await process
+
+
+WITH_A_TENANT = TEXT.replace("tenants: [", "tenants: [{name: newcomer}, ")
+
+
+async def following(broker: MemoryBroker, *texts: str) -> Admission:
+    """Admission with the first of these files, the next ones on its disk, and standing at the operations."""
+    for topic in ("jobs", "operations", "dead-letters"):
+        broker.create_topic(f"t.{topic}", 1)
+    context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OtherFile(*texts[1:]))
+    admission = Admission(context, MemoryLog(broker), LAYOUT, parse_cell_file(texts[0], "cell"))
+    admission._operations = await admission._stand_at_operations()
+    return admission
+
+
+def of_tenant(number: int, tenant: str) -> Record:
+    return replace_value(submission(number), encode(SubmitJob(job=JobSpec(id=f"job-{number}", tenant=tenant))))
+
+
+async def test_a_job_that_is_sent_behind_a_reload_is_answered_by_the_new_file() -> None:
+    """Placement, which `fallow cell reload` waits for, may read the file first."""
+    broker = MemoryBroker()
+    admission = await following(broker, TEXT, WITH_A_TENANT)
+    broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
+    await admission.handle([of_tenant(1, "vision"), of_tenant(2, "newcomer"), of_tenant(3, "nobody")])
+    admitted, refused = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    assert isinstance(admitted, JobsAdmitted)
+    assert [job.spec.id for job in admitted.jobs] == ["job-1", "job-2"]
+    assert isinstance(refused, JobRejected)
+    assert (refused.job, refused.code) == ("job-3", "unknown_tenant")
+
+
+async def test_a_batch_that_is_answered_again_by_a_new_file_takes_its_tokens_once() -> None:
+    broker = MemoryBroker()
+    admission = await following(broker, TEXT, WITH_A_TENANT)
+    broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
+    await admission.handle([*(of_tenant(number, "vision") for number in range(3)), of_tenant(3, "newcomer")])
+    (admitted,) = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    assert isinstance(admitted, JobsAdmitted)
+    assert len(admitted.jobs) == 4
+
+
+class Counted(MemoryLog):
+    """Counts how often it is asked where its partitions end."""
+
+    asked = 0
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        self.asked += 1
+        return await super().end_offsets(tps)
+
+
+async def test_a_flood_of_what_is_rejected_costs_few_looks_at_the_operations() -> None:
+    broker = MemoryBroker()
+    admission = await following(broker, TEXT, TEXT)
+    admission._log = log = Counted(broker)
+    host = SetBack()
+    admission._context = replace(admission._context, host=host)
+    for number in range(100):
+        host.now_ms += 10
+        await admission.handle([of_tenant(number, "nobody")])
+    assert 1 <= log.asked <= 10
 
 
 async def test_other_tasks_have_their_turn_while_a_batch_is_answered() -> None:

@@ -19,6 +19,7 @@ from shared.events.base import Event, replace
 from shared.events.encoding import TYPE_HEADER, Undecodable, encode
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.operations import AdvanceTime, ReloadCell
+from shared.events.reasons import RejectCode
 from shared.log.dead_letters import TOLD_MOST, dead_letter
 from shared.log.delivery import Delivery
 from shared.log.faststream_recipe import FastStreamSubscription
@@ -46,6 +47,24 @@ from shared.runtime.together import together
 
 OPERATIONS_PAUSE_S, OPERATIONS_PATIENT_MS = 1.0, 500
 LOOK_FOR_TOPICS_MS = 5_000
+
+LOOK_APART_MS = 100
+"""Before a no the operations are looked at, so far apart at least: less than a command takes that reloads a file, and a
+flood of what is rejected costs no more than ten looks a second.
+"""
+
+LOOK_WAIT_MS = 2 * OPERATIONS_PATIENT_MS
+"""So long a look waits for what is known to be there."""
+
+WITH_ANY_FILE = frozenset(
+    (
+        RejectCode.INVALID_FIELD,
+        RejectCode.UNKNOWN_VERSION,
+        RejectCode.TENANT_NOT_OF_TOPIC,
+        RejectCode.TOO_MANY_SUBMISSIONS,
+    )
+)
+"""Rejections that no other cell file takes back; and what is one too many shall cost little."""
 
 PART_BYTES = 65_536
 """So much of a batch is answered at once: a few milliseconds."""
@@ -142,6 +161,7 @@ class Admission:
         self._read: list[str] = []
         self._look_at_ms = 0
         self._operations: Reader | None = None
+        self._operating, self._look_again_ms = asyncio.Lock(), 0
 
     async def begin(self) -> str | None:
         """Stand at the operations and join those who share the submissions. Raises LogUnavailable."""
@@ -209,7 +229,13 @@ class Admission:
         await self.pace.wait()
         kept = self._service.keep()
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
-        taken = await self._take(records)
+        taken, file = await self._take(records), self._file
+        if self._says_no_by_file(taken):
+            await self._look_at_operations()
+            if self._file is not file:
+                self._service.back(kept)
+                kept = self._service.keep()
+                taken = await self._take(records)
         answers = self._outgoing(taken.handled)
         letters = await self._letters(taken.dead)
         try:
@@ -232,6 +258,11 @@ class Admission:
             tally = parts[-1].tally
             await asyncio.sleep(0)
         return joined(parts, records, tally)
+
+    def _says_no_by_file(self, taken: Taken[Event]) -> bool:
+        """Whether another cell file might let pass something that is rejected here."""
+        answers = (handled.item for handled in taken.handled)
+        return any(isinstance(answer, JobRejected) and answer.code not in WITH_ANY_FILE for answer in answers)
 
     async def _letters(self, all_dead: Sequence[Dead]) -> list[Outgoing]:
         """One by one: each may take as long as a part of a batch."""
@@ -309,15 +340,11 @@ class Admission:
         reader, by_time = self._operations, self._goes_by_time
         assert reader is not None, "a process begins before it follows"
         while True:
-            try:
-                records = await reader.poll(wait_ms=200)
-            except LogTruncated as error:
-                # Only the newest time and the newest file count; what was deleted unread is older.
-                if isinstance(error, UnreadableRecords):
-                    self._context.logger.warning("operations are passed over", reason=str(error))
-                reader.seek(error.tp, error.begin)
+            async with self._operating:
+                # Not for long where a look before a no waits for its turn.
+                is_done = await self._take_operations(reader, wait_ms=200 if by_time else 0)
+            if is_done is None:
                 continue
-            await self._operate([event_of(record) for record in records])
             await self._look_for_topics()
             self._let_go_of_lost()
             self._show_unread()
@@ -326,6 +353,36 @@ class Admission:
                 continue
             for (topic, partition), offset in reader.positions().items():
                 self._context.health.handled(topic, partition, offset)
+
+    async def _look_at_operations(self) -> None:
+        """Carry out what lies in the operations by now. A job that is sent once `fallow cell reload` has its answer is
+        answered by the new file, though placement may have read it first. By stepped time they are read as they come.
+        """
+        reader, now_ms = self._operations, self._context.host.monotonic_ms()
+        if reader is None or self._goes_by_time or now_ms < self._look_again_ms:
+            return
+        self._look_again_ms = now_ms + LOOK_APART_MS
+        try:
+            ends = await self._log.end_offsets(list(reader.positions()))
+        except LogUnavailable:
+            return  # the answers wait for the log, too
+        async with self._operating:
+            while any(offset < ends[tp] for tp, offset in reader.positions().items()):
+                if await self._take_operations(reader, LOOK_WAIT_MS) == 0:
+                    return
+
+    async def _take_operations(self, reader: Reader, wait_ms: int) -> int | None:
+        """Carry out some of what has come; how many that was. None: something cannot be read, and is passed over."""
+        try:
+            records = await reader.poll(wait_ms=wait_ms)
+        except LogTruncated as error:
+            # Only the newest time and the newest file count; what was deleted unread is older.
+            if isinstance(error, UnreadableRecords):
+                self._context.logger.warning("operations are passed over", reason=str(error))
+            reader.seek(error.tp, error.begin)
+            return None
+        await self._operate([event_of(record) for record in records])
+        return len(records)
 
     def _show_unread(self) -> None:
         """A partition of which nothing was read yet: its lag, and what keeps it from being read, show all the same."""
