@@ -8,12 +8,13 @@ WORKDIR /app
 COPY requirements-run.lock .
 RUN pip install --no-cache-dir --disable-pip-version-check --root-user-action=ignore --require-hashes \
         --prefix=/install --no-compile -r requirements-run.lock
+COPY fallow fallow
 COPY services services
 COPY shared shared
 COPY deploy deploy
 # Compiled here, since the containers cannot write; and not checked against times, which copying need not keep.
-RUN python -m compileall -q --invalidation-mode unchecked-hash /install/lib services shared \
-    && printf '#!/bin/sh\nexec python -m services.cli "$@"\n' >/install/bin/fallow && chmod 755 /install/bin/fallow \
+RUN python -m compileall -q --invalidation-mode unchecked-hash /install/lib fallow services shared \
+    && printf '#!/bin/sh\nexec python -m fallow.cli "$@"\n' >/install/bin/fallow && chmod 755 /install/bin/fallow \
     && mkdir -p /data && chmod -R a+rX /app /install
 
 FROM python:3.11-slim-bookworm

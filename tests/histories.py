@@ -6,14 +6,14 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shared.cluster.apply import apply
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.file_in_force import as_effect
-from shared.cluster.fold import LogRecord, extend, fold
-from shared.cluster.illegal import IllegalEffect
-from shared.cluster.job import Job, JobStatus
-from shared.cluster.node import lowest
-from shared.cluster.state import CellState
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.errors import IllegalEffect
+from shared.cluster.fold.fold import LogRecord, extend, fold
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.file_in_force import as_effect
+from shared.cluster.model.job import Job, JobStatus
+from shared.cluster.model.node import lowest
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode

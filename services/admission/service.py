@@ -15,7 +15,7 @@ from services.admission.policy.duplicates import key_twice
 from services.admission.policy.known_arrays import KnownArrays
 from services.admission.policy.rates import Kept, SubmissionRates
 from services.admission.policy.resolve import Rejection, cell_of, tenant_of
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.base import Event, JobId, replace
 from shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, encode, shorten
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested

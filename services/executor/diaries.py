@@ -23,9 +23,9 @@ import msgspec
 
 from services.executor.files import Files
 from services.executor.policy.desired import RunKey
-from services.executor.policy.past import key_of
+from services.executor.policy.journal_recovery import key_of
 from services.executor.service import slot_of
-from shared.cluster.diary import HORIZON_BEGINS, DiaryHorizon, DiaryLine
+from shared.cluster.checks.run_journal import HORIZON_BEGINS, DiaryHorizon, DiaryLine
 from shared.events.base import LARGEST_INTEGER
 from shared.events.encoding import encode
 

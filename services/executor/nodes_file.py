@@ -12,7 +12,7 @@ from shared.events.base import Name, Value
 from shared.events.encoding import shorten
 from shared.events.value import read_valid
 from shared.events.values import NodeSpec
-from shared.runtime.text_file import TextFileError, read_text_file
+from shared.runtime.files.text_file import TextFileError, read_text_file
 
 
 class NodesFileError(ValueError):

@@ -15,14 +15,14 @@ from zlib import crc32
 from services.executor.policy.agent import NodeAgent
 from services.executor.policy.boot import boot_number, next_boot
 from services.executor.policy.desired import DesiredStates, desired_of, touched
+from services.executor.policy.journal_recovery import closed, end_told, ended_runs, is_of, open_runs
 from services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms, told_ms
-from services.executor.policy.past import closed, end_told, ended_runs, is_of, open_runs
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Start, Turn
 from services.executor.policy.virtual import VirtualDriver
-from shared.cluster.diary import DiaryLine
-from shared.cluster.node import Node
-from shared.cluster.state import CellState
+from shared.cluster.checks.run_journal import DiaryLine
+from shared.cluster.model.node import Node
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
 from shared.events.nodes import LivingNode
 from shared.events.value import replace

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from services.metrics.collector import CellCollector, Watched
 from services.metrics.service import MetricsService
 from services.metrics.settings import MetricsSettings
-from shared.cluster.fold import LogRecord
-from shared.cluster.invariants import Offence
-from shared.cluster.state import CellState
+from shared.cluster.checks.invariants import Offence
+from shared.cluster.fold.fold import LogRecord
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
-from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.opening import OpenLog, layout_of, open_log
-from shared.log.owned_cells import work_on_owned_cells
 from shared.log.port import Log, LogUnavailable
+from shared.log.sharing.cell_tasks import Tenure
+from shared.log.sharing.owned_cells import work_on_owned_cells
 from shared.runtime.collector import loading
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind

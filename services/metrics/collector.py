@@ -15,12 +15,12 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from services.metrics.policy.communication import UNSTRETCHED
 from services.metrics.policy.figures import Figures
+from services.metrics.policy.kant.communication import UNSTRETCHED
+from services.metrics.policy.kant.waiting import BUCKETS_MS, SECOND_MS, Waits, percentile
 from services.metrics.policy.tenant_labels import TenantLabels
 from services.metrics.policy.tenant_sums import TenantSums, tenant_sums
 from services.metrics.policy.time_weighted import PoolRatios, TimeWeightedRatio
-from services.metrics.policy.waiting import BUCKETS_MS, SECOND_MS, Waits, percentile
 from services.metrics.policy.watch import INVARIANTS
 from services.metrics.service import MetricsService
 

@@ -7,8 +7,8 @@ from collections import Counter
 from services.metrics.policy.figures import Figures
 from services.metrics.policy.tenant_labels import TenantLabels
 from services.metrics.policy.watch import LogWatch
-from shared.cluster.invariants import Offence
-from shared.cluster.state import CellState
+from shared.cluster.checks.invariants import Offence
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
 from shared.events.effects import Effect
 

@@ -12,46 +12,37 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.placement.policy import (
-    arrays,
-    dependencies,
-    maintenance,
-    nodes,
-    quarantine,
-    removal,
-    requests,
-    reservations,
-    runs,
-    settings,
-    tenants,
-)
-from services.placement.policy.breaker import Breaker, counts, with_lost
-from services.placement.policy.deadlines import Deadlines
-from services.placement.policy.decision_room import DecisionRoom
-from services.placement.policy.earlier_reports import EarlierReports
-from services.placement.policy.failures import Failures, told_of
-from services.placement.policy.fair_clock import FairClock
-from services.placement.policy.file_in_force import FileInForce
-from services.placement.policy.gang import POLICIES, Places
-from services.placement.policy.hearing import Hearing
-from services.placement.policy.inbox import Inbox, Input, weighed
-from services.placement.policy.leases import is_to_be_noted, silent_after_ms
-from services.placement.policy.lines.lines import Lines
-from services.placement.policy.owners import Owners, has_owners
-from services.placement.policy.reservations import Reservations
-from services.placement.policy.sequence import Past
-from services.placement.policy.strays import Stray
-from services.placement.policy.tending import Tending
-from services.placement.policy.turn import Turn
-from services.placement.policy.walk import TRIES_MOST, WalkLines, walk_lines
-from shared.cluster.config import CellFile
-from shared.cluster.illegal import IllegalEffect
-from shared.cluster.invariants import check_state
-from shared.cluster.job import HOLDING, Job, JobStatus
-from shared.cluster.lease import patience_ms
-from shared.cluster.node import Node
-from shared.cluster.state import CellState
-from shared.cluster.waiting_limits import WaitingLimits
+from services.placement.decision.decision import Turn
+from services.placement.decision.decision_room import DecisionRoom
+from services.placement.decision.failures import Failures, told_of
+from services.placement.decision.inbox import Inbox, Input, weighed
+from services.placement.lifecycle.nodes import maintenance, nodes, quarantine, removal
+from services.placement.lifecycle.nodes.breaker import Breaker, counts, with_lost
+from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
+from services.placement.lifecycle.nodes.event_dedup import Past
+from services.placement.lifecycle.nodes.invalid_events import Stray
+from services.placement.lifecycle.nodes.leases import is_to_be_noted, silent_after_ms
+from services.placement.lifecycle.nodes.node_events import Hearing
+from services.placement.lifecycle.runs import runs
+from services.placement.lifecycle.runs.deadlines import Deadlines
+from services.placement.lifecycle.runs.replica_reconciler import Tending
+from services.placement.owners.owners import Owners, has_owners
+from services.placement.queue import reservations
+from services.placement.queue.fair_share_timer import FairClock
+from services.placement.queue.lines.lines import Lines
+from services.placement.queue.reservations import Reservations
+from services.placement.queue.scheduling_cycle import TRIES_MOST, WalkLines, walk_lines
+from services.placement.requests import arrays, dependencies, requests, settings, tenants
+from services.placement.requests.file_in_force import FileInForce
+from services.placement.search.gang import POLICIES, Places
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.fold.errors import IllegalEffect
+from shared.cluster.model.config import CellFile
+from shared.cluster.model.job import HOLDING, Job, JobStatus
+from shared.cluster.model.lease import patience_ms
+from shared.cluster.model.node import Node
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.waiting_limits import WaitingLimits
 from shared.events import effects as e
 from shared.events import operations as o
 from shared.events.base import LARGEST_INTEGER, Event

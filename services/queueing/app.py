@@ -14,15 +14,15 @@ from services.queueing.policy.forecast_error import ForecastError
 from services.queueing.policy.plan import in_parts, plan_of
 from services.queueing.policy.planner import plan_starts
 from services.queueing.settings import QueueingSettings
-from shared.cluster.config import CellFile
-from shared.cluster.file_in_force import part_in_force
+from shared.cluster.model.config import CellFile
+from shared.cluster.model.file_in_force import part_in_force
 from shared.events.queue import PlannedStart, QueuePlan, QueuePlanned, StartsPlanned
-from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.opening import OpenLog, layout_of, open_log
-from shared.log.owned_cells import work_on_owned_cells
 from shared.log.port import Log, LogUnavailable, Outgoing, RecordTooLarge
+from shared.log.sharing.cell_tasks import Tenure
+from shared.log.sharing.owned_cells import work_on_owned_cells
 from shared.runtime.clocks import SteppedCellClock
 from shared.runtime.process import Context, wait_for
 

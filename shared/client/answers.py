@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shared.client.port import News
-from shared.cluster.arrays import element_id
+from shared.cluster.model.arrays import element_id
 from shared.events import effects as e
 from shared.events.jobs import JobRejected
 from shared.events.reasons import DeferCode

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from shared.client.history import History
 from shared.client.port import ClientUnavailable, Mark, News, NotYet
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.base import Command, Event
 from shared.events.decisions import Decision
 from shared.events.operations import Operation

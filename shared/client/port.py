@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.base import Name
 from shared.events.decisions import Decision
 from shared.events.effects import Effect

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.cluster.fold import DamagedLog, LogRecord, fold
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import DamagedLog, LogRecord, fold
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
 from shared.log.layout import Layout
 from shared.log.losses import LOOKING_WAIT_MS, PlaceWatch

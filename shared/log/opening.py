@@ -9,15 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shared.cluster.config import CellFile
-from shared.log.access_rules import Rule, expected_rules, parse_access
-from shared.log.group_timers import EMBEDDED
-from shared.log.kafka import KafkaLog
+from shared.cluster.model.config import CellFile
+from shared.log.admin.access_rules import Rule, expected_rules, parse_access
+from shared.log.admin.topic_admin import check_topics
+from shared.log.admin.topics import TopicsFile, TopicSpec, expected_topics, parse_topics
+from shared.log.kafka.group_timers import EMBEDDED
+from shared.log.kafka.log import KafkaLog
 from shared.log.lag import watch_lag
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable, Member
-from shared.log.topic_admin import check_topics
-from shared.log.topics import TopicsFile, TopicSpec, expected_topics, parse_topics
 from shared.log.watch import watch_log
 from shared.runtime.kafka_access import KafkaAccess
 from shared.runtime.process import Context, wait_for

@@ -35,8 +35,8 @@ UNREADABLE_TEXT = b"a header of this record, or of its batch, has a name that is
 
 class Record(msgspec.Struct, frozen=True):
     """One record as it stands in the log. `timestamp_ms` is the broker's wall clock when the record was appended: every
-    topic of ours is stamped by the broker (`shared/log/topics.py`). No decision is made from it, but it tells a clock
-    that is wrong.
+    topic of ours is stamped by the broker (`shared/log/admin/topics.py`). No decision is made from it, but it tells a
+    clock that is wrong.
 
     A struct, as Outgoing is: of these thousands are made in a second.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from zlib import crc32
 
-from shared.cluster.fold import LogRecord
+from shared.cluster.fold.fold import LogRecord
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.encoding import TYPE_HEADER, Undecodable, decode, shorten

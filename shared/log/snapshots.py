@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from collections.abc import Set as AbstractSet
 
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
 from shared.events.snapshots import SnapshotChunk, SnapshotManifest
 from shared.log.layout import Layout

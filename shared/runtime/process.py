@@ -26,8 +26,8 @@ from shared.runtime.backoff import FIRST_S, MOST_S, BackOff
 from shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from
 from shared.runtime.collector import tune_collector
 from shared.runtime.endings import FAILED, WRONG_SETTINGS, ending_of
-from shared.runtime.health import Health, HealthServer
 from shared.runtime.host import Host
+from shared.runtime.http.health import Health, HealthServer
 from shared.runtime.logs import set_up_logs
 from shared.runtime.settings import ServiceSettings, SettingsError, shown
 from shared.runtime.telemetry import Telemetry

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.cluster.job import JobStatus
-from shared.cluster.quota import accounts
-from shared.cluster.state import CellState
+from shared.cluster.model.job import JobStatus
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.quota import accounts
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.values import JobSpec, WorkerPlace

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shared.cluster.job import HOLDING, WAITING, JobStatus
-from shared.cluster.state import CellState
+from shared.cluster.model.job import HOLDING, WAITING, JobStatus
+from shared.cluster.model.state import CellState
 from shared.view.reader import STATUSES, Read, ViewReader
 from shared.view.row_text import (
     account_rows,

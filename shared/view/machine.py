@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shared.cluster.fold import LogRecord
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import LogRecord
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
 from shared.view.apply import Touched
 from shared.view.store import Applied, ApplyAnswer, BeginAnswer, Behind, Busy, Further, NotReady, Stands

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from shared.cluster.job import HOLDING, WAITING, JobStatus
+from shared.cluster.model.job import HOLDING, WAITING, JobStatus
 from shared.events.encoding import shorten
 from shared.view.keys import keys_of
 from shared.view.row_text import NoRow, account_rows, job_row, node_row, pool_rows

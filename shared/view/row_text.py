@@ -8,12 +8,12 @@ from msgspec import DecodeError, Struct
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import astuple
 
-from shared.cluster.file_in_force import queue_in_force
-from shared.cluster.job import Job, JobStatus, OverJob, wait_reason
-from shared.cluster.node import Node, bits
-from shared.cluster.queue_order import order_in
-from shared.cluster.quota import Account
-from shared.cluster.state import CellState
+from shared.cluster.model.file_in_force import queue_in_force
+from shared.cluster.model.job import Job, JobStatus, OverJob, wait_reason
+from shared.cluster.model.node import Node, bits
+from shared.cluster.model.queue_order import order_in
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.quota import Account
 from shared.events.reasons import DeferCode
 from shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 from shared.view.keys import place_in_queue

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.cluster.job import JobStatus
-from shared.cluster.node import takes_work
+from shared.cluster.model.job import JobStatus
+from shared.cluster.model.node import takes_work
 from shared.events.reasons import DeferCode
 from shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.view.apply import all_rows, rows_of_touched, stand_of, totals_of
 from shared.view.machine import Apply, Ask, LookForEnd, Projection, Rebuild, Rest
 from shared.view.store import Applied, Behind, Busy, CellView, Further, Stands

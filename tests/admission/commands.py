@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from services.admission.service import AdmissionService
-from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from shared.events.base import Event
 from shared.events.encoding import Undecodable
 from shared.events.jobs import JobAdmitted, JobRejected

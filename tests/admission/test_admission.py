@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.admission.policy.admissible import Admissible
 from services.admission.service import AdmissionService, digest_of
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from shared.events.base import replace
 from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested

@@ -12,7 +12,7 @@ import pytest
 
 from services.admission.app.answering import Admission, main
 from services.admission.settings import AdmissionSettings
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.encoding import ce_headers, encode
 from shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted, JobUpdateRequested
 from shared.events.operations import AdvanceTime, ReloadCell
@@ -20,10 +20,10 @@ from shared.events.submissions import JobChanges, SubmitJob, UpdateJob
 from shared.events.values import POOLS_MOST, JobSpec
 from shared.log.layout import Layout
 from shared.log.machine.losses import Loss, LossKind
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing, Record, TopicPartition
 from shared.log.reading import event_of
-from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.files.cell_file import parse_cell_file
 from shared.runtime.host import Host
 from shared.runtime.process import make_context
 from shared.runtime.settings import ClockKind

@@ -14,16 +14,16 @@ from services.admission.app.answering import Admission
 from services.admission.app.keeping_pace import jobs_read_to
 from services.admission.policy.backpressure import AWAY_MS, Backpressure
 from services.admission.settings import AdmissionSettings
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.decisions import Decision
 from shared.events.encoding import ce_headers, encode
 from shared.events.submissions import SubmitJob
 from shared.events.values import JobSpec
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.memory_reader import MemoryReader
+from shared.log.memory.log import MemoryBroker, MemoryLog
+from shared.log.memory.reader import MemoryReader
 from shared.log.port import LogUnavailable, Outgoing, Reader, Record, TopicPartition
-from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.files.cell_file import parse_cell_file
 from shared.runtime.host import Host
 from shared.runtime.process import Context, make_context
 

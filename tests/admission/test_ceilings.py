@@ -8,7 +8,7 @@ import pytest
 
 from services.admission.policy.ceilings import Ceilings, priorities_of
 from services.admission.policy.resolve import Home
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.events.values import JobSpec, Resources
 
 CELL = CellPart(name="main", ordinal=0, pools=(Pool(name="train", gpus=100),), queues=(Queue(name="default"),))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.admission.policy.ceilings import Ceilings
 from services.admission.policy.resolve import Home
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.events.values import JobKind, JobSpec, Resources
 from tests.placement.world import CELL, World, admitted, joined
 

@@ -7,7 +7,7 @@ import pytest
 from services.admission.service import AdmissionService
 from shared.events.jobs import JobRejected
 from shared.events.submissions import CancelJob, SubmitJob
-from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.files.cell_file import parse_cell_file
 
 FILE = parse_cell_file(
     """

@@ -11,14 +11,14 @@ import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.admission.policy.known_arrays import KnownArrays
 from services.admission.policy.rates import SubmissionRates
 from services.admission.service import AdmissionService
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.base import Event
 from shared.events.encoding import Undecodable
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import DeadLetterReason, RejectCode
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.values import JobSpec
-from shared.runtime.cell_file import CellFileError, parse_cell_file
+from shared.runtime.files.cell_file import CellFileError, parse_cell_file
 
 TEXT = """
 cells: [{name: main, ordinal: 0, pools: [{name: training, gpus: 64}]}]

@@ -8,8 +8,8 @@ import pytest
 
 from services.admission.policy.resolve import Rejection, home_of, tenant_of
 from services.admission.service import AdmissionService
-from shared.cluster.config import CellFile, CellPart, Limits, Pool, Tenant
-from shared.cluster.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
+from shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
+from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Tenant
 from shared.events.base import TEXT_CHARACTERS_MOST
 from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.reasons import RejectCode

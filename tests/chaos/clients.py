@@ -7,10 +7,10 @@ import random
 import time
 from dataclasses import dataclass, field
 
-from services.simulator.history.evidence import Reading, Wish
+from fallow.simulator.history.evidence import Reading, Wish
 from shared.events.submissions import CancelJob, SubmitJob
 from shared.events.values import JobSpec, ProcessRun, RetryPolicy
-from shared.log.kafka import KafkaLog
+from shared.log.kafka.log import KafkaLog
 from shared.log.layout import Layout
 from shared.log.port import LogUnavailable
 from shared.runtime.clocks import wall_ms

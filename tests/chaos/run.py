@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from services.simulator.history.evidence import View
-from services.simulator.history.judge import judge
+from fallow.simulator.history.evidence import View
+from fallow.simulator.history.judge import judge
 from shared.log.follower import Follower
 from shared.log.port import LogUnavailable
 from shared.runtime.clocks import wall_ms

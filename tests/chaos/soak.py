@@ -25,7 +25,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from redis.asyncio import Redis
 
-from services.simulator.history.evidence import Wish
+from fallow.simulator.history.evidence import Wish
 from shared.events.submissions import SubmitJob
 from shared.events.values import JobSpec
 from shared.log.port import LogUnavailable

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from services.simulator.history.evidence import Answer, CellEvidence, Evidence, LogEntry, Reading, View, Wish
+from fallow.simulator.history.evidence import Answer, CellEvidence, Evidence, LogEntry, Reading, View, Wish
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.effects import JobStarted

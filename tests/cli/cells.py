@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.log.port import Log, Outgoing, Record
 from shared.view.apply import all_rows, stand_of, totals_of
 from shared.view.keys import keys_of

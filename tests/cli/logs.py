@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.cluster.fold import extend, seal
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import extend, seal
+from shared.cluster.model.state import CellState
 from shared.events.decisions import CHAIN_HEADER, Decision, next_chain
 from shared.events.effects import (
     AnyEffect,

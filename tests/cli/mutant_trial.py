@@ -40,7 +40,7 @@ def tried(root: Path, texts: dict[str, str]) -> str:
         for name, text in texts.items():
             (root / name).unlink()
             (root / name).write_text(text, encoding="utf-8")
-        worlds, mutants = import_module("services.cli.fault_worlds"), import_module("services.cli.mutants")
+        worlds, mutants = import_module("fallow.faults.fault_worlds"), import_module("fallow.faults.mutants")
         violation = worlds.tell(worlds.Story(SEED)).violation
     except Exception:  # noqa: BLE001 - whatever it is, it is the answer
         return traceback.format_exc()

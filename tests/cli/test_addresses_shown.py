@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.access import Access
+from fallow.cli.access import Access
 
-COMMANDS = sorted(Path("services/cli").rglob("*.py"))
+COMMANDS = sorted(Path("fallow").rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=str)

@@ -14,7 +14,7 @@ from shared.events.jobs import JobRejected
 from shared.events.reasons import RefuseCode, RejectCode
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.values import JobSpec
-from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.files.cell_file import parse_cell_file
 
 FILE = parse_cell_file(
     """

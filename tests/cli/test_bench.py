@@ -11,28 +11,28 @@ from time import process_time
 import pytest
 from typer.testing import CliRunner
 
-from services.cli.bench.arrivals import Told
-from services.cli.bench.baseline import hops
-from services.cli.bench.command import app
-from services.cli.bench.contention import K1
-from services.cli.bench.contention import cell_of as contended
-from services.cli.bench.deep_queue import cell_of as deep_queue
-from services.cli.bench.figure import Figure
-from services.cli.bench.job_mix import GPUS_MEAN, job_id, jobs, number_of, run_ms_for
-from services.cli.bench.load import Load, percentile
-from services.cli.bench.machine import UNKNOWN, filesystem_of
-from services.cli.bench.processor_time import ProcessorTime, Used, process_seconds
-from services.cli.bench.real_cell import real_cell
-from services.cli.bench.real_mix import RealMix
-from services.cli.bench.relay import Hop
-from services.cli.bench.stages import cell_of
-from services.cli.bench.traffic import Flow
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.bench.borrowing.contention import K1
+from fallow.bench.borrowing.contention import cell_of as contended
+from fallow.bench.borrowing.deep_queue import cell_of as deep_queue
+from fallow.bench.command import app
+from fallow.bench.figure import Figure
+from fallow.bench.load.arrivals import Told
+from fallow.bench.load.baseline import hops
+from fallow.bench.load.job_mix import GPUS_MEAN, job_id, jobs, number_of, run_ms_for
+from fallow.bench.load.load import Load, percentile
+from fallow.bench.load.machine import UNKNOWN, filesystem_of
+from fallow.bench.load.processor_time import ProcessorTime, Used, process_seconds
+from fallow.bench.load.relay import Hop
+from fallow.bench.load.stages import cell_of
+from fallow.bench.load.traffic import Flow
+from fallow.bench.real.cell import real_cell
+from fallow.bench.real.mix import RealMix
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.encoding import decode
 from shared.events.queue import QueueOrder
 from shared.events.submissions import SubmitJob
 from shared.events.values import VirtualRun
-from shared.runtime.cell_file import parse_cell_file
+from shared.runtime.files.cell_file import parse_cell_file
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "cell.yaml"
 QUIET = Used(10.0, {"placement": 5.0}, 0.1)

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli.bench.arrivals import ENQUEUED, LEFT
-from services.cli.bench.capacity import LEAST_PER_S, Trial, highest_held, trials_of
-from services.cli.bench.course import Course
-from services.cli.bench.job_mix import job_id
-from services.cli.bench.load import Load
-from services.cli.bench.real_load import Offer, RealLoad
-from services.cli.bench.real_mix import RealMix
-from services.cli.bench.real_pipeline import is_held
+from fallow.bench.capacity import LEAST_PER_S, Trial, highest_held, trials_of
+from fallow.bench.load.arrivals import ENQUEUED, LEFT
+from fallow.bench.load.course import Course
+from fallow.bench.load.job_mix import job_id
+from fallow.bench.load.load import Load
+from fallow.bench.real.load import Offer, RealLoad
+from fallow.bench.real.mix import RealMix
+from fallow.bench.real.pipeline import is_held
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.encoding import encode

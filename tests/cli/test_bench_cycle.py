@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.bench.cycle import GPUS_PER_NODE, Busy, row_of
-from shared.cluster.invariants import check_state
-from shared.cluster.job import JobStatus
+from fallow.bench.cycle import GPUS_PER_NODE, Busy, row_of
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.model.job import JobStatus
 
 NODES = 20
 

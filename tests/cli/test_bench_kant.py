@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from services.cli.app import app
-from services.cli.bench.kant import WAYS
-from services.cli.bench.kant_cluster import CLASSES, LOAD, WEEK_MS, cluster, week
-from services.cli.bench.kant_figures import gains
-from services.cli.bench.kant_traces import KALOS
-from services.cli.simulate import arrivals_of
-from services.cli.workload import Workload
+from fallow.bench.kant.cluster import CLASSES, LOAD, WEEK_MS, cluster, week
+from fallow.bench.kant.figures import gains
+from fallow.bench.kant.kant import WAYS
+from fallow.bench.kant.traces import KALOS
+from fallow.cli.app import app
+from fallow.replay.workload import Workload
+from fallow.simulate.simulate import arrivals_of
 from shared.events.values import GPU, VirtualRun
 from tests.simulator.trace.recompute import ratios, table
 

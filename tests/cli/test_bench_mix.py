@@ -6,9 +6,10 @@ from collections import Counter
 
 import pytest
 
-from services.cli.bench.job_mix import Ready, number_of
-from services.cli.bench.real_cell import ends_of_fillers, fillers, real_cell
-from services.cli.bench.real_mix import (
+from fallow.bench.load.job_mix import Ready, number_of
+from fallow.bench.load.stages import LAB
+from fallow.bench.real.cell import ends_of_fillers, fillers, real_cell
+from fallow.bench.real.mix import (
     KINDS,
     PRIORITIES,
     TENANTS,
@@ -16,7 +17,6 @@ from services.cli.bench.real_mix import (
     RealMix,
     asked_of_share,
 )
-from services.cli.bench.stages import LAB
 from shared.events.encoding import decode, encode
 from shared.events.submissions import CancelJob, SubmitJob
 from shared.events.value import replace

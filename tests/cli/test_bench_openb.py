@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from services.cli.app import app
-from services.cli.bench.openb.draw import Draw, drawn
-from services.cli.bench.openb.files import Pod, read_nodes, read_pods
-from services.cli.bench.openb.fragments import Fragments
-from services.cli.failures import Exit
+from fallow.bench.openb.draw import Draw, drawn
+from fallow.bench.openb.files import Pod, read_nodes, read_pods
+from fallow.bench.openb.fragments import Fragments
+from fallow.cli.app import app
+from fallow.cli.failures import Exit
 from tests.cli.openb_recompute import Kind, figures
 from tests.cli.test_commands import call
 
@@ -117,7 +117,7 @@ def test_tables_are_the_same_bytes_under_every_seed_of_hashes(files: list[str], 
     tables = []
     for hashes in ("1", "2"):
         out = tmp_path / hashes
-        asked = [sys.executable, "-m", "services.cli", *files, "--seeds", "1", "--out", str(out)]
+        asked = [sys.executable, "-m", "fallow.cli", *files, "--seeds", "1", "--out", str(out)]
         subprocess.run(asked, check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": hashes}, capture_output=True)
         tables.append((out / "placements.csv").read_bytes())
     assert tables[0] == tables[1]

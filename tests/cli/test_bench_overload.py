@@ -7,10 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from services.cli.bench.capacity import Trial
-from services.cli.bench.job_mix import number_of
-from services.cli.bench.load import late_ms
-from services.cli.bench.overload import (
+from fallow.bench.capacity import Trial
+from fallow.bench.load.job_mix import number_of
+from fallow.bench.load.load import late_ms
+from fallow.bench.load.processor_time import ProcessorTime
+from fallow.bench.load.sender import NEVER
+from fallow.bench.overload import (
     RECOVERY_S_MOST,
     Course,
     Found,
@@ -21,8 +23,6 @@ from services.cli.bench.overload import (
     lines_of,
     schedule,
 )
-from services.cli.bench.processor_time import ProcessorTime
-from services.cli.bench.sender import NEVER
 from shared.events.encoding import decode
 from shared.events.submissions import SubmitJob
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.bench.networked_cell import Network, enqueue, gang, lines_of
-from services.cli.bench.place import (
+from fallow.bench.load.networked_cell import Network, enqueue, gang, lines_of
+from fallow.bench.place import (
     BLOCK_OF_RACKS,
     RACKS_OF_TWO,
     first_fit_by_a_loop,
     speed_of,
     walk_and_start,
 )
-from services.cli.bench.place_mixes import NODE_CPU_MILLI, NODE_MEMORY_MIB, Mix, mixes, round_of_jobs
-from shared.cluster.invariants import check_state
-from shared.cluster.topology import topology_of
+from fallow.bench.place_mixes import NODE_CPU_MILLI, NODE_MEMORY_MIB, Mix, mixes, round_of_jobs
+from shared.cluster.capacity.topology import topology_of
+from shared.cluster.checks.invariants import check_state
 from shared.events.values import Level
 
 

@@ -7,23 +7,23 @@ from collections import Counter
 
 import pytest
 
-from services.cli.bench.arrivals import NEVER, Told
-from services.cli.bench.big_cell import FREE_GPUS, Live, before_snapshot, behind_snapshot
-from services.cli.bench.contended import Contended, figure_of
-from services.cli.bench.contention import K1, K2, Contention, Sent, cell_of, jobs
-from services.cli.bench.deep_queue import DEEP, NODES, specs
-from services.cli.bench.figure import NO_EXECUTOR
-from services.cli.bench.job_mix import GPUS_PER_NODE, Ready
-from services.cli.bench.processor_time import ProcessorTime
-from services.cli.bench.recover import Recovered
-from services.cli.bench.recover import lines_of as lines_of_recovery
-from services.cli.bench.stages import POOL, SPARE, Staged
-from services.cli.bench.stages import cell_of as cell_of_nodes
-from services.cli.bench.start import VOLCANO_JOBS, Started
-from services.cli.bench.start import lines_of as lines_of_start
-from services.cli.workload import CELL
-from shared.cluster.apply import apply
-from shared.cluster.state import CellState
+from fallow.bench.borrowing.contended import Contended, figure_of
+from fallow.bench.borrowing.contention import K1, K2, Contention, Sent, cell_of, jobs
+from fallow.bench.borrowing.deep_queue import DEEP, NODES, specs
+from fallow.bench.figure import NO_EXECUTOR
+from fallow.bench.load.arrivals import NEVER, Told
+from fallow.bench.load.big_cell import FREE_GPUS, Live, before_snapshot, behind_snapshot
+from fallow.bench.load.job_mix import GPUS_PER_NODE, Ready
+from fallow.bench.load.processor_time import ProcessorTime
+from fallow.bench.load.stages import POOL, SPARE, Staged
+from fallow.bench.load.stages import cell_of as cell_of_nodes
+from fallow.bench.recover import Recovered
+from fallow.bench.recover import lines_of as lines_of_recovery
+from fallow.bench.start import VOLCANO_JOBS, Started
+from fallow.bench.start import lines_of as lines_of_start
+from fallow.replay.workload import CELL
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.state import CellState
 from shared.events.encoding import decode
 from shared.events.submissions import SubmitJob
 from shared.runtime.stack.child import StackError

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from services.cli.app import COMMANDS
-from services.cli.failures import Exit, explain
-from shared.log.kafka import KafkaLog
+from fallow.cli.app import COMMANDS
+from fallow.cli.failures import Exit, explain
+from shared.log.kafka.log import KafkaLog
 from shared.runtime.stack.child import environment_with
 from shared.view.keys import keys_of
 from shared.view.library import LIBRARY, library_digest
@@ -30,7 +30,7 @@ Fallow = Callable[..., "subprocess.CompletedProcess[str]"]
 def call(*words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FALLOW_")}
     environment = {**kept, "PYTHONPATH": environment_with(TOP)["PYTHONPATH"], "COLUMNS": "120", **variables}
-    command = [sys.executable, "-m", "services.cli", *words]
+    command = [sys.executable, "-m", "fallow.cli", *words]
     return subprocess.run(
         command, capture_output=True, text=True, input=stdin, env=environment, cwd=TOP, timeout=60, check=False
     )

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from services.cli.cursor_line import CursorLine
-from shared.runtime.health import Health, HealthServer
-from shared.runtime.http_connections import BoundedHttp
+from fallow.local.cursor_line import CursorLine
+from shared.runtime.http.connections import BoundedHttp
+from shared.runtime.http.health import Health, HealthServer
 from shared.runtime.stack.http_get import Unanswered
 from shared.runtime.stack.ports import LOCAL
 from shared.runtime.telemetry import Telemetry

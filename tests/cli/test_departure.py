@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.cell_archive import Archive, Head, Unread
-from services.cli.moving import Departure, NotMovable, arrive, refuse_where_something_is
-from services.cli.verification import LiveCheck
+from fallow.cli.cell.archive import Archive, Head, Unread
+from fallow.cli.cell.cell_transfer import Departure, NotMovable, arrive, refuse_where_something_is
+from fallow.cli.verify.verification import LiveCheck
 from shared.client.history import History
-from shared.cluster.rows import digest_of
-from shared.cluster.state import CellState
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.state import CellState
 from shared.events.jobs import JobAdmitted
 from shared.events.submissions import SubmitJob
 from shared.events.values import JobSpec
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.snapshots import newest_snapshot, read_catalogue, write_snapshot
 from tests.cli.cells import publish
 from tests.cli.logs import DIGEST, LogWriter, an_honest_log, enqueued

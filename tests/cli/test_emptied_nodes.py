@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from services.cli.node import drain_line
+from fallow.cli.node.node import drain_line
 from shared.events.values import NodeStatus
 from shared.view.row_text import node_row, node_text
 from shared.view.rows import NodeRow

@@ -7,12 +7,12 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from services.cli.app import app
-from services.cli.fault_report import command_of
-from services.cli.fault_worlds import Story, shrunk, tell, tell_all
-from services.cli.faults import kept_of
-from services.simulator.faults import Fault
-from services.simulator.shrink import shortest
+from fallow.cli.app import app
+from fallow.faults.fault_report import command_of
+from fallow.faults.fault_worlds import Story, shrunk, tell, tell_all
+from fallow.faults.faults import kept_of
+from fallow.simulator.shrink import shortest
+from fallow.simulator.trouble.faults import Fault
 
 RUN = CliRunner()
 

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from shared.log.kafka import KafkaLog
+from shared.log.kafka.log import KafkaLog
 from shared.runtime.stack.child import environment_with
 from tests.cli.cells import publish
 from tests.cli.logs import an_honest_log
@@ -38,7 +38,7 @@ def followed(kafka: str, namespace: str, lines: int) -> tuple[int, list[str]]:
     """The exit code and the lines of a check that is stopped by Ctrl-C behind so many lines."""
     environment = {**environment_with(TOP), "FALLOW_KAFKA": kafka, "FALLOW_NAMESPACE": namespace}
     environment = {name: value for name, value in {**os.environ, **environment}.items() if name != "FALLOW_REDIS"}
-    command = [sys.executable, "-m", "services.cli", "verify", "--follow", "--json"]
+    command = [sys.executable, "-m", "fallow.cli", "verify", "--follow", "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=TOP)
     assert process.stdout is not None
     found = [process.stdout.readline() for _ in range(lines)]

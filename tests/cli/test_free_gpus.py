@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.nodes import gpus_free
-from services.cli.quota_rows import as_object
-from services.placement.policy.room_told import pool_room
-from shared.cluster.state import CellState
+from fallow.cli.node.nodes import gpus_free
+from fallow.cli.quota.rows import as_object
+from services.placement.explain.capacity import pool_room
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import Quota
 from shared.events.value import replace

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.cli.generate import DAY_MS, HOUR_MS, TENANTS, generate
-from services.cli.workload import Workload, WorkloadError
+from fallow.replay.generate import DAY_MS, HOUR_MS, TENANTS, generate
+from fallow.replay.workload import Workload, WorkloadError
 from shared.events.encoding import decode, encode
 from shared.events.submissions import CancelJob, SubmitJob
 from shared.events.values import JobKind, VirtualRun
@@ -41,7 +41,7 @@ def test_the_same_seed_gives_the_same_day_and_another_another() -> None:
 
 
 def test_a_day_does_not_depend_on_the_order_in_which_python_hashes() -> None:
-    code = "from services.cli.generate import generate; print(generate(count=50, nodes=8, seed=3))"
+    code = "from fallow.replay.generate import generate; print(generate(count=50, nodes=8, seed=3))"
     days = [
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.gone_nodes import gone, virtual_pools
-from shared.cluster.config import CellFile
+from fallow.local.gone_nodes import gone, virtual_pools
+from shared.cluster.model.config import CellFile
 from shared.events.values import LoanStatus, NodeRole, NodeStatus
 from shared.view.rows import NodeRow
 

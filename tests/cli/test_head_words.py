@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.cli.head_words import head_words
-from services.placement.policy.why_not import Behind
+from fallow.cli.job.head_words import head_words
+from services.placement.explain.explain import Behind
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from services.cli.ids import ID_RULE
-from services.cli.job_file import MISTAKES_TOLD, JobFileError, read_jobs, read_text
-from services.cli.job_rules import LABEL_RULE, NAME_RULE
-from services.cli.service_set import KINDS, service_set
-from services.cli.units import odd_units
+from fallow.cli.ids import ID_RULE
+from fallow.cli.job.file import MISTAKES_TOLD, JobFileError, read_jobs, read_text
+from fallow.cli.job.rules import LABEL_RULE, NAME_RULE
+from fallow.cli.job.units import odd_units
+from fallow.local.service_set import KINDS, service_set
 from shared.events.value import plain
 
 

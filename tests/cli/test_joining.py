@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.access import TOP, Access
-from services.cli.cells_there import cells_in_the_log
-from services.cli.failures import Exit
-from services.cli.joining import lacking, other_file, what_is_there
-from services.cli.up import variables
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.file_in_force import as_effect
-from shared.cluster.state import CellState
+from fallow.cli.access import TOP, Access
+from fallow.cli.cells_there import cells_in_the_log
+from fallow.cli.failures import Exit
+from fallow.local.joining import lacking, other_file, what_is_there
+from fallow.local.up import variables
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.file_in_force import as_effect
+from shared.cluster.model.state import CellState
 from shared.events.effects import AnyEffect, CellFileSet
-from shared.log.group_members import member_count
-from shared.log.kafka import KafkaLog
-from shared.runtime.cell_file import load_cell_file
+from shared.log.admin.group_members import member_count
+from shared.log.kafka.log import KafkaLog
+from shared.runtime.files.cell_file import load_cell_file
 from tests.cli.cells import publish
 from tests.cli.logs import LogWriter
 from tests.cli.test_commands import call

@@ -5,14 +5,14 @@ from contextlib import AsyncExitStack
 import pytest
 import typer
 
-from services.cli.log_at import as_object
-from services.cli.log_diff import Change, changes_between, portrait
-from services.cli.log_why import DEFERRED, REJECTIONS_MOST, explain
-from services.cli.moments import DAY_MS, MINUTE_MS
-from services.cli.past import Then, open_past, then
-from services.cli.when import duration_of, moment_of
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.file_in_force import as_effect
+from fallow.cli.log.at import as_object
+from fallow.cli.log.diff import Change, changes_between, portrait
+from fallow.cli.log.past import Then, open_past, then
+from fallow.cli.log.why import DEFERRED, REJECTIONS_MOST, explain
+from fallow.cli.output.durations import DAY_MS, MINUTE_MS
+from fallow.cli.output.when import duration_of, moment_of
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.file_in_force import as_effect
 from shared.events.base import CALENDAR_FROM_MS
 from shared.events.effects import JobCancelled, JobDeferred, JobRequeued, LeaseExpired
 from shared.events.jobs import JobRejected
@@ -21,7 +21,7 @@ from shared.events.reasons import DeferCode, RejectCode, RequeueReason
 from shared.events.value import replace
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.snapshots import NoUsableSnapshot, write_snapshot
 from tests.cli.cells import publish
 from tests.cli.logs import LogWriter, an_honest_log, enqueued, node, place, started

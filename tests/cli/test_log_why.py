@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.cli.log_why import Why
+from fallow.cli.log.why import Why
 from shared.events.operations import Drain, PlanMaintenance
 from tests.placement.replicas import all_start, leave, service
 from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, spec_of, started, stopped

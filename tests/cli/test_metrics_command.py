@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import typer
 
-from services.cli.metrics_command import figures_between
-from services.cli.past import Then, open_past
+from fallow.cli.cell.metrics_command import figures_between
+from fallow.cli.log.past import Then, open_past
 from shared.events.effects import JobFinished, WriterStarted
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from tests.cli.cells import publish
 from tests.cli.logs import LogWriter, enqueued, node, place, started
 

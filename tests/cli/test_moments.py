@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli.moments import CALENDAR_TO_MS, DAY_MS, duration, moment, to_the_second
-from services.cli.when import moment_of, point_of
+from fallow.cli.output.durations import CALENDAR_TO_MS, DAY_MS, duration, moment, to_the_second
+from fallow.cli.output.when import moment_of, point_of
 from shared.events.base import CALENDAR_FROM_MS, LATEST_MS
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.cell_archive import read_archive
-from shared.cluster.audit import ledger_of
-from shared.cluster.job import JobStatus
-from shared.cluster.rows import digest_of
+from fallow.cli.cell.archive import read_archive
+from shared.cluster.checks.audit import ledger_of
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.job import JobStatus
 from shared.log.follower import Follower
 from shared.runtime.stack.choose import choose_kafka, choose_redis
 from tests.cli.test_commands import call

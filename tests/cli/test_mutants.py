@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.mutants import (
+from fallow.faults.mutants import (
     ROOT,
     Edit,
     Hunt,
@@ -70,7 +70,7 @@ def test_every_mutant_is_imported_and_runs_a_world(tmp_path: Path) -> None:
 
 
 def test_code_that_does_not_run_is_found_in_one_world(tmp_path: Path) -> None:
-    fold, marks = "shared/cluster/fold.py", "shared/cluster/constraints.py"
+    fold, marks = "shared/cluster/fold/fold.py", "shared/cluster/capacity/constraints.py"
     broken = [
         Mutant("typo", "sense", (Edit(fold, "def judge(", "def judged("),)),
         Mutant("torn", "sense", (Edit(fold, "def judge(", "def judge("),)),
@@ -92,7 +92,7 @@ def fits(mutant: Mutant, root: Path) -> bool:
 
 def type_errors(mutants: list[Mutant], root: Path) -> list[str]:
     """What mypy says of a tree from which as many of these are taken as go together, and of another for the rest."""
-    copy_code(root, ("services", "shared", "pyproject.toml"))
+    copy_code(root, ("fallow", "services", "shared", "pyproject.toml"))
     if (ROOT / ".mypy_cache").is_dir():
         shutil.copytree(ROOT / ".mypy_cache", root / ".mypy_cache")
     left = list[Mutant]()
@@ -102,7 +102,7 @@ def type_errors(mutants: list[Mutant], root: Path) -> list[str]:
         else:
             left.append(mutant)
     assert len(left) < len(mutants), f"the text of {left[0].name} does not stand in the code"
-    command = [sys.executable, "-m", "mypy", "services", "shared"]
+    command = [sys.executable, "-m", "mypy", "fallow", "services", "shared"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     said = [line for line in done.stdout.splitlines() if ": error: " in line]
     errors = [line for line in said if not line.endswith(tuple(f"[{code}]" for code in FINE_IN_A_MUTANT))]
@@ -116,7 +116,9 @@ def test_every_mutant_keeps_its_types(tmp_path: Path) -> None:
 
 def test_a_mutant_of_the_wrong_type_is_found(tmp_path: Path) -> None:
     old = "        if taint not in spec.tolerations:\n"
-    odd = Mutant("odd", "sense", (Edit("shared/cluster/constraints.py", old, "        if node.spec.taints:\n"),))
+    odd = Mutant(
+        "odd", "sense", (Edit("shared/cluster/capacity/constraints.py", old, "        if node.spec.taints:\n"),)
+    )
     (error,) = type_errors([odd], tmp_path / "code")
     assert '"NodeSpec" has no attribute "spec"' in error
 
@@ -141,8 +143,8 @@ def test_code_from_which_nothing_is_taken_is_not_caught() -> None:
 
 
 def test_a_mutant_whose_text_is_gone_is_an_error(tmp_path: Path) -> None:
-    rotten = Mutant("rotten", "what is not there", (Edit("shared/cluster/fold.py", "no such text", ""),))
-    with pytest.raises(MutantError, match=r"rotten: its text stands 0 times in shared/cluster/fold\.py"):
+    rotten = Mutant("rotten", "what is not there", (Edit("shared/cluster/fold/fold.py", "no such text", ""),))
+    with pytest.raises(MutantError, match=r"rotten: its text stands 0 times in shared/cluster/fold/fold\.py"):
         mutate(rotten, copy_code(tmp_path))
 
 
@@ -152,7 +154,7 @@ def test_a_mutant_of_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
 
 
 def test_code_that_does_not_run_is_an_error_and_not_a_catch() -> None:
-    broken = Mutant("broken", "sense", (Edit("shared/cluster/fold.py", "def judge(", "def judged("),))
+    broken = Mutant("broken", "sense", (Edit("shared/cluster/fold/fold.py", "def judge(", "def judged("),))
     with pytest.raises(MutantError, match="broken: the code does not run: NameError"):
         hunted(broken, 1)
 
@@ -182,7 +184,7 @@ IN_ARRAYS = "tests/placement/test_arrays.py"
 
 
 def test_what_no_world_brings_into_play_is_caught_by_a_test_that_the_mutant_names() -> None:
-    is_full = Edit("shared/cluster/arrays.py", "return self.most_running is not None and", "return False and")
+    is_full = Edit("shared/cluster/model/arrays.py", "return self.most_running is not None and", "return False and")
     test = f"{IN_ARRAYS}::test_no_more_of_its_elements_run_than_may"
     hunt = hunted(Mutant("many", "the limit", (is_full,), test=test), 1)
     assert (hunt.seeds, hunt.invariant) == (0, "test_no_more_of_its_elements_run_than_may")

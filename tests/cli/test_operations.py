@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer import Exit
 
-from services.cli.operate import operation
-from shared.cluster.job import JobStatus
+from fallow.cli.node.operate import operation
+from shared.cluster.model.job import JobStatus
 from shared.events.operations import Cordon, Drain
 from shared.events.values import NodeStatus
 from tests.cli.test_commands import call

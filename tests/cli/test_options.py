@@ -15,11 +15,11 @@ from typing import Any, get_args
 import pytest
 import typer
 
-from services.cli import paths
-from services.cli.app import COMMANDS, main
-from services.cli.cell_policy import _read
-from services.cli.data_folder import held
-from services.cli.failures import Exit, without_address
+from fallow.cli import paths
+from fallow.cli.app import COMMANDS, main
+from fallow.cli.cell.policy import _read
+from fallow.cli.failures import Exit, without_address
+from fallow.local.data_folder import held
 
 DIGITS = "9" * 5_000
 NO_TEXT = "n\udcff"
@@ -146,7 +146,7 @@ def leaves() -> Iterator[tuple[str, Any]]:
             yield words, command
 
     for name, (module, _) in COMMANDS.items():
-        single = importlib.import_module(f"services.cli.{module}").app
+        single = importlib.import_module(f"fallow.{module}").app
         single._add_completion = False
         yield from below(name, typer.main.get_command(single))
 
@@ -206,7 +206,7 @@ def is_refused(
 def test_a_path_is_checked_before_anything_else(
     given: Given, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert given.param.callback is not None, "a path has one of the callbacks in services/cli/paths.py"
+    assert given.param.callback is not None, "a path has one of the callbacks in fallow/cli/paths.py"
     for value in WRONG_PATHS[given.param.callback.__name__]:
         assert is_refused(given.words(value, folder), given.name, value, monkeypatch, capsys)
 

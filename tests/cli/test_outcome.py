@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli.figures import figures_of
-from services.cli.job_history import Hold, JobRow, Stretch, read_rows, write_rows
-from services.cli.outcome import SUBMIT, Outcome
-from shared.cluster.diary import DiaryLine
+from fallow.replay.report.figures import figures_of
+from fallow.replay.report.job_history import Hold, JobRow, Stretch, read_rows, write_rows
+from fallow.replay.report.outcome import SUBMIT, Outcome
+from shared.cluster.checks.run_journal import DiaryLine
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.encoding import Undecodable

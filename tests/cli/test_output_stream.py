@@ -17,7 +17,7 @@ COMMANDS = ("--help", "cell check deploy/cell.yaml", "cell check deploy/cell.yam
 
 def ended(words: str, stdout: str) -> subprocess.CompletedProcess[str]:
     """`fallow` with its standard output redirected as a shell would."""
-    line = f'exec "{sys.executable}" -m services.cli {words} {stdout}'
+    line = f'exec "{sys.executable}" -m fallow.cli {words} {stdout}'
     return subprocess.run(["sh", "-c", line], cwd=TOP, capture_output=True, text=True, check=False)
 
 
@@ -50,8 +50,8 @@ def test_who_has_read_enough_is_told_nothing(words: str) -> None:
 
 
 TELLS = """
-from services.cli.output import print_json, print_line, print_table
-from services.cli.output_stream import open_streams
+from fallow.cli.output.output import print_json, print_line, print_table
+from fallow.cli.output.output_stream import open_streams
 open_streams()
 for text in TEXTS:
     print_line(text)
@@ -79,7 +79,7 @@ class Interrupted:
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupted())
 import runpy
-runpy.run_module("services.cli", run_name="__main__")
+runpy.run_module("fallow.cli", run_name="__main__")
 """
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from typer import Exit
 
-from services.cli.quota_rows import as_object, table
-from services.cli.quota_wish import changed_fields, read_quotas
-from services.cli.quota_words import quota_rules
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from fallow.cli.quota.rows import as_object, table
+from fallow.cli.quota.wish import changed_fields, read_quotas
+from fallow.cli.quota.words import quota_rules
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from shared.events import effects as e
 from shared.events.operations import Quota, ReclaimFrom
 from shared.events.values import Resources

@@ -9,17 +9,17 @@ from typing import cast
 
 import pytest
 
-from services.cli.failures import Exit
-from services.cli.reload import ask_for_reload, is_in_force_elsewhere, worst
-from services.cli.reload_answer import QUIET_MS, ReloadAnswer, obstacle
+from fallow.cli.cell.reload import ask_for_reload, is_in_force_elsewhere, worst
+from fallow.cli.cell.reload_answer import QUIET_MS, ReloadAnswer, obstacle
+from fallow.cli.failures import Exit
 from shared.client.port import CellClient, Mark, News
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.file_in_force import as_effect
-from shared.cluster.state import CellState
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.file_in_force import as_effect
+from shared.cluster.model.state import CellState
 from shared.events.effects import AnyEffect, CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
 from shared.events.operations import CellPolicy, Operation, ReloadCell
 from shared.events.reasons import ProposalCode
-from shared.runtime.cell_file import load_cell_file
+from shared.runtime.files.cell_file import load_cell_file
 from tests.cli.logs import LogWriter
 from tests.cli.test_commands import call
 

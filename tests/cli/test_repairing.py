@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.log_repair import lines_of, look_and_repair
-from services.cli.repairing import From, NotRepairable, repair, survey
-from services.cli.verification import LiveCheck
-from shared.cluster.fold import DamagedLog
-from shared.cluster.rows import digest_of
-from shared.cluster.state import CellState
+from fallow.cli.log.repair import lines_of, look_and_repair
+from fallow.cli.log.repairing import From, NotRepairable, repair, survey
+from fallow.cli.verify.verification import LiveCheck
+from shared.cluster.fold.fold import DamagedLog
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.state import CellState
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.effects import InputResumed, LogRepaired
 from shared.events.snapshots import SnapshotChunk
@@ -18,7 +18,7 @@ from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine.losses import LossKind
 from shared.log.machine.snapshot import RowsDigest, hour_slot, manifest_of
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated, Record, UnreadableRecords
 from shared.log.reading import event_of
 from shared.log.snapshots import read_catalogue, write_snapshot

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli import jobs, log_diff, nodes
-from services.cli.job import Told, never_was
-from services.cli.jobs import by_number
-from services.cli.log_at import _job, _job_row
+from fallow.cli.job import jobs
+from fallow.cli.job.job import Told, never_was
+from fallow.cli.job.jobs import by_number
+from fallow.cli.log import diff as log_diff
+from fallow.cli.log.at import _job, _job_row
+from fallow.cli.node import nodes
 from shared.client.port import News
-from shared.cluster.job import Job, JobStatus, OverJob
-from shared.cluster.state import CellState
+from shared.cluster.model.job import Job, JobStatus, OverJob
+from shared.cluster.model.state import CellState
 from shared.events.effects import JobRefused
 from shared.events.reasons import DeferCode, RefuseCode
 from shared.events.values import JobSpec, LoanStatus, NodeRole, NodeStatus

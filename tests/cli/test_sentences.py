@@ -4,12 +4,12 @@ import typing
 
 import pytest
 
-from services.cli.cancel import of_array
-from services.cli.cell_policy import changes
-from services.cli.moments import duration, moment
-from services.cli.operate import refusal_of
-from services.cli.sentences import SENTENCES, devices, gpus, heading, rejection, sentence
-from services.cli.submit import reason_of, size_of
+from fallow.cli.cell.policy import changes
+from fallow.cli.job.cancel import of_array
+from fallow.cli.job.submit import reason_of, size_of
+from fallow.cli.log.sentences import SENTENCES, devices, gpus, heading, rejection, sentence
+from fallow.cli.node.operate import refusal_of
+from fallow.cli.output.durations import duration, moment
 from shared.client.answers import Progress
 from shared.client.port import News
 from shared.events import effects as e

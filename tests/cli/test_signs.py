@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli.failures import say, say_error
-from services.cli.job_file import JobFileError, read_jobs
-from services.cli.output import print_json, print_line, print_table
+from fallow.cli.failures import say, say_error
+from fallow.cli.job.file import JobFileError, read_jobs
+from fallow.cli.output.output import print_json, print_line, print_table
 from shared.log.port import LogUnavailable
-from shared.runtime.cell_file import CellFileError
+from shared.runtime.files.cell_file import CellFileError
 from shared.runtime.logs import rendering
 from shared.runtime.settings import LogFormat
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.job_reason import as_object, lines, reason_in
-from services.cli.log_why import DEFERRED
-from services.cli.silence import silence, silence_lines
-from shared.cluster.rows import rows_of, state_from
-from shared.cluster.state import CellState
+from fallow.cli.job.reason import as_object, lines, reason_in
+from fallow.cli.log.why import DEFERRED
+from fallow.cli.node.silence import silence, silence_lines
+from shared.cluster.fold.rows import rows_of, state_from
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.reasons import DeferCode

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services.cli.generate import DAY_MS, generate
-from services.cli.squeezed import squeezed
+from fallow.replay.generate import DAY_MS, generate
+from fallow.replay.time_scaling import squeezed
 from shared.events.submissions import CancelJob, SubmitJob
 from shared.events.values import VirtualRun
 

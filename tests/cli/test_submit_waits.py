@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.submit import why_it_waits
+from fallow.cli.job.submit import why_it_waits
 from shared.client.answers import Progress
 from shared.client.port import News
 from shared.events import effects as e

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from services.cli.app import COMMANDS, main
-from services.cli.suggestions import ELSEWHERE, IN_GROUPS, KINDS
+from fallow.cli.app import COMMANDS, main
+from fallow.cli.suggestions import ELSEWHERE, IN_GROUPS, KINDS
 from tests.cli.test_options import LEAVES
 
 

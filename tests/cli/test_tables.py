@@ -12,10 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli import dead_letters, jobs, metrics_command, nodes, quota_rows, shares, tenants
-from services.cli.counts import counted
-from services.cli.output import print_table
-from services.cli.table import fitted, shortened
+from fallow.cli.cell import metrics_command
+from fallow.cli.job import jobs
+from fallow.cli.log import dead_letters
+from fallow.cli.node import nodes
+from fallow.cli.output.counts import counted
+from fallow.cli.output.output import print_table
+from fallow.cli.output.table import fitted, shortened
+from fallow.cli.quota import rows as quota_rows
+from fallow.cli.quota import shares, tenants
 
 JOBS = [f"team-vision-resnet152-imagenet-run-{number:04}" for number in (1, 2, 11)]
 NODES = [f"gpu-node-rack{rack}-training-eu-{number:03}" for rack in (12, 13) for number in (1, 2)]

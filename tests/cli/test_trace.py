@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli.names import job_ids
-from services.cli.trace import counted_nodes, read_nodes, read_trace, workload_of
-from services.cli.workload import PRIORITY_MOST, Workload, WorkloadError
+from fallow.replay.names import job_ids
+from fallow.replay.trace import counted_nodes, read_nodes, read_trace, workload_of
+from fallow.replay.workload import PRIORITY_MOST, Workload, WorkloadError
 from shared.events.encoding import Undecodable, decode, encode
 from shared.events.queue import QueueDiscipline
 from shared.events.submissions import SubmitJob

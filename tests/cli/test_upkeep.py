@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from services.cli.upkeep import Upkeep
+from fallow.local.upkeep import Upkeep
 from shared.runtime.stack.child import StackError
 from shared.runtime.stack.server import Server, Source
 from shared.runtime.stack.services import Services, ServiceSpec

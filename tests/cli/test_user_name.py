@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from services.cli.user_name import user_name
+from fallow.cli.user_name import user_name
 
 UNKNOWN_UID = 2_000_000_011
 VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from services.cli.log_file import LINE_CHARS_MOST, LogFileError, open_text, write_line
-from services.cli.verification import DiaryError, join, verify_file
-from services.cli.verify import LogCheck, Verification
-from shared.cluster.audit import ledger_of
-from shared.cluster.state import CellState
+from fallow.cli.log.file import LINE_CHARS_MOST, LogFileError, open_text, write_line
+from fallow.cli.verify.verification import DiaryError, join, verify_file
+from fallow.cli.verify.verify import LogCheck, Verification
+from shared.cluster.checks.audit import ledger_of
+from shared.cluster.model.state import CellState
 from shared.events.effects import JobFinished, JobRunning, QuotaSet
 from shared.events.operations import Quota
 from shared.log.port import Record

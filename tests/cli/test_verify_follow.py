@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from msgspec.structs import replace
 
-from services.cli.verification import LiveCheck
-from services.cli.verify import Violation
-from services.cli.verify_follow import Following
+from fallow.cli.verify.verification import LiveCheck
+from fallow.cli.verify.verify import Violation
+from fallow.cli.verify.verify_follow import Following
 from shared.events.effects import JobRunning
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from tests.cli.cells import publish
 from tests.cli.logs import LogWriter, an_honest_log, enqueued, node
 

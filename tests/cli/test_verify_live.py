@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from services.cli.verification import LiveCheck, join
-from services.cli.verify import Verification
+from fallow.cli.verify.verification import LiveCheck, join
+from fallow.cli.verify.verify import Verification
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.snapshots import NoUsableSnapshot, write_snapshot
 from shared.view.keys import keys_of
 from shared.view.reader import ViewReader, ViewRebuilding

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from services.cli import cancel, hold
-from services.cli.standing import are_free, are_held, standing
-from services.cli.submit import _submitted_before
+from fallow.cli.job import cancel, hold
+from fallow.cli.job.standing import are_free, are_held, standing
+from fallow.cli.job.submit import _submitted_before
 from shared.client.answers import Progress
 from shared.client.port import Mark, News
-from shared.cluster.job import FINAL, WAITING, JobStatus
+from shared.cluster.model.job import FINAL, WAITING, JobStatus
 from shared.events import effects as e
 from shared.events.base import Command
 from shared.events.operations import HoldJob, ReleaseJob

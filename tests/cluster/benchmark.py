@@ -17,11 +17,11 @@ from sys import stdout
 from time import process_time
 from typing import Any
 
-from shared.cluster.fold import extend
-from shared.cluster.invariants import check_state
-from shared.cluster.remembered import SEGMENT_JOBS
-from shared.cluster.rows import digest_of, rows_of, state_from
-from shared.cluster.state import CellState
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.fold.finished_jobs import SEGMENT_JOBS
+from shared.cluster.fold.fold import extend
+from shared.cluster.fold.rows import digest_of, rows_of, state_from
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.encoding import decode, encode

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.cluster.fold import LogRecord, fold
-from shared.cluster.job import JobStatus
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import LogRecord, fold
+from shared.cluster.model.job import JobStatus
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import Quota
 from shared.events.reasons import RequeueReason, StopReason

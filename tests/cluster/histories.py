@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any, TypeVar
 
-from shared.cluster.apply import apply
-from shared.cluster.fold import LogRecord, fold, seal
-from shared.cluster.job import Job, JobStatus
-from shared.cluster.state import CellState
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.fold import LogRecord, fold, seal
+from shared.cluster.model.job import Job, JobStatus
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import decode, encode
 from tests.cluster.moves import MOVES

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
-from shared.cluster.node import Node
-from shared.cluster.quota_rules import contradiction
-from shared.cluster.singly import fewest_of, paused_ranks
+from shared.cluster.model.independent_workers import fewest_of, paused_ranks
+from shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
+from shared.cluster.model.node import Node
+from shared.cluster.quota.rules import contradiction
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from shared.cluster.node import Node, lowest
-from shared.cluster.quota import over_limit
-from shared.cluster.state import CellState
+from shared.cluster.model.node import Node, lowest
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.quota import over_limit
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
 

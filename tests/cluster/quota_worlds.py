@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from shared.cluster.audit_quota import QuotaBooks
-from shared.cluster.journal import Journal
-from shared.cluster.quota import charge, over_limit
-from shared.cluster.quota_tree import Account, QuotaTree
+from shared.cluster.checks.audit_quota import QuotaBooks
+from shared.cluster.fold.undo_log import Journal
+from shared.cluster.quota.quota import charge, over_limit
+from shared.cluster.quota.tree import Account, QuotaTree
 from shared.events.operations import Quota
 
 TYPE = "gpu"

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.capacity import PoolCapacity, insert_node, move, recount, remove_node
-from shared.cluster.node import NOTHING, Node, bits, lowest, mask_of, share_of
+from shared.cluster.capacity.capacity import PoolCapacity, insert_node, move, recount, remove_node
+from shared.cluster.model.node import NOTHING, Node, bits, lowest, mask_of, share_of
 from shared.events.values import NodeSpec, NodeStatus
 from tests.cluster.histories import history
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.cluster.config import CellFile
-from shared.cluster.fold import fold
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import fold
+from shared.cluster.model.config import CellFile
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline

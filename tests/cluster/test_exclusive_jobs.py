@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.audit import Ledger, ledger_of
-from shared.cluster.invariants import check_state
-from shared.cluster.rows import digest_of, rows_of, state_from
-from shared.cluster.state import CellState
+from shared.cluster.checks.audit import Ledger, ledger_of
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.fold.rows import digest_of, rows_of, state_from
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from tests.cluster.examples import cell, enqueued, node, place, started, then

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.cluster.lease import longest_with, patience_ms
-from shared.cluster.state import CellState
+from shared.cluster.model.lease import longest_with, patience_ms
+from shared.cluster.model.state import CellState
 from shared.events.operations import CellPolicy
 
 

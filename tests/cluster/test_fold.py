@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.fold import DamagedLog, LogRecord, Verdict, fold, judge
-from shared.cluster.rows import DamagedRow, digest_of, rows_of, state_from
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import DamagedLog, LogRecord, Verdict, fold, judge
+from shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import Undecodable, decode, encode

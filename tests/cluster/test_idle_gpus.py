@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.gpu_types import idle_anywhere_milli, idle_milli
-from shared.cluster.taken_alone import taken_alone, with_whole_nodes
+from shared.cluster.capacity.gpu_types import idle_anywhere_milli, idle_milli
+from shared.cluster.capacity.taken_alone import taken_alone, with_whole_nodes
 from shared.events.effects import QuotaSet
 from shared.events.operations import Quota
 from shared.events.value import replace

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.fold import DamagedLog, fold
-from shared.cluster.invariants import check_state
-from shared.cluster.job import JobStatus
-from shared.cluster.rows import digest_of
-from shared.cluster.state import CellState
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.fold.fold import DamagedLog, fold
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.job import JobStatus
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import ClearReason, DeferCode, FailReason, StopReason
 from shared.events.value import replace

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.audit import Ledger
-from shared.cluster.diary import DiaryLine, Orders, check_diaries
-from shared.cluster.invariants import Offence, check_state
-from shared.cluster.job import JobStatus
-from shared.cluster.state import CellState
+from shared.cluster.checks.audit import Ledger
+from shared.cluster.checks.invariants import Offence, check_state
+from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
+from shared.cluster.model.job import JobStatus
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.operations import Quota

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.min_run import min_run_ms
+from shared.cluster.quota.min_run import min_run_ms
 from shared.events.operations import Quota
 
 TREE = {

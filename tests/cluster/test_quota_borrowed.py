@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.cluster.quota_borrowed import Borrowed, borrowed_jobs, borrowed_milli
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.borrowed import Borrowed, borrowed_jobs, borrowed_milli
 from shared.events import effects as e
 from shared.events.operations import Quota
 from shared.events.values import Resources

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.cluster.quota_room import Borrower, lineage
-from shared.cluster.quota_tree import Account, QuotaTree
+from shared.cluster.quota.room import Borrower, lineage
+from shared.cluster.quota.tree import Account, QuotaTree
 from shared.events.operations import Quota
 
 GPU_TYPE = "gpu"

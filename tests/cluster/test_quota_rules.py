@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.cluster.quota_rules import LEVELS_MOST, contradiction, fault_among, fault_in_pools, top_down
-from shared.cluster.quota_tree import Account
+from shared.cluster.quota.rules import LEVELS_MOST, contradiction, fault_among, fault_in_pools, top_down
+from shared.cluster.quota.tree import Account
 from shared.events.operations import Quota
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.quota_rules import LEVELS_MOST, fault_among
-from shared.cluster.quota_tree import Account
-from shared.cluster.quotas_one_by_one import QuotasOneByOne
+from shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
+from shared.cluster.quota.rules import LEVELS_MOST, fault_among
+from shared.cluster.quota.tree import Account
 from shared.events.operations import Quota
 
 NAMES = ["a", "b", "c", "d", "e"]

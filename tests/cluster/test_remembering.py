@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.apply import apply
-from shared.cluster.fold import DamagedLog
-from shared.cluster.rows import rows_of, state_from
-from shared.cluster.state import CellState
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.fold import DamagedLog
+from shared.cluster.fold.rows import rows_of, state_from
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.value import replace

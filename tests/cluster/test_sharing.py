@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.rows import rows_of, state_from
-from shared.cluster.sharing import KINDS_MOST, Kinds, share
+from shared.cluster.fold.rows import rows_of, state_from
+from shared.cluster.fold.spec_interning import KINDS_MOST, Kinds, share
 from shared.events.base import replace
 from shared.events.encoding import encode
 from shared.events.values import JobSpec, Resources

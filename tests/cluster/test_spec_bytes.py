@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.invariants import live_bytes_equal_a_recount
-from shared.cluster.job import WAITING
-from shared.cluster.rows import rows_of, state_from
-from shared.cluster.spec_bytes import spec_bytes
-from shared.cluster.state import CellState
+from shared.cluster.checks.invariants import live_bytes_equal_a_recount
+from shared.cluster.fold.rows import rows_of, state_from
+from shared.cluster.model.job import WAITING
+from shared.cluster.model.spec_bytes import spec_bytes
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.encoding import encode
 from shared.events.reasons import FailReason

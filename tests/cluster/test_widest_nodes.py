@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from services.cli.app import app
+from fallow.cli.app import app
 from services.executor.nodes_file import NodesFileError, load_nodes
-from shared.cluster.invariants import check_state
-from shared.cluster.rows import digest_of, rows_of, state_from
-from shared.cluster.state import CellState
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.fold.rows import digest_of, rows_of, state_from
+from shared.cluster.model.state import CellState
 from shared.events import nodes as n
 from shared.events.encoding import Undecodable, decode, encode
 from shared.events.values import DEVICES_MOST, NodeSpec
 from shared.log.machine.snapshot import cut
-from shared.runtime.cell_file import CellFileError, parse_cell_file
+from shared.runtime.files.cell_file import CellFileError, parse_cell_file
 from shared.view.row_text import node_row, node_text
 from tests.cluster.examples import cell, node
 

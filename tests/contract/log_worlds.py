@@ -12,8 +12,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 
-from shared.log.kafka import KafkaLog
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.kafka.log import KafkaLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import Log, Outgoing, Refusal, TopicPartition
 from tests.contract.eventually import eventually
 

@@ -10,12 +10,12 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from services.simulator.broker import Broker
-from services.simulator.engine import Engine
-from services.simulator.faults import Fault, Faults
-from services.simulator.history.record import EPOCH_MS
-from services.simulator.shells.log import WorldLog
-from services.simulator.shells.member import WorldMember
+from fallow.simulator.engine import Engine
+from fallow.simulator.history.record import EPOCH_MS
+from fallow.simulator.shells.log import WorldLog
+from fallow.simulator.shells.member import WorldMember
+from fallow.simulator.storage.broker import Broker
+from fallow.simulator.trouble.faults import Fault, Faults
 from shared.log.port import Log, Refusal, TopicPartition
 
 _numbers = itertools.count()

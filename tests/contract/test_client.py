@@ -9,8 +9,8 @@ import pytest
 from shared.client.answers import Progress, Stage
 from shared.client.direct import IN_ORDER_MOST, DirectClient
 from shared.client.port import CellClient, ClientUnavailable, News, NotYet
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.job import JobStatus
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.job import JobStatus
 from shared.events.base import Event
 from shared.events.effects import JobEnqueued, JobFinished, JobRunning, JobStarted
 from shared.events.jobs import JobRejected
@@ -19,13 +19,13 @@ from shared.events.reasons import RejectCode
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.value import replace
 from shared.events.values import JobSpec
-from shared.log.kafka import KafkaLog
+from shared.log.admin.topic_admin import create_topics
+from shared.log.kafka.log import KafkaLog
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.opening import declared_topics
 from shared.log.port import Log, Record
 from shared.log.reading import event_of
-from shared.log.topic_admin import create_topics
 from shared.runtime.clocks import wall_ms
 from shared.view.redis_view import RedisFunctions
 from tests.cli.cells import publish, show

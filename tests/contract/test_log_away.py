@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shared.log.group_timers import EMBEDDED
-from shared.log.kafka import KafkaLog
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.kafka.group_timers import EMBEDDED
+from shared.log.kafka.log import KafkaLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.opening import log_for
 from shared.log.port import Appended, AppendUnknown, LogUnavailable, Outgoing
 from tests.contract.eventually import eventually

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from shared.cluster.fold import LogRecord, fold
-from shared.cluster.job import JobStatus
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import LogRecord, fold
+from shared.cluster.model.job import JobStatus
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.value import replace

@@ -13,24 +13,24 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from services.cli.service_set import service_set
-from services.cli.verification import forgotten_version, read_diaries
-from shared.cluster.audit import Ledger
-from shared.cluster.diary import DiaryLine, Orders, check_diaries
-from shared.cluster.invariants import Offence, check_state
-from shared.cluster.state import CellState
+from fallow.cli.verify.verification import forgotten_version, read_diaries
+from fallow.local.service_set import service_set
+from shared.cluster.checks.audit import Ledger
+from shared.cluster.checks.invariants import Offence, check_state
+from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
+from shared.cluster.model.state import CellState
 from shared.events.base import Event
 from shared.events.decisions import Decision
 from shared.events.submissions import SubmitJob
 from shared.events.value import build_valid, plain
 from shared.events.values import JobSpec, NodeSpec, Resources, VirtualRun
+from shared.log.admin.topic_admin import create_topics
 from shared.log.follower import Follower
-from shared.log.kafka import KafkaLog
+from shared.log.kafka.log import KafkaLog
 from shared.log.layout import Layout
 from shared.log.opening import declared_topics, layout_of
-from shared.log.topic_admin import create_topics
-from shared.runtime.cell_file import load_cell_file
 from shared.runtime.clocks import wall_ms
+from shared.runtime.files.cell_file import load_cell_file
 from shared.runtime.kafka_access import KafkaAccess
 from shared.runtime.stack.services import Services, ServiceSpec
 

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.cli.job_history import read_rows
+from fallow.replay.report.job_history import read_rows
 
 Held = tuple[tuple[str, tuple[int, ...]], ...]
 """The nodes of an attempt in their order, each with its devices."""
@@ -46,7 +46,7 @@ def compare(folder: Path, asked: list[str], policy: str) -> Compared:
 
 def run(command: str, options: list[str]) -> float:
     begin_s = time.monotonic()
-    command_line = [sys.executable, "-m", "services.cli", command, *options]
+    command_line = [sys.executable, "-m", "fallow.cli", command, *options]
     done = subprocess.run(command_line, check=False, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}: {done.stderr[-2000:]}"
     return time.monotonic() - begin_s

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
 from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from shared.events.values import NodeStatus, RetryPolicy, VirtualRun

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.effects import JobCancelled, JobRunning, JobStarted
 from shared.events.operations import HoldJob, ReleaseJob
 from shared.events.reasons import CancelReason

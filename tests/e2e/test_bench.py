@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(ka
 @pytest.fixture
 def bench(redis_url: str) -> Bench:
     def run(*words: str, nodes: int = 50) -> dict[str, Any]:
-        argv = [sys.executable, "-m", "services.cli", "bench", *words, "--nodes", str(nodes), "--json"]
+        argv = [sys.executable, "-m", "fallow.cli", "bench", *words, "--nodes", str(nodes), "--json"]
         environment = {**os.environ, "FALLOW_KAFKA": "jars", "FALLOW_REDIS": redis_url}
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 0, done.stderr

@@ -15,7 +15,7 @@ KEYS = (
 
 
 def demo(*options: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "services.cli", "demo", *options]
+    argv = [sys.executable, "-m", "fallow.cli", "demo", *options]
     environment = {name: value for name, value in os.environ.items() if name not in {"FALLOW_KAFKA", "FALLOW_REDIS"}}
     return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.invariants import check_state
+from shared.cluster.checks.invariants import check_state
 from shared.events.effects import JobStarted
 from tests.e2e.running_cell import RunningCell, a_job, running_cell
 

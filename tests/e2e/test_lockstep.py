@@ -58,7 +58,7 @@ def write_trace(path: Path, count: int, seed: int) -> None:
 
 def test_every_job_starts_when_an_independent_simulation_starts_it(kafka: str, redis_url: str, tmp_path: Path) -> None:
     write_trace(tmp_path / "jobs.csv.gz", 120, seed=11)
-    command = [sys.executable, "-m", "services.cli", "replay", "--jobs", str(tmp_path / "jobs.csv.gz"), "--nodes", "5"]
+    command = [sys.executable, "-m", "fallow.cli", "replay", "--jobs", str(tmp_path / "jobs.csv.gz"), "--nodes", "5"]
     command += ["--policy", "strict-fifo", "--lockstep", "--out", str(tmp_path / "out"), "--json"]
     environment = {**os.environ, "FALLOW_KAFKA": kafka, "FALLOW_REDIS": redis_url}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)

@@ -11,13 +11,13 @@ import httpx
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
-from services.cli.read_back import records_of
+from fallow.cli.log.read_back import records_of
+from shared.log.admin.topic_admin import create_topics
 from shared.log.follower import Follower
 from shared.log.opening import declared_topics
 from shared.log.port import LogUnavailable, Outgoing
 from shared.log.snapshots import read_catalogue, write_snapshot
-from shared.log.topic_admin import create_topics
-from shared.runtime.cell_file import load_cell_file
+from shared.runtime.files.cell_file import load_cell_file
 from tests.cli.test_commands import call
 from tests.contract.eventually import eventually
 from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell

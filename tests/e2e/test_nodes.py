@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.values import NodeStatus
 from tests.e2e.running_cell import CELL_FILE, RunningCell, a_job, running_cell
 

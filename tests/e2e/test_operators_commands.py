@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.values import NodeStatus
 from tests.cli.test_commands import call
 from tests.e2e.running_cell import RunningCell, a_job, running_cell

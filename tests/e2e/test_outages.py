@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.service_set import KINDS, service_set
-from shared.cluster.job import JobStatus
+from fallow.local.service_set import KINDS, service_set
+from shared.cluster.model.job import JobStatus
+from shared.log.admin.topic_admin import create_topics
 from shared.log.opening import declared_topics
-from shared.log.topic_admin import create_topics
-from shared.runtime.cell_file import load_cell_file
+from shared.runtime.files.cell_file import load_cell_file
 from shared.runtime.stack import kafka_jars
 from shared.runtime.stack.choose import choose_redis
 from shared.runtime.stack.http_get import Unanswered

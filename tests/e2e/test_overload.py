@@ -12,7 +12,7 @@ from statistics import median
 import httpx
 import pytest
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.effects import JobStarted
 from shared.events.jobs import JobAdmitted, JobRejected
 from shared.events.submissions import SubmitJob

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from services.executor.processes.supervisor import processes
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.effects import JobFailed, JobStarted, LeaseExpired
 from shared.events.submissions import CancelJob
 from shared.events.values import JobSpec, ProcessRun
@@ -60,7 +60,7 @@ async def two_agents(
 def an_agent(folder: Path, name: str) -> ServiceSpec:
     """`fallow agent`, as a user starts it."""
     offer = ("--node", name, "--gpus", "2", "--pool", "machines", "--label", "address=127.0.0.1")
-    return ServiceSpec(name, "services.cli", arguments=("agent", *offer, "--state-dir", str(folder / name)))
+    return ServiceSpec(name, "fallow.cli", arguments=("agent", *offer, "--state-dir", str(folder / name)))
 
 
 def a_training(id: str, folder: Path, *, step_ms: int) -> JobSpec:

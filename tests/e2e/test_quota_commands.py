@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.reasons import DeferCode
 from tests.cli.test_commands import call
 from tests.e2e.running_cell import RunningCell, a_job, running_cell

@@ -60,7 +60,7 @@ def home(tmp_path: Path) -> Path:
     """A folder in which `.venv/bin/fallow` is what the README calls."""
     program = tmp_path / ".venv" / "bin" / "fallow"
     program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m services.cli "$@"\n', encoding="utf-8")
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m fallow.cli "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     return tmp_path
 

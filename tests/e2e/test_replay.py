@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from services.cli.figures import figures_of
-from services.cli.job_history import read_rows
+from fallow.replay.report.figures import figures_of
+from fallow.replay.report.job_history import read_rows
 
 HEAD = "job_id,tenant,submit_s,gpus,workers,gpus_per_worker,gpu_type,duration_s,kind,status\n"
 CARRY = HEAD + "c,t1,0,4,1,4,,100,training,carryover\n"
@@ -44,7 +44,7 @@ def replay(kafka: str, redis_url: str, tmp_path: Path) -> Replay:
     ]
 
     def run(*options: str) -> dict[str, Any]:
-        argv = [sys.executable, "-m", "services.cli", "replay", *files, "--nodes", "1", "--json", *options]
+        argv = [sys.executable, "-m", "fallow.cli", "replay", *files, "--nodes", "1", "--json", *options]
         environment = {**os.environ, "FALLOW_KAFKA": kafka, "FALLOW_REDIS": redis_url}
         done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.effects import WriterStarted
 from shared.view.compare import compare_view
 from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding

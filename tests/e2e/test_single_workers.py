@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.job import Job
+from shared.cluster.model.job import Job
 from shared.events.nodes import NodeLost
 from shared.events.submissions import CancelJob, JobChanges, UpdateJob
 from shared.events.values import JobKind, NodeStatus, ProcessRun, RunStatus

@@ -21,7 +21,7 @@ from shared.runtime.stack import embedded_broker, kafka_jars
 from shared.runtime.stack.child import environment_with
 
 TOP = Path(__file__).parents[2]
-FALLOW = [sys.executable, "-m", "services.cli"]
+FALLOW = [sys.executable, "-m", "fallow.cli"]
 CELL_FILE = """
 cells: [{name: main, ordinal: 0, pools: [{name: virtual, gpus: 64, gpus_per_node: 8}]}]
 tenants: [{name: acme}]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.simulator.versions import with_fields
-from shared.cluster.fold import DamagedLog, LogRecord, fold
-from shared.cluster.state import CellState
+from fallow.simulator.trouble.versions import with_fields
+from shared.cluster.fold.fold import DamagedLog, LogRecord, fold
+from shared.cluster.model.state import CellState
 from shared.events import TYPES, Decision, Event, Undecodable, ce_headers, decode, encode
 from shared.events.base import JobId, Name
 from shared.events.decisions import CHAIN_START, next_chain

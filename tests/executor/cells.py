@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Turn
-from shared.cluster.fold import extend
-from shared.cluster.job import HOLDING
-from shared.cluster.node import lowest
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import extend
+from shared.cluster.model.job import HOLDING
+from shared.cluster.model.node import lowest
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_START, Decision, next_chain

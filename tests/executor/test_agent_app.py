@@ -24,7 +24,7 @@ from shared.events.nodes import LivingNode, NodeEvent, NodeJoined, RunWord
 from shared.events.value import replace
 from shared.events.values import ProcessRun, RunStatus
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.reading import event_of
 from shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually

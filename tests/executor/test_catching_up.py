@@ -17,7 +17,7 @@ from shared.events.encoding import encode
 from shared.events.values import NodeStatus
 from shared.log.follower import Follower
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.runtime.process import Context, make_context
 from shared.runtime.settings import ServiceSettings
 from tests.contract.eventually import eventually

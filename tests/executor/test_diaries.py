@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.cli.verification import forgotten_version, read_diaries
+from fallow.cli.verify.verification import forgotten_version, read_diaries
 from services.executor.diaries import SEQ_PER_REIGN, Diaries, Lives
 from services.executor.files import DiskFiles
-from shared.cluster.diary import HORIZON_BEGINS, DiaryLine, Orders, RunKey, check_diaries
+from shared.cluster.checks.run_journal import HORIZON_BEGINS, DiaryLine, Orders, RunKey, check_diaries
 from shared.events.base import LARGEST_INTEGER
 from shared.events.encoding import decode, encode
 from shared.events.nodes import NodeReport

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.verification import forgotten_version, read_diaries
+from fallow.cli.verify.verification import forgotten_version, read_diaries
 from services.executor.app.wiring import execute
 from services.executor.diaries import GROWN_BYTES
 from services.executor.nodes_file import load_nodes
 from services.executor.policy.records import Said
 from services.executor.service import slot_of
 from services.executor.settings import ExecutorSettings
-from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode
@@ -27,9 +27,9 @@ from shared.events.operations import AdvanceTime
 from shared.events.value import plain, replace
 from shared.events.values import RunStatus, VirtualRun
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.reading import event_of
-from shared.runtime.cell_file import load_cell_file
+from shared.runtime.files.cell_file import load_cell_file
 from shared.runtime.process import Context, make_context
 from shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually

@@ -11,7 +11,7 @@ from services.executor.policy.lease import SETTLE_MS_MOST
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Turn
 from services.executor.service import ExecutorService
-from shared.cluster.diary import DiaryLine, Orders, check_diaries
+from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from shared.events import effects as e
 from shared.events.nodes import RunWord
 from shared.events.operations import CellPolicy

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.executor.policy.lease import KeptLease, Lease, gone_on_with
-from services.executor.policy.own_node import OwnNode
+from services.executor.policy.machine_agent import OwnNode
 from services.executor.policy.turn import Now, Turn
-from shared.cluster.fold import fold
-from shared.cluster.rows import rows_of, state_from
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import fold
+from shared.cluster.fold.rows import rows_of, state_from
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.nodes import LivingNode, NodeEvent

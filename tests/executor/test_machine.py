@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.offer import WrongOffer, home_of, offer_of
+from services.executor.node_registration import WrongOffer, home_of, offer_of
 from services.executor.processes.machine import NoDevices, count_devices
 from services.executor.processes.state_folder import StateFolder, StateFolderInUse, StateFolderUnusable
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from shared.events.values import NodeRole
 from shared.runtime.endings import ending_of
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from services.executor.diaries import Diaries, DiaryUnreadable, Lives
 from services.executor.files import DiskFiles
-from shared.cluster.diary import DiaryLine
+from shared.cluster.checks.run_journal import DiaryLine
 from shared.events.encoding import encode
 from tests.executor.test_diaries import line
 from tests.hypothesis_profile import EXAMPLES

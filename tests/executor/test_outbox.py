@@ -15,7 +15,7 @@ from shared.events import nodes as n
 from shared.events.value import replace
 from shared.events.values import NodeSpec, RunStatus
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing
 from shared.log.reading import event_of
 from shared.runtime.process import make_context

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from services.executor.policy.journal_recovery import ended_runs, open_runs
 from services.executor.policy.lease import Lease
-from services.executor.policy.own_node import OwnNode, keeps_boot
-from services.executor.policy.past import ended_runs, open_runs
+from services.executor.policy.machine_agent import OwnNode, keeps_boot
 from services.executor.policy.turn import Observation, Start, Stop, Turn
-from shared.cluster.diary import DiaryLine
+from shared.cluster.checks.run_journal import DiaryLine
 from shared.events import effects as e
 from shared.events.nodes import NodeReport
 from shared.events.reasons import RequeueReason

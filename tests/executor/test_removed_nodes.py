@@ -9,12 +9,12 @@ from typing import Protocol
 import pytest
 
 from services.executor.policy.lease import Lease
-from services.executor.policy.own_node import OwnNode
+from services.executor.policy.machine_agent import OwnNode
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Now, Observation, Start, Turn
 from services.executor.service import ExecutorService
-from shared.cluster.job import JobStatus
-from shared.cluster.state import CellState
+from shared.cluster.model.job import JobStatus
+from shared.cluster.model.state import CellState
 from shared.events.base import Event
 from shared.events.decisions import Decision
 from shared.events.nodes import NodeJoined, RunsReported, RunWord

@@ -14,8 +14,8 @@ from services.executor.policy.desired import Change, DesiredRun, DesiredStates, 
 from services.executor.policy.turn import Start, Stop, Turn
 from services.executor.policy.worker_environment import gang_of
 from services.executor.service import ExecutorService
-from shared.cluster.diary import DiaryLine, Orders, check_diaries
-from shared.cluster.job import JobStatus, index_of
+from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
+from shared.cluster.model.job import JobStatus, index_of
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.nodes import RunWord

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from fallow.cli.cell.archive import ArchiveError, read_archive, write_archive
+from fallow.cli.job.file import JobFileError, read_jobs
+from fallow.cli.log.file import LogFileError, write_line
+from fallow.cli.output.when import duration_of, moment_of
+from fallow.cli.verify.verification import DiaryError, read_diaries, verify_file
 from services.admission.service import AdmissionService
-from services.cli.cell_archive import ArchiveError, read_archive, write_archive
-from services.cli.job_file import JobFileError, read_jobs
-from services.cli.log_file import LogFileError, write_line
-from services.cli.verification import DiaryError, read_diaries, verify_file
-from services.cli.when import duration_of, moment_of
-from shared.cluster.config import CellFile
-from shared.cluster.fold import DamagedLog, extend
-from shared.cluster.invariants import check_state
-from shared.cluster.rows import DamagedRow, digest_of, rows_of, state_from
-from shared.cluster.state import CellState
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.fold.fold import DamagedLog, extend
+from shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
+from shared.cluster.model.config import CellFile
+from shared.cluster.model.state import CellState
 from shared.events.base import TYPES, Event
 from shared.events.decisions import Decision
 from shared.events.encoding import Undecodable, decode, encode
@@ -31,7 +31,7 @@ from shared.log.letters import letter_of, noted_replay, original_of
 from shared.log.machine.snapshot import Collector, DamagedSnapshot, RowsDigest, cut, manifest_of, state_of
 from shared.log.port import Record
 from shared.log.reading import event_of
-from shared.runtime.cell_file import CellFileError, parse_cell_file
+from shared.runtime.files.cell_file import CellFileError, parse_cell_file
 from tests.cli.logs import an_honest_log
 from tests.histories import History
 

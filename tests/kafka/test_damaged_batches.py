@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 
 from shared.log import damage as damage_module
-from shared.log.faststream_recipe import make_broker
 from shared.log.machine.losses import Loss, LossKind
 from shared.log.port import Outgoing, Reader, Record, UnreadableRecords
+from shared.log.sharing.faststream_recipe import make_broker
 from shared.runtime.stack.choose import Choice
 from tests.contract.eventually import eventually
 from tests.kafka.damage import Segment, segment_of

@@ -10,16 +10,16 @@ from subprocess import CompletedProcess
 import pytest
 import pytest_asyncio
 
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
+from shared.log.admin.topic_admin import create_topics
 from shared.log.follower import Follower
-from shared.log.kafka import KafkaLog
+from shared.log.kafka.log import KafkaLog
 from shared.log.layout import Layout
 from shared.log.opening import declared_topics, layout_of
 from shared.log.port import Outgoing
 from shared.log.snapshots import read_catalogue, write_snapshot
-from shared.log.topic_admin import create_topics
-from shared.runtime.cell_file import load_cell_file
+from shared.runtime.files.cell_file import load_cell_file
 from shared.runtime.stack.choose import Choice
 from tests.cli.test_commands import call
 from tests.histories import CELL, History, outgoing

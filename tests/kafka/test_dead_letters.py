@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from shared.log.admin.topic_admin import create_topics
 from shared.log.dead_letters import dead_letter
-from shared.log.kafka import KafkaLog
+from shared.log.kafka.log import KafkaLog
 from shared.log.machine.consumer import Dead
 from shared.log.opening import declared_topics
 from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Record
-from shared.log.topic_admin import create_topics
-from shared.runtime.cell_file import load_cell_file
+from shared.runtime.files.cell_file import load_cell_file
 from shared.runtime.stack.child import environment_with
 
 pytestmark = pytest.mark.real_kafka
@@ -34,7 +34,7 @@ def fallow(kafka: str, namespace: str) -> Fallow:
     def here(*words: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FALLOW_")}
         own = {"PYTHONPATH": environment_with(TOP)["PYTHONPATH"], "FALLOW_KAFKA": kafka, "FALLOW_NAMESPACE": namespace}
-        command = [sys.executable, "-m", "services.cli", "dead-letters", *words]
+        command = [sys.executable, "-m", "fallow.cli", "dead-letters", *words]
         return subprocess.run(
             command, capture_output=True, text=True, env={**kept, **own}, cwd=TOP, timeout=60, check=False
         )

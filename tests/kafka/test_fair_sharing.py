@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 
-from shared.log.faststream_recipe import make_broker
-from shared.log.kafka_sharing import BATCH_BYTES_MOST
+from shared.log.kafka.sharing import BATCH_BYTES_MOST
 from shared.log.port import Outgoing, Record, bytes_of
+from shared.log.sharing.faststream_recipe import make_broker
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
 

@@ -1,6 +1,6 @@
 """What FastStream 0.7 does by default, on a real Kafka: the reasons for each line of our subscriber recipe.
 
-When one of these fails after an upgrade, a hazard may be gone: read `shared/log/faststream_recipe.py` again.
+When one of these fails after an upgrade, a hazard may be gone: read `shared/log/sharing/faststream_recipe.py` again.
 """
 
 # No `from __future__ import annotations`: FastStream reads the annotations of nested handlers when the program runs.
@@ -21,9 +21,9 @@ from faststream.kafka import KafkaBroker, KafkaPublishMessage
 from faststream.kafka.annotations import KafkaMessage
 from pydantic import BaseModel, ConfigDict
 
-from shared.log.faststream_recipe import make_broker
 from shared.log.machine.partitioner import partition_of
 from shared.log.port import Outgoing
+from shared.log.sharing.faststream_recipe import make_broker
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
 

@@ -10,8 +10,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from services.cli.bench.baseline import PARTITIONS, plain
-from services.cli.bench.sender import Sender
+from fallow.bench.load.baseline import PARTITIONS, plain
+from fallow.bench.load.sender import Sender
 
 pytestmark = pytest.mark.real_kafka
 

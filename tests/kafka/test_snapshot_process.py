@@ -10,12 +10,12 @@ import pytest
 import pytest_asyncio
 
 from services.placement.app.snapshots import Pace, SnapshotSettings, main
-from shared.cluster.rows import digest_of
-from shared.log.kafka import KafkaLog
+from shared.cluster.fold.rows import digest_of
+from shared.log.admin.topic_admin import create_topics
+from shared.log.admin.topics import expected_topics, parse_topics
+from shared.log.kafka.log import KafkaLog
 from shared.log.layout import Layout
 from shared.log.snapshots import newest_snapshot
-from shared.log.topic_admin import create_topics
-from shared.log.topics import expected_topics, parse_topics
 from shared.runtime.process import make_context
 from tests.contract.eventually import eventually
 from tests.histories import CELL, History, outgoing

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shared.cluster.apply import apply
-from shared.cluster.rows import digest_of
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.rows import digest_of
 from shared.events.effects import JobEnqueued
 from shared.events.value import replace
 from shared.events.values import JobSpec, ProcessRun
+from shared.log.admin.topic_admin import create_topics
+from shared.log.admin.topics import expected_topics, parse_topics
 from shared.log.follower import Follower
-from shared.log.kafka import KafkaLog
+from shared.log.kafka.log import KafkaLog
 from shared.log.layout import Layout
 from shared.log.machine import snapshot as machine
 from shared.log.snapshots import newest_snapshot
-from shared.log.topic_admin import create_topics
-from shared.log.topics import expected_topics, parse_topics
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import all_records, layout_of, snapshot
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from shared.log.kafka import KafkaLog
+from shared.log.admin.topic_admin import create_topics
+from shared.log.admin.topics import expected_topics, parse_topics
+from shared.log.kafka.log import KafkaLog
 from shared.log.port import Record
-from shared.log.topic_admin import create_topics
-from shared.log.topics import expected_topics, parse_topics
 from shared.runtime.clocks import wall_ms
 
 pytestmark = pytest.mark.real_kafka

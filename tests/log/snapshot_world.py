@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.events.snapshots import SnapshotManifest
 from shared.log.layout import Layout
 from shared.log.port import Log, Record

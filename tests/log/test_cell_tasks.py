@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from shared.log.cell_tasks import CellTasks, Tenure
 from shared.log.layout import Layout
+from shared.log.sharing.cell_tasks import CellTasks, Tenure
 from tests.contract.eventually import eventually
 
 LAYOUT = Layout("fallow", {"cell-a": 0, "cell-b": 1})

@@ -22,20 +22,20 @@ from services.projector.app.metrics import ProjectorMetrics
 from services.projector.settings import ProjectorSettings
 from services.queueing.app import CellPlanner, QueueingMetrics
 from services.queueing.settings import QueueingSettings
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode
 from shared.events.nodes import NodeJoined
 from shared.events.values import NodeSpec
-from shared.log.cell_tasks import Tenure
-from shared.log.cell_work import FENCING, work_apart
 from shared.log.layout import Layout
 from shared.log.machine.writer import UnwritableDecision
-from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.owned_cells import work_on_owned_cells
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated
-from shared.runtime.cell_file import parse_cell_file
+from shared.log.sharing.cell_tasks import Tenure
+from shared.log.sharing.cell_work import FENCING, work_apart
+from shared.log.sharing.owned_cells import work_on_owned_cells
 from shared.runtime.endings import ENDINGS, FENCED
+from shared.runtime.files.cell_file import parse_cell_file
 from shared.runtime.process import Context, make_context
 from shared.runtime.settings import ServiceSettings
 from shared.view.lupa_view import LuaFunctions

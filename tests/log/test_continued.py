@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shared.log.continued import ContinuedReader
 from shared.log.losses import OtherRecord
 from shared.log.machine.losses import Place
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
 from shared.log.reading import input_checksum
 

@@ -11,10 +11,8 @@ import msgspec
 import pytest
 
 from shared.log import damage, losses
-from shared.log import delivery as delivery_module
-from shared.log.delivery import Delivery, DeliveryGaveUp, RetryPolicy, places_behind
 from shared.log.machine.losses import Loss, LossKind, Place
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import (
     HEADERS_MOST,
     UNREADABLE_HEADER,
@@ -27,7 +25,9 @@ from shared.log.port import (
     RecordTooLarge,
     TopicPartition,
 )
-from shared.log.share import Batches, CommitFailed
+from shared.log.sharing import delivery as delivery_module
+from shared.log.sharing.delivery import Delivery, DeliveryGaveUp, RetryPolicy, places_behind
+from shared.log.sharing.share import Batches, CommitFailed
 from tests.contract.eventually import eventually
 
 TP: TopicPartition = ("t", 0)

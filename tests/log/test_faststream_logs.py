@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from shared.log.faststream_recipe import library_logger
+from shared.log.sharing.faststream_recipe import library_logger
 
 
 def record(text: str) -> logging.LogRecord:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from shared.cluster.fold import DamagedLog, extend
-from shared.cluster.rows import digest_of
+from shared.cluster.fold.fold import DamagedLog, extend
+from shared.cluster.fold.rows import digest_of
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.log.follower import Follower
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import Appended, LogTruncated
 from tests.histories import CELL, History, folded, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of, snapshot

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from shared.log.kafka_closing import start_or_close
+from shared.log.kafka.closing import start_or_close
 from shared.log.port import LogUnavailable
 
 BOUND_S = 0.05

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from shared.log.access_admin import check_access
-from shared.log.faststream_recipe import make_broker
-from shared.log.group_offsets import committed_offsets
-from shared.log.group_timers import QUICK
-from shared.log.kafka import KafkaLog
-from shared.log.kafka_looks import KafkaLooks
-from shared.log.kafka_member import KafkaMember
-from shared.log.kafka_producer import BoundedProducer
-from shared.log.kafka_reader import Fetching, KafkaReader
+from shared.log.admin.access_admin import check_access
+from shared.log.admin.group_offsets import committed_offsets
+from shared.log.admin.topic_admin import check_topics
+from shared.log.kafka.group_timers import QUICK
+from shared.log.kafka.log import KafkaLog
+from shared.log.kafka.looks import KafkaLooks
+from shared.log.kafka.member import KafkaMember
+from shared.log.kafka.producer import BoundedProducer
+from shared.log.kafka.reader import Fetching, KafkaReader
 from shared.log.port import LogUnavailable
-from shared.log.topic_admin import check_topics
+from shared.log.sharing.faststream_recipe import make_broker
 from shared.runtime.kafka_access import KafkaAccess, Protocol
 
 ACCESS = KafkaAccess("127.0.0.1:1", Protocol.SSL, ca_file=Path("/no/ca.pem"))

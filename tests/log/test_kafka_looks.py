@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from shared.log import kafka_looks
-from shared.log.kafka_looks import KafkaLooks
+from shared.log.kafka import looks as kafka_looks
+from shared.log.kafka.looks import KafkaLooks
 from shared.log.port import LogUnavailable
 from shared.runtime.stack.ports import LOCAL
 

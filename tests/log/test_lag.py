@@ -10,7 +10,7 @@ from prometheus_client import generate_latest
 
 from shared.log.lag import watch_lag
 from shared.log.machine.sights import SIGHTS_MOST, Sights
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import Outgoing
 from shared.runtime.process import Context, make_context
 from shared.runtime.settings import ServiceSettings

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.fold import DamagedLog
+from shared.cluster.fold.fold import DamagedLog
 from shared.log import losses
 from shared.log.follower import Follower
 from shared.log.losses import PLACES_MOST, PlaceWatch, losses_of
 from shared.log.machine.losses import Loss, LossKind, Place, fences
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
 from shared.log.reading import input_checksum
 from tests.histories import CELL, History, outgoing

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.apply import apply
-from shared.cluster.rows import digest_of
-from shared.cluster.state import CellState
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.encoding import encode
 from shared.events.snapshots import SnapshotChunk, SnapshotManifest

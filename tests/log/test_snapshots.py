@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from shared.cluster.rows import digest_of
+from shared.cluster.fold.rows import digest_of
 from shared.events.snapshots import SnapshotChunk
 from shared.log import snapshots
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine import snapshot as machine
 from shared.log.machine.snapshot import NEWEST, DamagedSnapshot, RowsDigest, cut, hour_slot, manifest_of, snapshot_id
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import Reader, TopicPartition
 from shared.log.snapshots import NoUsableSnapshot, nearest_snapshot, newest_snapshot, oldest_snapshot
 from tests.histories import CELL, History, outgoing

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shared.cluster.apply import apply
-from shared.cluster.fold import DamagedLog
-from shared.cluster.state import CellState
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.fold import DamagedLog
+from shared.cluster.model.state import CellState
 from shared.events.effects import AnyEffect, JobEnqueued, WriterStarted
 from shared.events.encoding import Undecodable
 from shared.events.reasons import DeadLetterReason

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.apply import apply
-from shared.cluster.fold import DamagedLog, LogRecord, fold
-from shared.cluster.rows import digest_of
-from shared.cluster.state import CellState
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.fold import DamagedLog, LogRecord, fold
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.base import LARGEST_INTEGER, LATEST_MS
 from shared.events.decisions import CHAIN_HEADER, Decision

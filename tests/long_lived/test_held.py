@@ -11,11 +11,11 @@ from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
 from services.metrics.policy.watch import REMEMBERED_ENDS
 from services.metrics.service import KEPT_WAITS, MetricsService
-from services.placement.policy.quarantine import FAILURES
-from shared.cluster.fold import fold
-from shared.cluster.remembered import SEGMENT_JOBS
-from shared.cluster.sharing import KINDS_MOST
-from shared.cluster.state import CellState
+from services.placement.lifecycle.nodes.quarantine import FAILURES
+from shared.cluster.fold.finished_jobs import SEGMENT_JOBS
+from shared.cluster.fold.fold import fold
+from shared.cluster.fold.spec_interning import KINDS_MOST
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
 from shared.events.nodes import NodeJoined, NodeLost, RunFailed
 from shared.events.operations import RemoveNode

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shared.cluster.fold import extend
-from shared.cluster.node import lowest
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import extend
+from shared.cluster.model.node import lowest
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode

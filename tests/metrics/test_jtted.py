@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.metrics.policy.communication import RING, UNSTRETCHED, Ring, Spread
-from services.metrics.policy.fewest import Fewest, Kind
-from services.metrics.policy.jtted import Jtted
-from shared.cluster.state import CellState
+from services.metrics.policy.kant.communication import RING, UNSTRETCHED, Ring, Spread
+from services.metrics.policy.kant.fewest import Fewest, Kind
+from services.metrics.policy.kant.jtted import Jtted
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
 from tests.metrics.logs import Log

@@ -12,7 +12,7 @@ from services.metrics.settings import MetricsSettings
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, next_chain
 from shared.events.encoding import encode
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.runtime.process import make_context
 from shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually

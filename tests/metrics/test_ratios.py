@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.metrics.policy.gar import Gar
-from services.metrics.policy.gfr import Gfr
-from services.metrics.policy.sor import Sor
+from services.metrics.policy.kant.gar import Gar
+from services.metrics.policy.kant.gfr import Gfr
+from services.metrics.policy.kant.sor import Sor
 from services.metrics.policy.time_weighted import WHOLES_MOST, TimeWeightedRatio
 from shared.events import effects as e
 from shared.events.reasons import RequeueReason

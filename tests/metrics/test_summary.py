@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from services.metrics.policy.summary import RunSummary
 from services.metrics.policy.watch import LogWatch
 from services.metrics.service import MetricsService
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.reasons import FailReason, RefuseCode

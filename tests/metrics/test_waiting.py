@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.metrics.policy.kant.waiting import BUCKETS_MS, WaitingTimes, Waits, percentile
 from services.metrics.policy.queue_depth import QueueDepth
 from services.metrics.policy.size_classes import size_class
 from services.metrics.policy.tenant_labels import OTHERS, TenantLabels
-from services.metrics.policy.waiting import BUCKETS_MS, WaitingTimes, Waits, percentile
-from shared.cluster.due import ROOM_LEAST
-from shared.cluster.job import WAITING
+from shared.cluster.fold.due import ROOM_LEAST
+from shared.cluster.model.job import WAITING
 from shared.events import effects as e
 from shared.events.reasons import RequeueReason
 from shared.events.values import GPU, WorkerPlace

@@ -13,13 +13,13 @@ import pstats
 from sys import stdout
 from time import process_time
 
-from services.placement.policy.gang import place_gang
-from services.placement.policy.lines.lines import Lines
-from services.placement.policy.walk import walk_lines
+from services.placement.queue.lines.lines import Lines
+from services.placement.queue.scheduling_cycle import walk_lines
+from services.placement.search.gang import place_gang
 from services.placement.service import Input, PlacementService
-from shared.cluster.apply import apply
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.state import CellState
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.encoding import decode, encode

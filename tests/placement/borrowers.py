@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shared.cluster.job import HOLDING, Job
+from shared.cluster.model.job import HOLDING, Job
 from shared.events.values import JobSpec
 from tests.placement.world import World, admitted, finished
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from random import Random
 from time import perf_counter
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from tests.placement.test_lines_property import Twins, live_alike

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from shared.cluster.kept_places import Kept
-from shared.cluster.node import Node
-from shared.cluster.state import CellState
+from shared.cluster.model.node import Node
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.kept_places import Kept
 from shared.events.values import GPU, JobSpec, Level, Wish
 
 Room = Mapping[str, int]

@@ -17,7 +17,7 @@ from shared.events.effects import AnyEffect, JobEnqueued
 from shared.events.jobs import JobAdmitted
 from shared.events.values import JobSpec
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.reading import event_of
 from shared.runtime.host import Host
 from shared.runtime.process import Context, make_context

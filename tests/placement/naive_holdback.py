@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from services.placement.policy.holdback import LOOKS_MOST
-from services.placement.policy.kept_index import KeptFrom, kept_in
+from services.placement.owners.holdback import LOOKS_MOST
+from services.placement.owners.kept_index import KeptFrom, kept_in
 from services.placement.policy.policies import Places
-from shared.cluster.capacity import PoolCapacity
-from shared.cluster.kept_places import taken
-from shared.cluster.state import CellState
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.kept_places import taken
 from shared.events.reasons import DeferCode
 from shared.events.values import GPU, JobSpec
 

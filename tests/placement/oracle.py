@@ -11,20 +11,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import floor
 
-from services.placement.policy.arrays import may_start_one_more
-from services.placement.policy.fair_share import Shares
-from services.placement.policy.gang import Places, place_gang
-from services.placement.policy.lines.classes import room_of
-from services.placement.policy.quota_check import waits_by_types
-from services.placement.policy.turn import Turn
-from services.placement.policy.whole_nodes import takes_milli
+from services.placement.decision.decision import Turn
+from services.placement.queue.fair_share import Shares
+from services.placement.queue.lines.classes import room_of
+from services.placement.requests.arrays import may_start_one_more
+from services.placement.search.gang import Places, place_gang
+from services.placement.search.quota_check import waits_by_types
+from services.placement.search.whole_nodes import takes_milli
 from services.placement.service import PlacementService
-from shared.cluster.config import CellPart, Queue
-from shared.cluster.job import Job, JobStatus
-from shared.cluster.node import Node, bits
-from shared.cluster.quota import Account, accounts, over_limit
-from shared.cluster.taken_alone import with_whole_nodes
-from shared.cluster.unacknowledged import closed
+from shared.cluster.capacity.taken_alone import with_whole_nodes
+from shared.cluster.model.config import CellPart, Queue
+from shared.cluster.model.job import Job, JobStatus
+from shared.cluster.model.node import Node, bits
+from shared.cluster.model.unacknowledged import closed
+from shared.cluster.quota.quota import Account, accounts, over_limit
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import next_chain

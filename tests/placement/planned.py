@@ -7,8 +7,8 @@ from typing import Any
 
 from services.queueing.policy.estimator import Declared
 from services.queueing.policy.planner import plan_starts
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.rows import digest_of
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.operations import CellPolicy

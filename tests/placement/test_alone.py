@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from services.placement.fit.filling import fullest, places_of_gang
+from services.placement.fit.free_capacity import Room
 from services.placement.policy.best_fit import place_alone
-from services.placement.policy.filling import fullest, places_of_gang
-from services.placement.policy.fit import Room
-from shared.cluster.apply import apply
-from shared.cluster.state import CellState
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 from tests.placement.world import CELL, DIGEST

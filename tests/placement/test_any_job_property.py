@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.admission.service import AdmissionService
-from services.placement.policy.gang import POLICIES
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.job import HOLDING
-from shared.cluster.singly import fewest_of
+from services.placement.search.gang import POLICIES
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.independent_workers import fewest_of
+from shared.cluster.model.job import HOLDING
 from shared.events import effects as e
 from shared.events.encoding import encode
 from shared.events.jobs import JobAdmitted

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.placement.policy.why_not import why_not
-from shared.cluster.job import JobStatus
+from services.placement.explain.explain import why_not
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.jobs import JobUpdateRequested
 from shared.events.operations import HoldJob, ReleaseJob

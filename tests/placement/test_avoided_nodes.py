@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.retry import RUNS_WELL_MS
+from services.placement.lifecycle.runs.retry import RUNS_WELL_MS
 from shared.events import nodes as n
 from shared.events.effects import AVOIDED_MOST
 from shared.events.operations import PlanMaintenance

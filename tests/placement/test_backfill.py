@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.why_not import why_not
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.rows import rows_of, state_from
+from services.placement.explain.explain import why_not
+from shared.cluster.fold.rows import rows_of, state_from
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, HoldJob
 from shared.events.queue import QueueDiscipline

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.job import HOLDING
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.job import HOLDING
 from shared.events.base import Event
 from shared.events.jobs import JobAdmitted
 from shared.events.operations import CellPolicy

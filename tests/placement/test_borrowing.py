@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.why_not import why_not
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from services.placement.explain.explain import why_not
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.effects import JobDeferred
 from shared.events.operations import Quota, ReclaimFrom
 from shared.events.queue import QueueDiscipline

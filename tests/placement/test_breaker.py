@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.breaker import BREAKER_NODES, BREAKER_PERCENT, are_too_many, holds_losses_back
-from shared.cluster.job import JobStatus
+from services.placement.lifecycle.nodes.breaker import BREAKER_NODES, BREAKER_PERCENT, are_too_many, holds_losses_back
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import Cordon, DeclareLost, PlanMaintenance, SetPolicy, Uncordon
 from shared.events.value import replace

@@ -15,7 +15,7 @@ from shared.events.effects import WriterStarted
 from shared.events.jobs import JobAdmitted
 from shared.events.values import JobSpec
 from shared.log.machine.broker_clock import BrokerClock
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import AppendAnswer, AppendUnknown, Outgoing
 from shared.log.reading import event_of
 from shared.runtime import clocks

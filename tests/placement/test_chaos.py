@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.job import HOLDING, JobStatus
+from shared.cluster.model.job import HOLDING, JobStatus
 from shared.events import nodes as n
 from shared.events.base import Event
 from shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.deadlines import UNREAD_MS
-from shared.cluster.job import JobStatus
+from services.placement.lifecycle.runs.deadlines import UNREAD_MS
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import AdvanceTime
 from shared.events.reasons import ProposalCode, StopReason

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.placement.policy.walk import LOOKS_OF_A_TRY, TRIES_MOST
+from services.placement.queue.scheduling_cycle import LOOKS_OF_A_TRY, TRIES_MOST
 from services.placement.service import TRIES_AT_REST_MOST
-from shared.cluster.topology import LOOKS_TO_INDEX_NODE
+from shared.cluster.capacity.topology import LOOKS_TO_INDEX_NODE
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec, Level, Position, Resources, TopologyWish, Wish

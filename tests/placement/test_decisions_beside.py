@@ -13,7 +13,7 @@ from shared.events.base import Event
 from shared.events.jobs import AdmittedJob, JobsAdmitted
 from shared.events.value import replace
 from shared.events.values import GPU, Dependency, JobSpec, Resources
-from shared.log.memory import MemoryLog
+from shared.log.memory.log import MemoryLog
 from shared.runtime.host import Host
 from tests.contract.eventually import eventually
 from tests.placement.world import CELL, DIGEST, World, admitted, joined, spec_of

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.dependencies import SETTLED_MOST
-from services.placement.policy.why_not import why_not
-from shared.cluster.job import JobStatus
+from services.placement.explain.explain import why_not
+from services.placement.requests.dependencies import SETTLED_MOST
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import HoldJob, ReleaseJob
 from shared.events.reasons import CancelReason, DeferCode, RefuseCode

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.placement.app.look_back import LookBack
-from services.placement.policy.earlier_reports import EarlierReports
+from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
 from shared.events.base import replace
 from shared.events.nodes import NodesReported, RunsReported, RunWord
 from shared.events.values import RunStatus
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from tests.placement.world import report
 from tests.placement.writers import CELL, LAYOUT, cluster
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.patience import PATIENCE_MS, changes_ms, turned_since_ms
-from shared.cluster.job import HOLDING
+from services.placement.owners.patience import PATIENCE_MS, changes_ms, turned_since_ms
+from shared.cluster.model.job import HOLDING
 from shared.events.values import JobSpec, Level, Position, TopologyWish, Wish
 from tests.placement.test_borrowing import share
 from tests.placement.world import World, admitted, cell_with, finished, joined, set_quotas, spec_of

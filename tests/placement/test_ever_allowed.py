@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.quota_check import is_ever_allowed
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from services.placement.search.quota_check import is_ever_allowed
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.operations import CellPolicy, Cordon, Drain, Quota, Uncordon
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.simulator.history.evidence import Answer, CellEvidence, LogEntry
-from services.simulator.history.judge import judge_cell
-from shared.cluster.apply import apply
-from shared.cluster.fold import fold
-from shared.cluster.job import HOLDING, WAITING, JobStatus
-from shared.cluster.state import CellState
+from fallow.simulator.history.evidence import Answer, CellEvidence, LogEntry
+from fallow.simulator.history.judge import judge_cell
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.fold import fold
+from shared.cluster.model.job import HOLDING, WAITING, JobStatus
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events import operations as o
 from shared.events import proposals as p

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.gang import POLICIES
-from services.placement.policy.planned_places import may_start_in
-from services.placement.policy.why_not import why_not
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.quota_told import QuotaRow, quota_rows
+from services.placement.explain.explain import why_not
+from services.placement.queue.planned_places import may_start_in
+from services.placement.search.gang import POLICIES
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.quota.summary import QuotaRow, quota_rows
 from shared.events.operations import CellPolicy, Quota
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode

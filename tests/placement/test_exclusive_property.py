@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.gang import POLICIES
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.job import HOLDING, Job, JobStatus
-from shared.cluster.node import Node
+from services.placement.search.gang import POLICIES
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.job import HOLDING, Job, JobStatus
+from shared.cluster.model.node import Node
 from shared.events.nodes import NodeJoined
 from shared.events.operations import Cordon, Quota, Uncordon
 from shared.events.reasons import DeferCode

@@ -19,10 +19,10 @@ from services.metrics.service import MetricsService
 from services.queueing.policy.estimator import Declared
 from services.queueing.policy.plan import in_parts, plan_of
 from services.queueing.policy.planner import plan_starts
-from shared.cluster.config import GPUS_MOST, CellFile
-from shared.cluster.fold import fold
-from shared.cluster.rows import digest_of, rows_of, state_from
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import fold
+from shared.cluster.fold.rows import digest_of, rows_of, state_from
+from shared.cluster.model.config import GPUS_MOST, CellFile
+from shared.cluster.model.state import CellState
 from shared.events import nodes as n
 from shared.events import operations as o
 from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event, Value

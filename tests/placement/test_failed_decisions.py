@@ -13,18 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.failures import IN_A_ROW_MOST, Failures
-from services.placement.policy.inbox import Input
-from services.placement.policy.lines.lines import Lines
-from services.placement.policy.walk import Start, Walk, WalkLines, walk_lines
+from services.placement.decision.failures import IN_A_ROW_MOST, Failures
+from services.placement.decision.inbox import Input
+from services.placement.queue.lines.lines import Lines
+from services.placement.queue.scheduling_cycle import Start, Walk, WalkLines, walk_lines
 from services.placement.service import PlacementService
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.events.base import Event
 from shared.events.jobs import AdmittedJob, JobAdmitted, JobRejected, JobsAdmitted
 from shared.events.queue import StartsPlanned
 from shared.events.reasons import DeadLetterReason, RejectCode
 from shared.events.values import JobSpec, ProcessRun
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.reading import header
 from tests.contract.eventually import eventually
 from tests.placement.test_refused_appends import enqueued

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.gpu_types import idle_anywhere_milli, idle_milli
-from shared.cluster.quota_told import quota_rows
+from shared.cluster.capacity.gpu_types import idle_anywhere_milli, idle_milli
+from shared.cluster.quota.summary import quota_rows
 from shared.events.reasons import DeferCode
 from shared.events.values import GPU, Resources
 from tests.placement.test_borrowing import share, why

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.fair_clock import FairClock
-from services.placement.policy.rank import jobs_before, turns_of
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.fair_use import FairUse
-from shared.cluster.state import CellState
+from services.placement.explain.queue_position import jobs_before, turns_of
+from services.placement.queue.fair_share_timer import FairClock
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.fair_use import FairUse
 from shared.events.operations import CellPolicy, Cordon, HoldJob, ReleaseJob, Uncordon
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.gang import POLICIES
+from services.placement.search.gang import POLICIES
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import Level, Position, Resources, TopologyWish, Wish

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from services.placement.service import FILE_FIRST_MOST, PlacementService
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.file_in_force import as_effect, difference, digest_of, from_effect
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.file_in_force import as_effect, difference, digest_of, from_effect
 from shared.events import effects as e
 from shared.events.operations import HoldJob, Quota, SetQuota
 from shared.events.queue import QueueDiscipline

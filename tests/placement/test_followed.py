@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.lines.lines import Lines
-from shared.cluster.config import Queue
-from shared.cluster.job import Job, JobStatus
+from services.placement.queue.lines.lines import Lines
+from shared.cluster.model.config import Queue
+from shared.cluster.model.job import Job, JobStatus
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.reasons import DeferCode, FailReason

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.walk import TRIES_BESIDE_MOST
-from services.placement.policy.why_not import why_not
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from services.placement.explain.explain import why_not
+from services.placement.queue.scheduling_cycle import TRIES_BESIDE_MOST
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Cordon, Drain, PlanMaintenance, Quota, Uncordon
 from shared.events.queue import QueueDiscipline, QueueOrder

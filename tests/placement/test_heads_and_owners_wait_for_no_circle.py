@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.job import JobStatus
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.job import JobStatus
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode

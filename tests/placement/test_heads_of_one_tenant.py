@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.config import Queue
+from shared.cluster.model.config import Queue
 from shared.events.queue import QueueOrder
 from shared.events.reasons import DeferCode
 from tests.placement.test_heads import BACKFILL, submit, world_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.events.base import Event
 from shared.events.operations import PlanMaintenance
 from shared.events.queue import QueueDiscipline

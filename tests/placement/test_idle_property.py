@@ -13,11 +13,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.entering import places_to_enter
-from services.placement.policy.gang import place_gang
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.job import HOLDING, Job, JobStatus
-from shared.cluster.kept_places import NOTHING_KEPT
+from services.placement.search.gang import place_gang
+from services.placement.search.partial_start import places_to_enter
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.job import HOLDING, Job, JobStatus
+from shared.cluster.quota.kept_places import NOTHING_KEPT
 from shared.events import nodes as n
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder

@@ -13,10 +13,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.ever import could_ever_hold
-from services.placement.policy.quota_check import is_ever_allowed
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
-from shared.cluster.job import JobStatus
+from services.placement.fit.empty_capacity import could_ever_hold
+from services.placement.search.quota_check import is_ever_allowed
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from shared.cluster.model.job import JobStatus
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
 from shared.events.value import replace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.lines.row import InVain
+from services.placement.queue.lines.row import InVain
 from shared.events.reasons import DeferCode
 
 

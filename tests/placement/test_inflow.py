@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from services.placement.app.inflow import Inflow
-from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.memory_reader import MemoryReader
+from shared.log.memory.log import MemoryBroker, MemoryLog
+from shared.log.memory.reader import MemoryReader
 from shared.log.port import LogTruncated, LogUnavailable, Outgoing, Reader
 
 JOBS, NODES = ("jobs", 0), ("nodes", 0)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from services.placement.policy.retry import RUNS_WELL_MS
-from services.placement.policy.why_not import why_not
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from services.placement.explain.explain import why_not
+from services.placement.lifecycle.runs.retry import RUNS_WELL_MS
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import nodes as n
 from shared.events import operations as o
 from shared.events.queue import QueueDiscipline

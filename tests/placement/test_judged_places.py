@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.kept_places import Kept, KeptPlace
+from shared.cluster.quota.kept_places import Kept, KeptPlace
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyWish, Wish
 from tests.placement.judged_places import useless_places, wrong_places

@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.arrays import elements, may_start_one_more
-from services.placement.policy.gang import place_gang
-from services.placement.policy.holdback import off_kept_places
-from services.placement.policy.kept_index import KeptIndex, kept_in
-from services.placement.policy.lines.lines import Lines
-from services.placement.policy.owners import Owners
+from services.placement.owners.holdback import off_kept_places
+from services.placement.owners.kept_index import KeptIndex, kept_in
+from services.placement.owners.owners import Owners
 from services.placement.policy.policies import POLICIES, Places
-from shared.cluster.apply import apply
-from shared.cluster.capacity import PoolCapacity
-from shared.cluster.config import Queue
-from shared.cluster.job import HOLDING, Job, JobStatus
-from shared.cluster.state import CellState
+from services.placement.queue.lines.lines import Lines
+from services.placement.requests.arrays import elements, may_start_one_more
+from services.placement.search.gang import place_gang
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.config import Queue
+from shared.cluster.model.job import HOLDING, Job, JobStatus
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.queue import QueueDiscipline

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.claims import KINDS_MOST
-from services.placement.policy.gang import POLICIES
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.job import HOLDING
+from services.placement.owners.claims import KINDS_MOST
+from services.placement.search.gang import POLICIES
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.job import HOLDING
 from shared.events import nodes as n
 from shared.events.base import Event
 from shared.events.operations import Cordon, PlanMaintenance, Uncordon
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyWish, Wish
-from shared.runtime.cell_file import load_cell_file
+from shared.runtime.files.cell_file import load_cell_file
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import (
     CELL,

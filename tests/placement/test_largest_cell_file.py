@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from services.cli.trace import counted_nodes
-from services.cli.workload import WorkloadError, cell_file_for
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.file_in_force import from_effect
-from shared.cluster.rows import digest_of, state_from
+from fallow.replay.trace import counted_nodes
+from fallow.replay.workload import WorkloadError, cell_file_for
+from shared.cluster.fold.rows import digest_of, state_from
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.file_in_force import from_effect
 from shared.events.effects import CELL_FILE_CHARACTERS_MOST, CellFileSet
 from shared.events.encoding import encode
 from shared.events.queue import QueueDiscipline
 from shared.log.machine.snapshot import cut, whole_rows
 from shared.log.port import RECORD_BYTES_MAX
-from shared.runtime.cell_file import CellFileError, load_cell_file
+from shared.runtime.files.cell_file import CellFileError, load_cell_file
 from shared.view.row_text import job_row, job_text
 from tests.cli.test_commands import call
 from tests.placement.world import CELL, World, admitted, spec_of

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.placement.policy.earlier_reports import EarlierReports
-from services.placement.policy.leases import Leases, pause_ms
-from services.placement.policy.listening import Listening
-from shared.cluster.job import JobStatus
-from shared.cluster.lease import patience_ms
-from shared.cluster.state import CellState
+from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
+from services.placement.lifecycle.nodes.leases import Leases, pause_ms
+from services.placement.lifecycle.nodes.listening import Listening
+from shared.cluster.model.job import JobStatus
+from shared.cluster.model.lease import patience_ms
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import Cordon
 from shared.events.reasons import DeferCode

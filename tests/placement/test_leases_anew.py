@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from services.placement.policy.leases import Leases
-from services.placement.policy.turn import Turn
-from shared.cluster.lease import longest_patience_ms, longest_told_ms
-from shared.cluster.rows import rows_of, state_from
+from services.placement.decision.decision import Turn
+from services.placement.lifecycle.nodes.leases import Leases
+from shared.cluster.fold.rows import rows_of, state_from
+from shared.cluster.model.lease import longest_patience_ms, longest_told_ms
 from shared.events.base import LARGEST_INTEGER
 from shared.events.effects import LeaseExpired
 from shared.events.nodes import NodeReport

@@ -8,8 +8,8 @@ from operator import itemgetter
 
 import pytest
 
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.job import HOLDING, JobStatus
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.job import HOLDING, JobStatus
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode

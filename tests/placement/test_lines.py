@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.lines.reasons import OF_A_CLASS_MOST
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.job import JobStatus
-from shared.cluster.rows import rows_of, state_from
+from services.placement.queue.lines.reasons import OF_A_CLASS_MOST
+from shared.cluster.fold.rows import rows_of, state_from
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import ReleaseJob
 from shared.events.queue import QueueDiscipline, QueueOrder

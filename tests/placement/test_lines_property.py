@@ -10,10 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.closed_idle import ClosedIdle, closed_idle
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.job import HOLDING, WAITING, Job, JobStatus
-from shared.cluster.taken_alone import TakenAlone, taken_alone
+from shared.cluster.capacity.closed_idle import ClosedIdle, closed_idle
+from shared.cluster.capacity.taken_alone import TakenAlone, taken_alone
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
 from shared.events.base import Event
 from shared.events.operations import CellPolicy, HoldJob, PlanMaintenance, ReleaseJob, SetPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.arrays import may_start_one_more
-from services.placement.policy.gang import POLICIES
-from shared.cluster.config import CellFile, Tenant, TenantQuota
-from shared.cluster.job import Job
-from shared.cluster.kept_places import NOTHING_KEPT
-from shared.cluster.node import bits
-from shared.cluster.quota_tree import Account
+from services.placement.requests.arrays import may_start_one_more
+from services.placement.search.gang import POLICIES
+from shared.cluster.model.config import CellFile, Tenant, TenantQuota
+from shared.cluster.model.job import Job
+from shared.cluster.model.node import bits
+from shared.cluster.quota.kept_places import NOTHING_KEPT
+from shared.cluster.quota.tree import Account
 from shared.events.base import Event
 from shared.events.nodes import NodeJoined
 from shared.events.operations import ReclaimFrom, SetPolicy, SetQuota

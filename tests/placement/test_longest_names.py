@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shared.cluster.job import JobStatus
-from shared.cluster.rows import rows_of, state_from
+from shared.cluster.fold.rows import rows_of, state_from
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.nodes import RunsReported, RunWord
 from shared.events.operations import Drain

@@ -22,8 +22,8 @@ from shared.events.values import NodeSpec
 from shared.log import losses
 from shared.log.fenced_input import INPUT_FENCED
 from shared.log.machine.losses import LossKind, Place, loss_of
-from shared.log.memory import MemoryBroker, MemoryLog
-from shared.log.memory_member import MemoryMember
+from shared.log.memory.log import MemoryBroker, MemoryLog
+from shared.log.memory.member import MemoryMember
 from shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, Outgoing, Reader, TopicPartition
 from shared.log.reading import input_checksum
 from shared.runtime.process import Context

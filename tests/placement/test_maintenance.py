@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from services.placement.policy.gang import POLICIES
-from services.placement.policy.open_longest import AHEAD_MS
-from services.placement.policy.why_not import why_not
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.job import JobStatus
+from services.placement.explain.explain import why_not
+from services.placement.search.gang import POLICIES
+from services.placement.search.open_longest import AHEAD_MS
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import CancelMaintenance, Cordon, Drain, PlanMaintenance, Quota, Uncordon
 from shared.events.queue import QueueDiscipline

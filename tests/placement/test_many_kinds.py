@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.heads import head_before
-from services.placement.policy.lines.blocked import AGAIN_MOST
-from services.placement.policy.walk import TRIES_MOST
+from services.placement.queue.heads import head_before
+from services.placement.queue.lines.blocked import AGAIN_MOST
+from services.placement.queue.scheduling_cycle import TRIES_MOST
 from services.placement.service import TRIES_AT_REST_MOST
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.job import JobStatus
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.job import JobStatus
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec

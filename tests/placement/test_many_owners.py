@@ -12,12 +12,12 @@ from types import FrameType
 
 import pytest
 
-from services.placement.policy.gang import Places, place_gang
-from services.placement.policy.lines.lines import Lines
-from services.placement.policy.owners import Owners, kept_for
-from shared.cluster.apply import apply
-from shared.cluster.config import Queue
-from shared.cluster.state import CellState
+from services.placement.owners.owners import Owners, kept_for
+from services.placement.queue.lines.lines import Lines
+from services.placement.search.gang import Places, place_gang
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.config import Queue
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import DeferCode

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.sequence import Past
+from services.placement.lifecycle.nodes.event_dedup import Past
 from shared.events import effects as e
 from shared.events import nodes as n
 from shared.events.reasons import DeadLetterReason

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.quarantine import FAILURES
-from services.simulator.history.bookkeeping import Bookkeeper
-from services.simulator.history.log_form import InForce
-from shared.cluster.job import HOLDING, JobStatus
-from shared.cluster.node import Node
+from fallow.simulator.history.bookkeeping import Bookkeeper
+from fallow.simulator.history.log_form import InForce
+from services.placement.lifecycle.nodes.quarantine import FAILURES
+from shared.cluster.model.job import HOLDING, JobStatus
+from shared.cluster.model.node import Node
 from shared.events import effects as e
 from shared.events import nodes as n
 from shared.events import operations as o

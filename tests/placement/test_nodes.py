@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.nodes import DeviceFailed, NodeReport, NodeReturned
 from shared.events.operations import Cordon, Drain, Uncordon

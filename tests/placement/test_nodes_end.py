@@ -8,7 +8,7 @@ import pytest
 
 from services.placement.app.inflow import Inflow
 from services.placement.app.nodes_end import NodesEnd
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import Outgoing
 from tests.placement.world import cell_with, joined, kinds, report
 

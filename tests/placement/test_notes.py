@@ -8,7 +8,7 @@ from shared.events.base import Event
 from shared.events.nodes import NodeJoined, NodeReport
 from shared.events.queue import StartsPlanned
 from shared.events.values import NodeSpec
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import AppendAnswer, LogUnavailable, Outgoing
 from tests.placement.virtual import VirtualHost, run_virtually
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster

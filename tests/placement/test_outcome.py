@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.outcome import outcome_of
-from services.placement.policy.retry import backoff_ms
-from shared.cluster.job import Job, JobStatus
+from services.placement.lifecycle.runs.outcome import outcome_of
+from services.placement.lifecycle.runs.retry import backoff_ms
+from shared.cluster.model.job import Job, JobStatus
 from shared.events.effects import JobRequeued
 from shared.events.reasons import RequeueReason, StopReason
 from shared.events.values import RetryPolicy, RunStatus

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.job import HOLDING
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.job import HOLDING
 from shared.events import nodes as n
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.patience import PATIENCE_MS
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.job import HOLDING, JobStatus
+from services.placement.owners.patience import PATIENCE_MS
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.job import HOLDING, JobStatus
 from shared.events.base import Event
 from shared.events.nodes import NodeJoined
 from shared.events.operations import Cordon, PlanMaintenance, SetQuota, Uncordon

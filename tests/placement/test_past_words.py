@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.sequence import FORMER_BOOTS_MOST, Past
-from shared.cluster.job import JobStatus
+from services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MOST, Past
+from shared.cluster.model.job import JobStatus
 from shared.events import nodes as n
 from shared.events.operations import Cordon
 from shared.events.reasons import DeadLetterReason

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.quarantine import FAILURES, RECENT_MS, TENANT_MOST
-from services.placement.policy.retry import RUNS_WELL_MS
-from shared.cluster.config import Tenant
+from services.placement.lifecycle.nodes.quarantine import FAILURES, RECENT_MS, TENANT_MOST
+from services.placement.lifecycle.runs.retry import RUNS_WELL_MS
+from shared.cluster.model.config import Tenant
 from shared.events import effects as e
 from shared.events.operations import RemoveNode, Uncordon
 from shared.events.values import JobSpec, NodeStatus, Resources, RetryPolicy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.deferral import PRECEDENCE, ReasonKind
-from shared.cluster.job import JobStatus
+from services.placement.search.reason_precedence import PRECEDENCE, ReasonKind
+from shared.cluster.model.job import JobStatus
 from shared.events.operations import Quota
 from shared.events.reasons import DeferCode
 from tests.placement.test_borrowing import share

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.gang import POLICIES
-from services.placement.policy.quota_check import is_ever_allowed, limit_reached, waits_by_types
+from services.placement.search.gang import POLICIES
+from services.placement.search.quota_check import is_ever_allowed, limit_reached, waits_by_types
 from shared.events.operations import Quota
 from shared.events.reasons import DeferCode
 from shared.events.values import JobKind

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.job import JobStatus
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.job import JobStatus
 from shared.events.operations import RemoveNode, SetPolicy
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode

@@ -7,11 +7,11 @@ from itertools import chain, cycle, repeat
 
 import pytest
 
-from services.placement.policy.turn import BYTES_MOST, RECORD_BYTES_MOST, STARTS_MOST
+from services.placement.decision.decision import BYTES_MOST, RECORD_BYTES_MOST, STARTS_MOST
 from services.placement.service import DEFERRED_MOST, IDLE_INPUTS_MOST, IDLE_WALL_MS
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.job import JobStatus
-from shared.cluster.rows import digest_of
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.operations import AdvanceTime, Drain, HoldJob, ReleaseJob

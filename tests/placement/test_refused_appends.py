@@ -12,7 +12,7 @@ from shared.events.decisions import Decision
 from shared.events.effects import JobEnqueued
 from shared.events.jobs import JobAdmitted
 from shared.events.values import JobSpec, ProcessRun
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import AppendAnswer, AppendRefused, AppendUnknown, Outgoing, Refusal
 from shared.log.reading import event_of
 from shared.runtime import clocks

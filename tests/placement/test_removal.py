@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from services.placement.policy.quarantine import FAILURES
-from services.placement.policy.removal import AGAIN_MS
-from services.placement.policy.turn import Turn
+from services.placement.decision.decision import Turn
+from services.placement.lifecycle.nodes.quarantine import FAILURES
+from services.placement.lifecycle.nodes.removal import AGAIN_MS
 from services.placement.service import PlacementService
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.nodes import NodeLost

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.requests import CLOCKS_APART_MS
+from services.placement.requests.requests import CLOCKS_APART_MS
 from services.placement.service import Input
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events.base import Event
 from shared.events.effects import JobRefused
 from shared.events.jobs import AdmittedJob, JobRejected, JobsAdmitted

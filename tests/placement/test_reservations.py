@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.reservations import CONFIRMED_WALL_MS_LEAST, Reservations
-from services.placement.policy.turn import BYTES_MOST, Turn
+from services.placement.decision.decision import BYTES_MOST, Turn
+from services.placement.queue.reservations import CONFIRMED_WALL_MS_LEAST, Reservations
 from services.placement.service import PlacementService
-from shared.cluster.config import Queue
-from shared.cluster.gang_bytes import is_too_large
-from shared.cluster.job import JobStatus
+from shared.cluster.capacity.gang_bytes import is_too_large
+from shared.cluster.model.config import Queue
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.base import LATEST_MS, Event
 from shared.events.encoding import encode

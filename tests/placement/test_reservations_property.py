@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.config import Queue
+from shared.cluster.model.config import Queue
 from shared.events.operations import PlanMaintenance
 from shared.events.values import JobSpec, Level, Position, TopologyWish, Wish
 from tests.placement.planned import BACKFILL, Planned, file_of

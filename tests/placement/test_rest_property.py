@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.config import CellFile
-from shared.cluster.job import Job, JobStatus
+from shared.cluster.model.config import CellFile
+from shared.cluster.model.job import Job, JobStatus
 from shared.events import effects as e
 from shared.events import nodes as n
 from shared.events.base import Event

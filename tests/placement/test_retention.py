@@ -8,11 +8,11 @@ import pytest
 
 from services.placement.app.retention import delete_old
 from services.placement.app.snapshots import SnapshotMetrics, SnapshotSettings, keep
-from shared.cluster.rows import digest_of
+from shared.cluster.fold.rows import digest_of
 from shared.events.decisions import Decision
-from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
+from shared.log.sharing.cell_tasks import Tenure
 from shared.log.snapshots import newest_snapshot, read_catalogue
 from shared.runtime.process import make_context
 from tests.contract.eventually import eventually

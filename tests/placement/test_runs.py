@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.job import JobStatus
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.nodes import RunProgressed
 from shared.events.reasons import FailReason, RequeueReason, StopReason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.cli.job_reason import as_object, lines, reason_in
+from fallow.cli.job.reason import as_object, lines, reason_in
 from shared.events import effects as e
 from shared.events import nodes as n
 from shared.events import operations as o

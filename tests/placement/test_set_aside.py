@@ -15,7 +15,7 @@ from shared.events.decisions import Decision
 from shared.events.encoding import TYPE_HEADER, encode
 from shared.events.operations import CellPolicy, Cordon, Quota, ReloadCell, SetPolicy, SetQuota
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing
 from shared.log.reading import event_of, header
 from shared.runtime.process import Context, make_context

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.settings import configure
-from services.placement.policy.turn import Turn
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from services.placement.decision.decision import Turn
+from services.placement.requests.settings import configure
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.encoding import Undecodable, decode, encode

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.job_reason import as_object, lines, reason_in
-from services.placement.policy.tenants import NOT_IN_THE_FILE
-from shared.cluster.apply import apply
-from shared.cluster.config import CellFile, Tenant, TenantQuota
-from shared.cluster.illegal import IllegalEffect
-from shared.cluster.job import JobStatus
+from fallow.cli.job.reason import as_object, lines, reason_in
+from services.placement.requests.tenants import NOT_IN_THE_FILE
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.errors import IllegalEffect
+from shared.cluster.model.config import CellFile, Tenant, TenantQuota
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import HoldJob, Quota, ReleaseJob, RemoveQuota
 from shared.events.values import RetryPolicy

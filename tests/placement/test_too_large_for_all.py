@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.ever import could_ever_start
-from services.placement.policy.gang import place_gang
+from services.placement.explain.explain import why_not
+from services.placement.fit.empty_capacity import could_ever_start
 from services.placement.policy.policies import POLICIES
-from services.placement.policy.why_not import why_not
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.job import HOLDING
+from services.placement.search.gang import place_gang
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from shared.cluster.model.job import HOLDING
 from shared.events.operations import CellPolicy, PlanMaintenance
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode

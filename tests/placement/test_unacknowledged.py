@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from services.placement.explain.explain import why_not
 from services.placement.policy.policies import POLICIES
-from services.placement.policy.why_not import why_not
-from shared.cluster.job import JobStatus
-from shared.cluster.rows import rows_of, state_from
+from shared.cluster.fold.rows import rows_of, state_from
+from shared.cluster.model.job import JobStatus
 from shared.events.reasons import DeferCode
 from shared.events.values import RunStatus
 from tests.placement.world import (

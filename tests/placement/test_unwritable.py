@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.cli.job_reason import lines
-from services.placement.policy.inbox import Inbox, Input
-from services.placement.policy.why_not import why_not
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant, TenantQuota
-from shared.cluster.gang_bytes import GANG_BYTES_MOST, bytes_of, fewest_bytes, most_workers, workers_per_node
-from shared.cluster.job import JobStatus
+from fallow.cli.job.reason import lines
+from services.placement.decision.inbox import Inbox, Input
+from services.placement.explain.explain import why_not
+from shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of, fewest_bytes, most_workers, workers_per_node
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.base import LARGEST_INTEGER, LATEST_MS
 from shared.events.encoding import encode

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from services.cli.shares import as_object
-from services.placement.policy.shares_told import shares_of
-from shared.cluster.config import CellFile, Tenant
-from shared.cluster.waiting_limits import WaitingLimits
+from fallow.cli.quota.shares import as_object
+from services.placement.explain.fair_share import shares_of
+from shared.cluster.model.config import CellFile, Tenant
+from shared.cluster.quota.waiting_limits import WaitingLimits
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.reasons import RefuseCode

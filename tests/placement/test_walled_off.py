@@ -4,7 +4,7 @@ many all the same.
 
 from __future__ import annotations
 
-from services.placement.policy.walled_off import walled_off
+from services.placement.search.walled_off import walled_off
 from shared.events.operations import Cordon
 from shared.events.reasons import DeferCode
 from tests.placement.test_borrowing import share, why

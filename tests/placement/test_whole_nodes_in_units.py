@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.gang import POLICIES
-from services.placement.policy.whole_nodes import cheapest_places, takes_milli
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from services.placement.search.gang import POLICIES
+from services.placement.search.whole_nodes import cheapest_places, takes_milli
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.nodes import NodeJoined
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline

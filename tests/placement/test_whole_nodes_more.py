@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.whole_nodes import cheapest_places, takes_milli
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant
+from services.placement.search.whole_nodes import cheapest_places, takes_milli
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.operations import Cordon
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import DeferCode

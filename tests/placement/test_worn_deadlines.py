@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.turn import STEPS_MOST, Turn
+from services.placement.decision.decision import STEPS_MOST, Turn
 from services.placement.service import PlacementService
 from shared.events import effects as e
 from shared.events.operations import DeclareLost, Drain

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.turn import STARTS_MOST, STEPS_MOST
-from shared.cluster.config import CellFile, Tenant
-from shared.cluster.job import Job
+from services.placement.decision.decision import STARTS_MOST, STEPS_MOST
+from shared.cluster.model.config import CellFile, Tenant
+from shared.cluster.model.job import Job
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.jobs import AdmittedJob, JobsAdmitted

@@ -16,7 +16,7 @@ from shared.events.jobs import JobAdmitted
 from shared.events.nodes import NodeJoined, NodeReport
 from shared.events.operations import CellPolicy, SetPolicy
 from shared.events.values import JobSpec, NodeSpec
-from shared.log.memory import MemoryLog
+from shared.log.memory.log import MemoryLog
 from shared.log.reading import event_of
 from tests.placement.virtual import VirtualHost, run_virtually
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster

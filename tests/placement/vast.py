@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from shared.events.base import Event
 from shared.events.operations import CellPolicy
 from shared.log.machine.writer import DECISION_BYTES_MOST

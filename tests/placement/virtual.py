@@ -7,11 +7,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from services.simulator.engine import Engine
-from services.simulator.history.record import EPOCH_MS
-from services.simulator.shells.loop import VirtualLoop
-from shared.cluster.config import CellFile
-from shared.runtime.cell_file import parse_cell_file
+from fallow.simulator.engine import Engine
+from fallow.simulator.history.record import EPOCH_MS
+from fallow.simulator.shells.loop import VirtualLoop
+from shared.cluster.model.config import CellFile
+from shared.runtime.files.cell_file import parse_cell_file
 from shared.runtime.host import Host
 from tests.placement.writers import TEXT
 

@@ -11,14 +11,14 @@ from enum import Enum, auto
 from typing import Any, ClassVar
 
 from services.placement.service import Input, PlacementService, Tried
-from shared.cluster.apply import apply
-from shared.cluster.audit import Ledger
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.fold import LogRecord, fold
-from shared.cluster.invariants import check_state
-from shared.cluster.job import Job
-from shared.cluster.rows import digest_of
-from shared.cluster.state import CellState
+from shared.cluster.checks.audit import Ledger
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.fold import LogRecord, fold
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.job import Job
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events import nodes as n
 from shared.events import operations as o

@@ -14,10 +14,10 @@ from services.placement.app.writer import watch_ownership
 from services.placement.service import PlacementService
 from services.placement.settings import PlacementSettings
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import AppendAnswer, AppendRefused, LogRefused, Outgoing, Refusal
-from shared.runtime.cell_file import parse_cell_file
 from shared.runtime.clocks import WallCellClock
+from shared.runtime.files.cell_file import parse_cell_file
 from shared.runtime.host import Host
 from shared.runtime.process import make_context
 

@@ -9,9 +9,9 @@ from services.projector.app.cell import CellProjector
 from services.projector.app.metrics import ProjectorMetrics
 from services.projector.settings import ProjectorSettings
 from shared.events.decisions import Decision
-from shared.log.cell_tasks import Tenure
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
+from shared.log.sharing.cell_tasks import Tenure
 from shared.runtime.process import Context, make_context
 from shared.view.compare import ViewMoved, compare_view
 from shared.view.reader import ViewReader, ViewRebuilding

@@ -15,7 +15,7 @@ from services.metrics.settings import MetricsSettings
 from services.projector.app import main
 from services.projector.settings import ProjectorSettings
 from shared.log.layout import Layout
-from shared.log.memory import MemoryLog
+from shared.log.memory.log import MemoryLog
 from shared.log.port import Reader, TopicPartition
 from shared.runtime.process import make_context
 from shared.view.reader import ViewReader, ViewRebuilding

@@ -10,10 +10,10 @@ from pydantic import SecretStr
 
 from services.projector.app import main
 from services.projector.settings import ProjectorSettings
-from shared.log.kafka import KafkaLog
+from shared.log.admin.topic_admin import create_topics
+from shared.log.admin.topics import expected_topics, parse_topics
+from shared.log.kafka.log import KafkaLog
 from shared.log.layout import Layout
-from shared.log.topic_admin import create_topics
-from shared.log.topics import expected_topics, parse_topics
 from shared.runtime.process import make_context
 from shared.view.compare import compare_view
 from shared.view.reader import ViewReader, ViewRebuilding

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from shared.log.memory import MemoryLog
+from shared.log.memory.log import MemoryLog
 from shared.view import machine
 from shared.view.reader import ViewRebuilding
 from tests.contract.eventually import eventually

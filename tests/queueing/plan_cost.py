@@ -17,7 +17,7 @@ from time import process_time
 
 from services.queueing.policy.estimator import Declared
 from services.queueing.policy.planner import plan_starts
-from shared.cluster.config import Queue
+from shared.cluster.model.config import Queue
 from shared.events.queue import PlannedStart, QueueDiscipline, StartsPlanned
 from shared.events.values import JobSpec, Level, TopologyWish, Wish
 from tests.placement.planned import Planned, file_of

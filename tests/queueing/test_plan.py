@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.queueing.policy.plan import JOBS_PER_PART, in_parts, plan_of
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.events import effects as e
 from shared.events.encoding import encode
 from shared.events.operations import Cordon, Uncordon

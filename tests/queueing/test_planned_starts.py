@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from services.queueing.policy.planner import HORIZON_MS, KEPT_BYTES_MOST
-from shared.cluster.config import Queue
+from shared.cluster.model.config import Queue
 from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
 from shared.events.encoding import decode, encode
 from shared.events.operations import CellPolicy, Drain, PlanMaintenance, Quota, SetQuota

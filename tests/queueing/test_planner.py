@@ -20,13 +20,13 @@ from shared.events.operations import CellPolicy
 from shared.events.queue import PlannedStart, QueuePlanned, StartsPlanned
 from shared.events.value import replace
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
-from shared.log.cell_tasks import Tenure
 from shared.log.layout import Layout
-from shared.log.memory import MemoryBroker, MemoryLog
+from shared.log.memory.log import MemoryBroker, MemoryLog
 from shared.log.port import LogUnavailable, Outgoing, RecordTooLarge
 from shared.log.reading import event_of
-from shared.runtime.cell_file import parse_cell_file
+from shared.log.sharing.cell_tasks import Tenure
 from shared.runtime.clocks import wall_ms
+from shared.runtime.files.cell_file import parse_cell_file
 from shared.runtime.host import Host
 from shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fallow.simulator.trace.cell import VirtualCell
 from services.executor.policy.records import Said
-from services.placement.policy.why_not import WhyNot, why_not
-from services.simulator.trace.cell import VirtualCell
-from shared.cluster.apply import apply
-from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.job import Job
+from services.placement.explain.explain import WhyNot, why_not
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.job import Job
 from shared.events.effects import NodeSilent
 from shared.events.nodes import RunWord
 from shared.events.operations import CellPolicy, PlanMaintenance, ReclaimFrom

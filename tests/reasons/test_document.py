@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.log_why import DEFERRED
-from services.placement.policy.deferral import PRECEDENCE
+from fallow.cli.log.why import DEFERRED
+from services.placement.search.reason_precedence import PRECEDENCE
 from shared.events import reasons
 from shared.events.reasons import DeferCode
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from services.simulator.trace.cell import VirtualCell
-from shared.cluster.config import CellFile, CellPart, Limits, Pool, Queue, SubmissionRate, Tenant, TenantQuota
+from fallow.simulator.trace.cell import VirtualCell
+from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, SubmissionRate, Tenant, TenantQuota
 from shared.events.encoding import encode
 from shared.events.jobs import JobRejected
 from shared.events.reasons import RejectCode

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from services.cli.job_reason import as_object, lines
-from services.placement.policy.why_not import why_not
-from services.simulator.trace.cell import VirtualCell
-from shared.cluster.apply import apply
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.cli.job.reason import as_object, lines
+from fallow.simulator.trace.cell import VirtualCell
+from services.placement.explain.explain import why_not
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.events.effects import NodeSilent
 from shared.events.operations import HoldJob
 from shared.events.reasons import DeferCode

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from shared.cluster.fold import DamagedLog
+from shared.cluster.fold.fold import DamagedLog
 from shared.log.opening import WrongTopics
 from shared.runtime.backoff import BackOff
-from shared.runtime.cell_file import CellFileError
 from shared.runtime.endings import FAILED, FENCED, WRONG_SETTINGS
+from shared.runtime.files.cell_file import CellFileError
 from shared.runtime.process import Context, make_context, run_to_end
 from shared.runtime.settings import ServiceSettings
 

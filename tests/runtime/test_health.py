@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from shared.runtime.health import Health, HealthServer
+from shared.runtime.http.health import Health, HealthServer
 from shared.runtime.stack.http_get import KeptConnection, Unanswered
 from shared.runtime.stack.ports import LOCAL, free_port
 from shared.runtime.telemetry import Telemetry

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
-from shared.runtime.health import Health, HealthServer
-from shared.runtime.http_connections import CONNECTIONS_MOST
+from shared.runtime.http.connections import CONNECTIONS_MOST
+from shared.runtime.http.health import Health, HealthServer
 from shared.runtime.stack.ports import LOCAL
 from tests.contract.eventually import eventually
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from services.simulator.choosy import choosy, marked
-from services.simulator.engine import Engine
+from fallow.simulator.draws.choosy import choosy, marked
+from fallow.simulator.engine import Engine
 from shared.events.submissions import SubmitJob
 from shared.events.values import JobSpec, NodeSpec, Resources
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from services.simulator.commits import Commits
+from fallow.simulator.storage.commits import Commits
 from shared.log.machine.losses import Place
 
 if TYPE_CHECKING:
-    from services.simulator.process import Process
+    from fallow.simulator.process import Process
 
 TP = ("submissions", 0)
 

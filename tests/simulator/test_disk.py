@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.simulator.disk import Disk
-from services.simulator.world import World
-from shared.cluster.diary import DiaryLine
+from fallow.simulator.storage.disk import Disk
+from fallow.simulator.world import World
+from shared.cluster.checks.run_journal import DiaryLine
 
 NODE = "machine"
 

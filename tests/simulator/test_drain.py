@@ -6,11 +6,11 @@ import random
 from functools import partial
 from typing import Any
 
-from services.simulator.broker import Message, message_of
-from services.simulator.drain import LONGEST_MS, STANDSTILL_MS, Standstill
-from services.simulator.history.of_world import judge_history
-from services.simulator.history.record import EPOCH_MS, History
-from services.simulator.world import FAULTS_END_MS, World
+from fallow.simulator.drain import LONGEST_MS, STANDSTILL_MS, Standstill
+from fallow.simulator.history.of_world import judge_history
+from fallow.simulator.history.record import EPOCH_MS, History
+from fallow.simulator.storage.broker import Message, message_of
+from fallow.simulator.world import FAULTS_END_MS, World
 from shared.events.base import replace
 from shared.events.jobs import JobAdmitted
 from shared.events.values import JobSpec, VirtualRun

@@ -8,10 +8,10 @@ from functools import cache
 from itertools import chain
 from random import Random
 
-from services.cli.fault_worlds import Story, Told, tell
-from services.simulator.faults import LASTING_MS, Fault, Faults
-from services.simulator.history.reached import EFFECTS, REASONS
-from services.simulator.world import World
+from fallow.faults.fault_worlds import Story, Told, tell
+from fallow.simulator.history.reached import EFFECTS, REASONS
+from fallow.simulator.trouble.faults import LASTING_MS, Fault, Faults
+from fallow.simulator.world import World
 
 WORLDS_MOST = 90
 

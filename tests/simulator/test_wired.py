@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from fallow.simulator.draws.wired import grants
+from fallow.simulator.draws.workload import Setting, draw_setting
+from fallow.simulator.engine import Engine
 from services.admission.policy.limits import unsupported
 from services.placement.policy.policies import POLICIES
-from services.simulator.engine import Engine
-from services.simulator.wired import grants
-from services.simulator.workload import Setting, draw_setting
 from shared.events.operations import SetPolicy
 from shared.events.submissions import SubmitJob
 from shared.events.values import JobSpec, Level, Wish

@@ -9,13 +9,13 @@ from functools import cache
 
 import pytest
 
-from services.simulator.history.record import History
-from services.simulator.world import World
+from fallow.simulator.history.record import History
+from fallow.simulator.world import World
 from shared.events.effects import JobFinished
 
 STORY = """
 import random, sys
-from services.simulator.world import World
+from fallow.simulator.world import World
 print(World(int(sys.argv[1]), random.Random(int(sys.argv[1]))).run().digest())
 """
 

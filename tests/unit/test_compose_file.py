@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from services.cli.service_set import KINDS, ServiceKind
+from fallow.local.service_set import KINDS, ServiceKind
 from services.executor.nodes_file import load_nodes
-from shared.log.topics import parse_topics
-from shared.runtime.cell_file import load_cell_file
+from shared.log.admin.topics import parse_topics
+from shared.runtime.files.cell_file import load_cell_file
 from shared.runtime.stack.docker import KAFKA_IMAGE, VALKEY_IMAGE
 
 TOP = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from services.placement.policy.deferral import PRECEDENCE, ReasonKind, is_of_quota
 from services.placement.policy.policies import POLICIES, PlacementPolicy
+from services.placement.search.reason_precedence import PRECEDENCE, ReasonKind, is_of_quota
 from shared.events import effects, reasons
 from shared.events.reasons import DeferCode
 
@@ -32,7 +32,7 @@ def test_a_name_of_the_guide_stands_in_its_file(name: str, file: str) -> None:
     places = (
         [whole]
         if whole.exists()
-        else [path for part in ("services", "shared", "tests") for path in (TOP / part).rglob(file)]
+        else [path for part in ("fallow", "services", "shared", "tests") for path in (TOP / part).rglob(file)]
     )
     word = re.compile(rf"\b{re.escape(name.rpartition('.')[2])}\b")
     assert any(word.search(path.read_text(encoding="utf-8")) for path in places)
@@ -79,7 +79,7 @@ def names_some(value: ast.expr) -> bool:
 
 def tables() -> Iterator[tuple[str, str]]:
     """Each such table of the production code, of a module or of a class: its file and its name."""
-    for path in sorted(chain((TOP / "services").rglob("*.py"), (TOP / "shared").rglob("*.py"))):
+    for path in sorted(chain.from_iterable((TOP / top).rglob("*.py") for top in ("fallow", "services", "shared"))):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for body in (tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))):
             for node in body:

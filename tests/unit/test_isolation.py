@@ -12,7 +12,7 @@ MADE = re.compile(r"AIOKafkaConsumer\((?P<settings>(?:[^()]|\([^()]*\))*)\)")
 def test_no_consumer_reads_what_is_not_committed() -> None:
     made = [
         (str(path.relative_to(TOP)), found["settings"])
-        for folder in ("services", "shared")
+        for folder in ("fallow", "services", "shared")
         for path in sorted((TOP / folder).rglob("*.py"))
         for found in MADE.finditer(path.read_text(encoding="utf-8"))
         if "class " not in path.read_text(encoding="utf-8")[: found.start()].rpartition("\n")[2]

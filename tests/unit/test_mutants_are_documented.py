@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from services.cli.mutants import ROOT, load_mutants
-from services.simulator.faults import Fault
+from fallow.faults.mutants import ROOT, load_mutants
+from fallow.simulator.trouble.faults import Fault
 
 MUTANTS = [mutant.name for mutant in load_mutants()]
 

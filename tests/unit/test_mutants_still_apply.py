@@ -8,7 +8,7 @@ import ast
 
 import pytest
 
-from services.cli.mutants import ROOT, Mutant, load_mutants
+from fallow.faults.mutants import ROOT, Mutant, load_mutants
 
 MUTANTS = load_mutants()
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.cli import jobs, nodes
-from shared.cluster.job import Job, JobStatus
-from shared.cluster.state import CellState
+from fallow.cli.job import jobs
+from fallow.cli.node import nodes
+from shared.cluster.model.job import Job, JobStatus
+from shared.cluster.model.state import CellState
 from shared.events.values import JobSpec
 from shared.view.reader import ViewForeign, ViewReader
 from shared.view.row_text import NoRow, account_rows, job_row, job_text, node_row, node_text, pool_rows

@@ -14,15 +14,13 @@ from services.admission.app.keeping_pace import KeepingPace
 from services.admission.policy.records import Answered, as_records
 from services.admission.service import AdmissionService
 from services.admission.settings import AdmissionSettings
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.base import Event, replace
 from shared.events.encoding import TYPE_HEADER, Undecodable, encode
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.operations import AdvanceTime, ReloadCell
 from shared.events.reasons import RejectCode
 from shared.log.dead_letters import TOLD_MOST, dead_letter
-from shared.log.delivery import Delivery
-from shared.log.faststream_recipe import FastStreamSubscription
 from shared.log.fenced_input import say_fenced, say_read_again
 from shared.log.layout import Layout
 from shared.log.machine.consumer import Bad, Dead, DeadLetterLimit, Handled, Taken, Tally, in_parts, joined, take_batch
@@ -39,9 +37,11 @@ from shared.log.port import (
     UnreadableRecords,
 )
 from shared.log.reading import event_of, header, unreadable
-from shared.log.share import Subscription
-from shared.runtime.cell_file import reloaded
+from shared.log.sharing.delivery import Delivery
+from shared.log.sharing.faststream_recipe import FastStreamSubscription
+from shared.log.sharing.share import Subscription
 from shared.runtime.clocks import SteppedCellClock
+from shared.runtime.files.cell_file import reloaded
 from shared.runtime.process import Context, wait_for
 from shared.runtime.together import together
 

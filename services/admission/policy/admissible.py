@@ -10,7 +10,7 @@ from typing import Any
 from services.admission.policy import limits
 from services.admission.policy.ceilings import Ceilings, priorities_of
 from services.admission.policy.resolve import Home, Rejection, home_of, tenant_of
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.reasons import RejectCode
 from shared.events.values import JobSpec
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.admission.policy.resolve import Rejection
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.base import CALENDAR_FROM_MS
 from shared.events.encoding import encode
 from shared.events.reasons import RejectCode

@@ -7,9 +7,9 @@ What of that is left at the moment is placement's to say, which knows what is in
 from __future__ import annotations
 
 from services.admission.policy.resolve import Home, Rejection
-from shared.cluster.config import CellFile, Pool, depths_of
-from shared.cluster.quota_room import available, firm_room
-from shared.cluster.quota_tree import QuotaTree
+from shared.cluster.model.config import CellFile, Pool, depths_of
+from shared.cluster.quota.room import available, firm_room
+from shared.cluster.quota.tree import QuotaTree
 from shared.events.reasons import RejectCode
 from shared.events.values import GPU, JobKind, JobSpec
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from services.admission.policy.ceilings import at_least
 from services.admission.policy.resolve import Home, Rejection
-from shared.cluster.config import CellFile, Pool
-from shared.cluster.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
+from shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
+from shared.cluster.model.config import CellFile, Pool
 from shared.events.reasons import RejectCode
 from shared.events.submissions import JobChanges
 from shared.events.values import GPU, JobKind, JobSpec

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from services.admission.policy.course import Bucket, Course
 from services.admission.policy.resolve import Rejection
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.reasons import RejectCode
 
 TOKEN = 1_000_000

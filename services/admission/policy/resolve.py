@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from shared.events.reasons import RejectCode
 from shared.events.values import JobKind, JobSpec, NodeRole
 

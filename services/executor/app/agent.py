@@ -17,16 +17,16 @@ from services.executor.app.outbox import Batch, Outbox, without_outdated
 from services.executor.app.own_machine import FindMachine, OwnMachine, own_machine
 from services.executor.diaries import GROWN_BYTES, Diaries, Lives
 from services.executor.policy.lease import Lease, gone_on_with
-from services.executor.policy.own_node import OwnNode, keeps_boot
+from services.executor.policy.machine_agent import OwnNode, keeps_boot
 from services.executor.policy.turn import Now, Observation, Start, Stop, Turn
 from services.executor.policy.worker_environment import Gang, gang_of
 from services.executor.settings import AgentSettings
 from services.executor.telemetry import ExecutorTelemetry
-from shared.log.cell_work import work_apart
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.opening import OpenLog, layout_of, open_log
 from shared.log.port import Log, LogUnavailable
+from shared.log.sharing.cell_work import work_apart
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 from shared.runtime.together import together

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from services.executor.files import DiskFiles, Files
-from services.executor.offer import home_of, offer_of
+from services.executor.node_registration import home_of, offer_of
 from services.executor.policy.lease import KeptLease
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang
 from services.executor.processes.driver import ProcessDriver
 from services.executor.processes.state_folder import StateFolder
 from services.executor.settings import AgentSettings
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.values import NodeSpec
 
 

@@ -14,11 +14,11 @@ from services.executor.nodes_file import load_nodes
 from services.executor.service import ExecutorService
 from services.executor.settings import ExecutorSettings
 from services.executor.telemetry import ExecutorTelemetry
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.values import NodeSpec, RunStatus
-from shared.log.cell_work import work_apart
 from shared.log.opening import OpenLog, joined, layout_of, open_log
 from shared.log.port import Log, LogUnavailable, Member
+from shared.log.sharing.cell_work import work_apart
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 

@@ -27,7 +27,7 @@ from services.executor.policy.desired import Action, DesiredRun, RunKey, worker_
 from services.executor.policy.lease import Lease, lease_allowed_ms
 from services.executor.policy.records import Said, in_parts
 from services.executor.policy.turn import Observation, Start, Stop, Turn
-from shared.cluster.diary import DiaryLine
+from shared.cluster.checks.run_journal import DiaryLine
 from shared.events import nodes as n
 from shared.events.operations import CellPolicy
 from shared.events.value import replace

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from shared.cluster.job import Job, JobStatus, index_of
-from shared.cluster.state import CellState
+from shared.cluster.model.job import Job, JobStatus, index_of
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.values import Run, WorkerPlace

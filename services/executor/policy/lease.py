@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shared.cluster.lease import TellsLease, longest_patience_ms
-from shared.cluster.state import CellState
+from shared.cluster.model.lease import TellsLease, longest_patience_ms
+from shared.cluster.model.state import CellState
 from shared.events.nodes import LivingNode
 from shared.events.operations import CellPolicy
 

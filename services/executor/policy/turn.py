@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from services.executor.policy.desired import RunKey
 from services.executor.policy.records import Said
-from shared.cluster.diary import DiaryLine
+from shared.cluster.checks.run_journal import DiaryLine
 from shared.events.values import Run, RunStatus, WorkerPlace
 
 

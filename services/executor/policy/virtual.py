@@ -10,7 +10,7 @@ from collections.abc import Container
 from heapq import heappop, heappush
 
 from services.executor.policy.turn import Observation, Start, Stop
-from shared.cluster.due import ROOM_LEAST
+from shared.cluster.fold.due import ROOM_LEAST
 from shared.events.base import later
 from shared.events.values import RunStatus, VirtualRun
 

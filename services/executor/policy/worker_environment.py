@@ -9,8 +9,8 @@ from typing import NamedTuple
 from zlib import crc32
 
 from services.executor.policy.turn import Start
-from shared.cluster.job import Job
-from shared.cluster.state import CellState
+from shared.cluster.model.job import Job
+from shared.cluster.model.state import CellState
 from shared.events.values import ProcessRun, WorkerPlace
 
 PORTS_FROM, PORTS = 20_000, 10_000

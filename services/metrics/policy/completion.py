@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from services.metrics.policy.waiting import KEPT_MOST, Waits
-from shared.cluster.state import CellState
+from services.metrics.policy.kant.waiting import KEPT_MOST, Waits
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.metrics.policy.acting import together
-from services.metrics.policy.communication import RING, CommunicationModel
-from services.metrics.policy.gar import Gar, TenantGar
-from services.metrics.policy.gfr import Gfr
+from services.metrics.policy.effect_dispatch import together
 from services.metrics.policy.groups import Whose, as_it_is
-from services.metrics.policy.jtted import Jtted
+from services.metrics.policy.kant.communication import RING, CommunicationModel
+from services.metrics.policy.kant.gar import Gar, TenantGar
+from services.metrics.policy.kant.gfr import Gfr
+from services.metrics.policy.kant.jtted import Jtted
+from services.metrics.policy.kant.sor import Sor
+from services.metrics.policy.kant.waiting import KEPT_MOST, WaitingTimes
 from services.metrics.policy.queue_depth import QueueDepth
-from services.metrics.policy.sor import Sor
-from services.metrics.policy.waiting import KEPT_MOST, WaitingTimes
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
 
 LOOK_MS = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.events.effects import JobStarted
 from shared.events.values import WorkerPlace
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from services.metrics.policy.acting import Acts, act_on
-from shared.cluster.due import DueHeap
-from shared.cluster.job import WAITING
-from shared.cluster.state import CellState
+from services.metrics.policy.effect_dispatch import Acts, act_on
+from shared.cluster.fold.due import DueHeap
+from shared.cluster.model.job import WAITING
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 

@@ -9,11 +9,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 
-from services.metrics.policy.gar import Gar
-from services.metrics.policy.gfr import Gfr
-from services.metrics.policy.sor import Sor
-from services.metrics.policy.waiting import WaitingTimes, percentile
-from shared.cluster.state import CellState
+from services.metrics.policy.kant.gar import Gar
+from services.metrics.policy.kant.gfr import Gfr
+from services.metrics.policy.kant.sor import Sor
+from services.metrics.policy.kant.waiting import WaitingTimes, percentile
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.decisions import Decision
 

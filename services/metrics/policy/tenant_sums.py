@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from services.metrics.policy.figures import Figures
-from services.metrics.policy.jtted import Stretches
+from services.metrics.policy.kant.jtted import Stretches
+from services.metrics.policy.kant.waiting import Waits
 from services.metrics.policy.time_weighted import TimeWeightedRatio
-from services.metrics.policy.waiting import Waits
 
 
 class TenantSums(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from shared.cluster import invariants as i
-from shared.cluster.audit import ledger_of
-from shared.cluster.invariants import Offence
-from shared.cluster.state import CellState
+from shared.cluster.checks import invariants as i
+from shared.cluster.checks.audit import ledger_of
+from shared.cluster.checks.invariants import Offence
+from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
 
 REMEMBERED_ENDS = 10_000

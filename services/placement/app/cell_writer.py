@@ -18,7 +18,7 @@ from services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MOST_S, FIRST_S, 
 from services.placement.app.showing import Showing
 from services.placement.service import PlacementService, Tried
 from services.placement.settings import PlacementSettings
-from shared.cluster.config import CellFile, CellPart
+from shared.cluster.model.config import CellFile, CellPart
 from shared.events.decisions import INPUTS, input_name
 from shared.log.continued import ContinuedReader
 from shared.log.follower import Follower
@@ -26,8 +26,8 @@ from shared.log.machine.losses import Place
 from shared.log.machine.tenure import Tenure
 from shared.log.opening import layout_of
 from shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader, TopicPartition
-from shared.runtime.cell_file import CellFileError, read_again, reloaded
 from shared.runtime.clocks import WallCellClock
+from shared.runtime.files.cell_file import CellFileError, read_again, reloaded
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 

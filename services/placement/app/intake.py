@@ -8,7 +8,7 @@ from services.placement.app.input_watch import InputWatch
 from services.placement.app.metrics import CellMetrics
 from services.placement.service import Input, PlacementService
 from services.placement.settings import PlacementSettings
-from shared.cluster.config import CellPart
+from shared.cluster.model.config import CellPart
 from shared.events.decisions import INPUTS, input_name
 from shared.events.encoding import TYPE_HEADER, Undecodable
 from shared.events.operations import Operation, ReloadCell

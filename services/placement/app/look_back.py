@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from services.placement.policy.earlier_reports import EarlierReports
+from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
 from shared.log.port import Log, LogTruncated, LogUnavailable, TopicPartition
 from shared.log.reading import event_of
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from services.placement.app.look_back import REACH_MS_MOST, LookBack
 from services.placement.app.metrics import CellMetrics
 from services.placement.app.nodes_end import NodesEnd
-from services.placement.policy.leases import pause_ms
+from services.placement.lifecycle.nodes.leases import pause_ms
 from services.placement.service import PlacementService
 from services.placement.settings import PlacementSettings
-from shared.cluster.lease import longest_patience_ms
+from shared.cluster.model.lease import longest_patience_ms
 from shared.events.operations import CellPolicy
 from shared.log.port import Log, TopicPartition
 from shared.runtime.process import Context

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from services.placement.app.metrics import CellMetrics
-from services.placement.policy.failures import Failures
+from services.placement.decision.failures import Failures
 from services.placement.service import PlacementService
 from services.placement.settings import PlacementSettings
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.log.layout import Layout
 from shared.runtime.process import Context
 

@@ -14,15 +14,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import Field
 
 from services.placement.app.retention import delete_old
-from shared.cluster.config import CellFile
+from shared.cluster.model.config import CellFile
 from shared.events.snapshots import SnapshotManifest
-from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import CHUNK_BYTES_MOST, Catalogue
 from shared.log.opening import OpenLog, layout_of, open_log, topics_file
-from shared.log.owned_cells import work_on_owned_cells
 from shared.log.port import Log, LogUnavailable
+from shared.log.sharing.cell_tasks import Tenure
+from shared.log.sharing.owned_cells import work_on_owned_cells
 from shared.log.snapshots import read_catalogue, write_snapshot
 from shared.runtime.backoff import BackOff
 from shared.runtime.process import Context, wait_for

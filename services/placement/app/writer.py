@@ -14,9 +14,9 @@ from services.placement.app.metrics import PlacementMetrics
 from services.placement.app.ownership import Ownership
 from services.placement.service import PlacementService
 from services.placement.settings import PlacementSettings
-from shared.cluster.config import CellPart
-from shared.log.cell_work import work_apart
+from shared.cluster.model.config import CellPart
 from shared.log.opening import OpenLog, joined, layout_of, open_log
+from shared.log.sharing.cell_work import work_apart
 from shared.runtime.process import Context
 from shared.runtime.together import together
 

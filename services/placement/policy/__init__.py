@@ -1,0 +1,1 @@
+"""The placement policies that an operator names."""

@@ -7,12 +7,12 @@ fits.
 
 from __future__ import annotations
 
-from services.placement.policy.filling import fill, fullest
-from services.placement.policy.fit import Room, first_suitable
-from services.placement.policy.islands import devices_of_one
-from shared.cluster.capacity import PoolCapacity
-from shared.cluster.marks import allowed
-from shared.cluster.state import CellState
+from services.placement.fit.device_selection import devices_of_one
+from services.placement.fit.filling import fill, fullest
+from services.placement.fit.free_capacity import Room, first_suitable
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.capacity.node_filter_index import allowed
+from shared.cluster.model.state import CellState
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
 

@@ -10,13 +10,13 @@ a leaf group before a spine: within it to as few leaf groups and nodes as possib
 
 from __future__ import annotations
 
-from services.placement.policy.fewest import Part
-from services.placement.policy.filling import fullest, places_of_gang
-from services.placement.policy.fit import Room
-from services.placement.policy.packing import Gang, fill, places_of_each, places_on
-from shared.cluster.capacity import PoolCapacity
-from shared.cluster.state import CellState
-from shared.cluster.topology import OUTWARD, topology_for
+from services.placement.fit.filling import fullest, places_of_gang
+from services.placement.fit.free_capacity import Room
+from services.placement.fit.gang_packing import Gang, fill, places_of_each, places_on
+from services.placement.fit.min_units import Part
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.capacity.topology import OUTWARD, topology_for
+from shared.cluster.model.state import CellState
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 

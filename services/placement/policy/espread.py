@@ -2,24 +2,24 @@
 each takes a whole node: to keep them apart then only scatters the nodes that are free. What the zone does not hold goes
 to the general pool by E-Binpack, as all training does: so spreading costs no whole nodes where large jobs need them.
 
-Training never uses the zone, under no policy: that is a constraint of its own (`shared/cluster/constraints.py`). So in
-a pool without a zone, and for all training, this is E-Binpack.
+Training never uses the zone, under no policy: that is a constraint of its own
+(`shared/cluster/capacity/constraints.py`). So in a pool without a zone, and for all training, this is E-Binpack.
 """
 
 from __future__ import annotations
 
+from services.placement.fit.filling import count_room, fullest, places_of_gang
+from services.placement.fit.free_capacity import Room
+from services.placement.fit.gang_packing import Gang, places_on
+from services.placement.fit.ranks import by_node
 from services.placement.policy import ebinpack
 from services.placement.policy.ebinpack import pack
-from services.placement.policy.filling import count_room, fullest, places_of_gang
-from services.placement.policy.fit import Room
-from services.placement.policy.packing import Gang, places_on
-from services.placement.policy.ranks import by_node
 from services.placement.policy.spread import spread
-from shared.cluster.capacity import PoolCapacity
-from shared.cluster.constraints import is_general
-from shared.cluster.node import is_in_zone
-from shared.cluster.state import CellState
-from shared.cluster.topology import Topology, numbers_of, topology_for
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.capacity.constraints import is_general
+from shared.cluster.capacity.topology import Topology, numbers_of, topology_for
+from shared.cluster.model.node import is_in_zone
+from shared.cluster.model.state import CellState
 from shared.events.value import replace
 from shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from services.placement.policy import best_fit, ebinpack, espread, frag_aware, spread
-from services.placement.policy.filling import fullest, lowest, places_of_gang
-from services.placement.policy.fit import Room
-from shared.cluster.capacity import PoolCapacity
-from shared.cluster.state import CellState
+from services.placement.fit.filling import fullest, lowest, places_of_gang
+from services.placement.fit.free_capacity import Room
+from services.placement.policy import best_fit, ebinpack, espread, spread
+from services.placement.policy.frag_aware import frag_aware
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.model.state import CellState
 from shared.events.values import JobSpec, WorkerPlace
 
 Places = tuple[WorkerPlace, ...]

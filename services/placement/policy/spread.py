@@ -6,14 +6,14 @@ before a second to any, always to the emptiest node, and to one without another 
 
 from __future__ import annotations
 
-from services.placement.policy.filling import count_room, fill_shares, places_in
-from services.placement.policy.fit import Room
-from services.placement.policy.ranks import by_node
-from shared.cluster.capacity import PoolCapacity
-from shared.cluster.masks import mask_from
-from shared.cluster.node import Node
-from shared.cluster.state import CellState
-from shared.cluster.topology import Topology, Units, numbers_of, topology_for
+from services.placement.fit.filling import count_room, fill_shares, places_in
+from services.placement.fit.free_capacity import Room
+from services.placement.fit.ranks import by_node
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.capacity.masks import mask_from
+from shared.cluster.capacity.topology import Topology, Units, numbers_of, topology_for
+from shared.cluster.model.node import Node
+from shared.cluster.model.state import CellState
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 LOOKS_TO_PLACE = 20

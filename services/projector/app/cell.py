@@ -5,10 +5,10 @@ from __future__ import annotations
 from services.projector.app.metrics import CellMetrics, ProjectorMetrics
 from services.projector.service import Lag, Pace, Patience
 from services.projector.settings import ProjectorSettings
-from shared.log.cell_tasks import Tenure
 from shared.log.follower import Follower
 from shared.log.layout import Layout
 from shared.log.port import Log, LogUnavailable
+from shared.log.sharing.cell_tasks import Tenure
 from shared.runtime.process import Context, wait_for
 from shared.runtime.settings import ClockKind
 from shared.view.keys import keys_of

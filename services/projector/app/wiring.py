@@ -8,9 +8,9 @@ from services.projector.app.cell import CellProjector
 from services.projector.app.fence import tell_readers
 from services.projector.app.metrics import ProjectorMetrics
 from services.projector.settings import ProjectorSettings
-from shared.log.cell_tasks import Tenure
 from shared.log.opening import OpenLog, layout_of, open_log
-from shared.log.owned_cells import work_on_owned_cells
+from shared.log.sharing.cell_tasks import Tenure
+from shared.log.sharing.owned_cells import work_on_owned_cells
 from shared.runtime.process import Context
 from shared.view.keys import keys_of
 from shared.view.redis_view import RedisFunctions

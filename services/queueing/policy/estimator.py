@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from shared.cluster.job import Job
-from shared.cluster.run_time import end_estimate_ms, run_estimate_ms
-from shared.cluster.state import CellState
+from shared.cluster.model.job import Job
+from shared.cluster.model.run_time import end_estimate_ms, run_estimate_ms
+from shared.cluster.model.state import CellState
 from shared.events.values import JobSpec, WorkerPlace
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from services.placement.policy.rank import turns_of
-from shared.cluster.config import Queue
-from shared.cluster.job import WAITING, Job, JobStatus
-from shared.cluster.state import CellState
+from services.placement.explain.queue_position import turns_of
+from shared.cluster.model.config import Queue
+from shared.cluster.model.job import WAITING, Job, JobStatus
+from shared.cluster.model.state import CellState
 from shared.events.queue import QueuePlan
 
 NEXT_MOST = 100

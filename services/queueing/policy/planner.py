@@ -18,23 +18,23 @@ from itertools import count
 
 import msgspec
 
-from services.placement.policy.deferral import STRUCTURAL
-from services.placement.policy.elsewhere import place_job
-from services.placement.policy.ever import Reach, meet, reach_of
-from services.placement.policy.gang import Places, place_gang
-from services.placement.policy.lines.classes import room_of
-from services.placement.policy.planned_places import may_start_in
-from services.placement.policy.quota_check import is_ever_allowed, limit_reached
-from services.placement.policy.rank import turns_of
+from services.placement.explain.queue_position import turns_of
+from services.placement.fit.empty_capacity import Reach, meet, reach_of
+from services.placement.queue.lines.classes import room_of
+from services.placement.queue.planned_places import may_start_in
+from services.placement.search.elsewhere import place_job
+from services.placement.search.gang import Places, place_gang
+from services.placement.search.quota_check import is_ever_allowed, limit_reached
+from services.placement.search.reason_precedence import STRUCTURAL
 from services.queueing.policy.estimator import Estimator
-from shared.cluster.allocation import release, take
-from shared.cluster.apply import APPLY
-from shared.cluster.config import Queue
-from shared.cluster.gpu_types import types_for
-from shared.cluster.job import HOLDING, Job, JobStatus
-from shared.cluster.queue_order import order_in
-from shared.cluster.quota import accounts
-from shared.cluster.state import CellState
+from shared.cluster.capacity.gpu_types import types_for
+from shared.cluster.fold.allocation import release, take
+from shared.cluster.fold.apply import APPLY
+from shared.cluster.model.config import Queue
+from shared.cluster.model.job import HOLDING, Job, JobStatus
+from shared.cluster.model.queue_order import order_in
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.quota import accounts
 from shared.events import effects as e
 from shared.events.base import later
 from shared.events.queue import PlannedStart, QueueDiscipline

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from shared.cluster.rows import DamagedRow, count_rest, read_row, rows_of
-from shared.cluster.state import CellState
+from shared.cluster.fold.rows import DamagedRow, count_rest, read_row, rows_of
+from shared.cluster.model.state import CellState
 from shared.events.encoding import shorten
 from shared.events.snapshots import SnapshotChunk, SnapshotManifest
 

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
-from shared.cluster.fold import DamagedLog
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import DamagedLog
+from shared.cluster.model.state import CellState
 from shared.events.effects import AnyEffect
 from shared.events.encoding import Undecodable
 from shared.events.reasons import DeadLetterReason

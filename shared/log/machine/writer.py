@@ -16,8 +16,8 @@ from typing import Final, get_args
 import msgspec
 from msgspec.structs import force_setattr
 
-from shared.cluster.fold import DamagedLog, seal
-from shared.cluster.state import CellState
+from shared.cluster.fold.fold import DamagedLog, seal
+from shared.cluster.model.state import CellState
 from shared.events.base import LARGEST_INTEGER, LATEST_MS
 from shared.events.decisions import Decision, next_chain
 from shared.events.effects import OF_WORKERS, AnyEffect, JobEnqueued, JobStarted

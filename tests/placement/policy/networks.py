@@ -8,14 +8,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from services.placement.policy.lines.lines import Lines
-from services.placement.policy.walk import walk_lines
-from shared.cluster.apply import apply
-from shared.cluster.capacity import PoolCapacity
-from shared.cluster.config import Queue
-from shared.cluster.job import Job
-from shared.cluster.state import CellState
-from shared.cluster.topology import OUTWARD, Parts, Topology, path_of
+from services.placement.queue.lines.lines import Lines
+from services.placement.queue.scheduling_cycle import walk_lines
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.capacity.topology import OUTWARD, Parts, Topology, path_of
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.config import Queue
+from shared.cluster.model.job import Job
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.values import (

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shared.cluster.state import CellState
+from shared.cluster.model.state import CellState
 from shared.events.values import GPU, JobSpec, Level
 from tests.placement.policy.networks import may_use, unit_of
 

@@ -6,10 +6,10 @@ from copy import copy
 
 import pytest
 
-from services.placement.policy.beside import CLOSED_MOST, place_beside
-from shared.cluster.apply import apply
-from shared.cluster.job import Job
-from shared.cluster.node import Node
+from services.placement.search.beside import CLOSED_MOST, place_beside
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.job import Job
+from shared.cluster.model.node import Node
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
 from shared.events.values import NodeStatus

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.lines.blocked import AGAIN_MOST, ANY, ASKS_MOST, OF_A_TENANT, Blocked
-from services.placement.policy.lines.closing import Closing
-from services.placement.policy.lines.row import Ask, Need, Row
+from services.placement.queue.lines.blocked import AGAIN_MOST, ANY, ASKS_MOST, OF_A_TENANT, Blocked
+from services.placement.queue.lines.closing import Closing
+from services.placement.queue.lines.row import Ask, Need, Row
 from shared.events.reasons import DeferCode
 
 

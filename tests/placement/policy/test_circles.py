@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy import arrays, circles
-from services.placement.policy.circles import STEPS_MOST, circle
-from shared.cluster.arrays import element_id
+from services.placement.requests import arrays, circles
+from services.placement.requests.circles import STEPS_MOST, circle
+from shared.cluster.model.arrays import element_id
 from shared.events.jobs import AdmittedJob, JobsAdmitted
 from shared.events.reasons import RefuseCode
 from shared.events.values import AFTER_MOST, Dependency, JobSpec

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.gang import POLICIES, place_gang
-from shared.cluster.apply import apply
-from shared.cluster.illegal import IllegalEffect
-from shared.cluster.invariants import check_state
-from shared.cluster.state import CellState
+from services.placement.search.gang import POLICIES, place_gang
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.errors import IllegalEffect
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
 from shared.events.value import build_valid

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.decision_room import DecisionRoom
-from services.placement.policy.inbox import Input
-from services.placement.policy.turn import BYTES_MOST
+from services.placement.decision.decision import BYTES_MOST
+from services.placement.decision.decision_room import DecisionRoom
+from services.placement.decision.inbox import Input
 from shared.events.base import Event
 from shared.events.jobs import AdmittedJob, JobsAdmitted
 from shared.events.nodes import NodeReport, NodesReported, RunsReported, RunWord

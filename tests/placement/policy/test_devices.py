@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.gang import POLICIES, place_gang
-from services.placement.policy.islands import devices_for
-from shared.cluster.apply import apply
-from shared.cluster.node import bits
-from shared.cluster.state import CellState
+from services.placement.fit.device_selection import devices_for
+from services.placement.search.gang import POLICIES, place_gang
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.node import bits
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.reasons import DeferCode

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from services.placement.policy.gang import place_gang
-from shared.cluster.apply import apply
-from shared.cluster.state import CellState
+from services.placement.search.gang import place_gang
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
 from shared.events.values import JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, WorkerPlace

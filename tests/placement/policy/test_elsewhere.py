@@ -11,16 +11,16 @@ from itertools import combinations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.elsewhere import place_job, places_elsewhere_first
-from services.placement.policy.entering import places_for
-from services.placement.policy.gang import POLICIES, Places, place_gang
-from shared.cluster.apply import apply
-from shared.cluster.capacity import recount
-from shared.cluster.invariants import check_state
-from shared.cluster.job import Job
-from shared.cluster.rows import digest_of
-from shared.cluster.state import CellState
-from shared.cluster.topology import differs_from_recount
+from services.placement.search.elsewhere import place_job, places_elsewhere_first
+from services.placement.search.gang import POLICIES, Places, place_gang
+from services.placement.search.partial_start import places_for
+from shared.cluster.capacity.capacity import recount
+from shared.cluster.capacity.topology import differs_from_recount
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.job import Job
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode, RequeueReason
 from shared.events.value import replace

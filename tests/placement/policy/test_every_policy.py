@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.gang import POLICIES, place_gang
-from shared.cluster.capacity import recount
-from shared.cluster.invariants import check_state
-from shared.cluster.state import CellState
-from shared.cluster.topology import differs_from_recount
+from services.placement.search.gang import POLICIES, place_gang
+from shared.cluster.capacity.capacity import recount
+from shared.cluster.capacity.topology import differs_from_recount
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.model.state import CellState
 from shared.events.reasons import DeferCode
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Level, TopologyWish, Wish

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.fair_share import Share, Shares, totals_of
-from services.placement.policy.tournament import Tournament
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.fair_use import FairUse, Used
-from shared.cluster.quota import Account
-from shared.cluster.state import CellState
+from services.placement.queue.fair_share import Share, Shares, totals_of
+from services.placement.queue.fair_share_heap import Tournament
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.fair_use import FairUse, Used
+from shared.cluster.quota.quota import Account
 from shared.events.operations import Quota
 from tests.placement.world import CELL, cell_with, joined, lost
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.filling import count_room, fill, fullest
-from services.placement.policy.fit import Room
-from services.placement.policy.gang import place_gang
-from services.placement.policy.replicas import Domains, place_replicas
-from services.placement.policy.shares import ShareGang
-from shared.cluster.apply import apply
-from shared.cluster.state import CellState
-from shared.cluster.topology import numbers_of, topology_for
+from services.placement.fit.filling import count_room, fill, fullest
+from services.placement.fit.fractional_gpu import ShareGang
+from services.placement.fit.free_capacity import Room
+from services.placement.search.gang import place_gang
+from services.placement.search.replicas import Domains, place_replicas
+from shared.cluster.capacity.topology import numbers_of, topology_for
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
 from shared.events.value import replace

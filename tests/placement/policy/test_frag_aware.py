@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.demand import ask_of
-from services.placement.policy.gang import place_gang
-from services.placement.policy.score_board import ScoreBoard, board_of
-from shared.cluster.apply import apply
-from shared.cluster.invariants import check_state
-from shared.cluster.state import CellState
+from services.placement.policy.frag_aware.demand import ask_of
+from services.placement.policy.frag_aware.node_score_index import ScoreBoard, board_of
+from services.placement.search.gang import place_gang
+from shared.cluster.checks.invariants import check_state
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
 from shared.events.value import replace

@@ -9,15 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.apply import apply
-from shared.cluster.capacity import PoolCapacity
-from shared.cluster.constraints import Needs
-from shared.cluster.hardware import REMEMBERED_MOST, Hardware, hardware_of
-from shared.cluster.marks import Marks, allowed, marks_of, needs_of
-from shared.cluster.masks import each_bit, mask_from
-from shared.cluster.node import ZONE_NAME, Node, is_in_zone
-from shared.cluster.state import CellState
-from shared.cluster.topology import LOOKS_TO_INDEX_NODE, OUTWARD, PARTS_MOST, path_of, topology_for, topology_of
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.capacity.constraints import Needs
+from shared.cluster.capacity.hardware import REMEMBERED_MOST, Hardware, hardware_of
+from shared.cluster.capacity.masks import each_bit, mask_from
+from shared.cluster.capacity.node_filter_index import Marks, allowed, marks_of, needs_of
+from shared.cluster.capacity.topology import (
+    LOOKS_TO_INDEX_NODE,
+    OUTWARD,
+    PARTS_MOST,
+    path_of,
+    topology_for,
+    topology_of,
+)
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.node import ZONE_NAME, Node, is_in_zone
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.value import replace
 from shared.events.values import JobSpec, Level, NodeStatus

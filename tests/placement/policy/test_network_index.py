@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.gang import place_gang
-from shared.cluster.apply import apply
-from shared.cluster.capacity import recount
-from shared.cluster.node import is_in_zone
-from shared.cluster.state import CellState
-from shared.cluster.topology import Topology, differs_from_recount, topology_of
+from services.placement.search.gang import place_gang
+from shared.cluster.capacity.capacity import recount
+from shared.cluster.capacity.topology import Topology, differs_from_recount, topology_of
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.node import is_in_zone
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.reasons import DeferCode
 from shared.events.value import replace

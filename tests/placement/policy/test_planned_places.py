@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.planned_places import are_places_of, is_in_service_by, may_start_in
-from shared.cluster.state import CellState
+from services.placement.queue.planned_places import are_places_of, is_in_service_by, may_start_in
+from shared.cluster.model.state import CellState
 from shared.events.base import Event
 from shared.events.operations import Drain, PlanMaintenance
 from shared.events.value import replace

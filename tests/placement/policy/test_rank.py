@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from services.placement.policy.rank import jobs_before
-from services.placement.policy.shares_told import shares_of
-from services.placement.policy.why_not import why_not
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from services.placement.explain.explain import why_not
+from services.placement.explain.fair_share import shares_of
+from services.placement.explain.queue_position import jobs_before
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.reasons import DeferCode

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.replicas import place_replicas
-from shared.cluster.state import CellState
+from services.placement.search.replicas import place_replicas
+from shared.cluster.model.state import CellState
 from shared.events.values import GPU, JobKind, JobSpec, Level, Resources, WorkerPlace
 from tests.placement.policy.networks import POOL, Machine, network
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.packing import Gang
-from services.placement.policy.wishes import fits_anywhere, seeker_of
-from shared.cluster.state import CellState
-from shared.cluster.topology import topology_of
+from services.placement.fit.gang_packing import Gang
+from services.placement.search.topology_request import fits_anywhere, seeker_of
+from shared.cluster.capacity.topology import topology_of
+from shared.cluster.model.state import CellState
 from shared.events.values import JobSpec, Level
 from tests.placement.policy.networks import POOL, Machine, gang, network, room_on
 

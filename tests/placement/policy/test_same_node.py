@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.policy.gang import place_gang
-from services.placement.policy.same_node import place_on_same
-from shared.cluster.apply import apply
-from shared.cluster.state import CellState
+from services.placement.search.gang import place_gang
+from services.placement.search.same_node import place_on_same
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import DeferCode

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.gang import place_gang
-from services.placement.policy.shortfall import shortfall
-from shared.cluster.apply import apply
+from services.placement.explain.shortfall import shortfall
+from services.placement.search.gang import place_gang
+from shared.cluster.fold.apply import apply
 from shared.events import effects as e
 from shared.events.operations import Quota
 from shared.events.reasons import DeferCode

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.gang import POLICIES, place_gang
-from shared.cluster.apply import apply
-from shared.cluster.state import CellState
+from services.placement.search.gang import POLICIES, place_gang
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
 from shared.events.reasons import DeferCode

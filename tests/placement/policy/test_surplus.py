@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.surplus import in_order_of_cost
-from shared.cluster.apply import apply
-from shared.cluster.job import Job
-from shared.cluster.state import CellState
+from services.placement.lifecycle.runs.surplus import in_order_of_cost
+from shared.cluster.fold.apply import apply
+from shared.cluster.model.job import Job
+from shared.cluster.model.state import CellState
 from shared.events.effects import NodeChanged
 from shared.events.values import GPU, JobKind, JobSpec, Level, NodeSpec, NodeStatus, Position, RunStatus, WorkerPlace
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from services.placement.policy.deferral import PRECEDENCE, ReasonKind
-from services.placement.policy.why_not import WhyNot, why_not
-from shared.cluster.config import Queue
+from services.placement.explain.explain import WhyNot, why_not
+from services.placement.search.reason_precedence import PRECEDENCE, ReasonKind
+from shared.cluster.model.config import Queue
 from shared.events.effects import JobDeferred
 from shared.events.operations import Cordon, HoldJob
 from shared.events.queue import QueueDiscipline

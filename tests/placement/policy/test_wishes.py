@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from services.placement.policy.gang import place_gang
+from services.placement.search.gang import place_gang
 from shared.events.reasons import DeferCode
 from shared.events.values import Level, TopologyWish, Wish
 from tests.placement.policy.networks import Machine, gang, network, nodes_of, unit_of

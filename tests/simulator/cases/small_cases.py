@@ -6,8 +6,8 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
-from services.simulator.cases.run import CaseRun, Verdict
-from services.simulator.cases.schema import Case, case_of
+from fallow.simulator.cases.run import CaseRun, Verdict
+from fallow.simulator.cases.schema import Case, case_of
 
 LINE: dict[str, Any] = {
     "id": "1",

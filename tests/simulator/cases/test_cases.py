@@ -12,15 +12,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from services.cli.app import app
-from services.cli.case import read_case
-from services.cli.workload import WorkloadError
+from fallow.cli.app import app
+from fallow.replay.workload import WorkloadError
+from fallow.simulate.case import read_case
+from fallow.simulator.cases.expectations import AT_THE_END, JUDGES
+from fallow.simulator.cases.names import Names
+from fallow.simulator.cases.run import CaseRun
+from fallow.simulator.cases.schema import CaseError, Expect, case_of
+from fallow.simulator.cases.setting import Setting
 from services.placement.policy.policies import POLICIES
-from services.simulator.cases.expectations import AT_THE_END, JUDGES
-from services.simulator.cases.names import Names
-from services.simulator.cases.run import CaseRun
-from services.simulator.cases.schema import CaseError, Expect, case_of
-from services.simulator.cases.setting import Setting
 from shared.events.operations import CellPolicy
 from shared.events.value import replace
 from tests.simulator.cases.small_cases import LINE, line, verdict

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from services.simulator.history.evidence import Answer, CellEvidence, Evidence, Happened, LogEntry, What, Wish
-from services.simulator.history.judge import judge
-from shared.cluster.diary import DiaryLine
+from fallow.simulator.history.evidence import Answer, CellEvidence, Evidence, Happened, LogEntry, What, Wish
+from fallow.simulator.history.judge import judge
+from shared.cluster.checks.run_journal import DiaryLine
 from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_START, Decision, next_chain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.simulator.history.evidence import Wish
+from fallow.simulator.history.evidence import Wish
 from shared.events import effects as e
 from shared.events.decisions import Decision, next_chain
 from shared.events.encoding import encode

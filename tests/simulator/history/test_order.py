@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from services.simulator.history.evidence import Evidence
-from services.simulator.history.judge import judge
+from fallow.simulator.history.evidence import Evidence
+from fallow.simulator.history.judge import judge
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.values import Level, NodeRole, NodeSpec, NodeStatus, Position, Resources, TopologyWish, Wish

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.simulator.history.books import Books, NodePage
-from services.simulator.history.sure_limits import are_under_one_limit, waits_for_room
+from fallow.simulator.history.books import Books, NodePage
+from fallow.simulator.history.rules.sure_limits import are_under_one_limit, waits_for_room
 from shared.events.operations import Quota
 from shared.events.values import JobSpec, NodeSpec, NodeStatus
 

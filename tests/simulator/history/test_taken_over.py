@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from services.simulator.history.of_world import evidence_of
-from services.simulator.history.record import DiaryEntry, History, NodeMoment, TakenOver
-from shared.cluster.config import CellFile, CellPart, Pool, Tenant
+from fallow.simulator.history.of_world import evidence_of
+from fallow.simulator.history.record import DiaryEntry, History, NodeMoment, TakenOver
+from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from shared.events import effects as e
 from shared.events.reasons import RequeueReason
 from shared.events.values import RunStatus

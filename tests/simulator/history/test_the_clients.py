@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.simulator.history.evidence import Reading, View, Wish
-from shared.cluster.state import CellState
+from fallow.simulator.history.evidence import Reading, View, Wish
+from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.jobs import JobCancelRequested, JobRejected, JobUpdateRequested
 from shared.events.reasons import RefuseCode, RejectCode, StopReason

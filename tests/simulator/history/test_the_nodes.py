@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.simulator.history.evidence import What
+from fallow.simulator.history.evidence import What
 from shared.events import effects as e
 from shared.events.reasons import RequeueReason
 from shared.events.values import NodeStatus, RunStatus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.simulator.history.answers import updates_of_arrays
+from fallow.simulator.history.answers import updates_of_arrays
 from shared.events import effects as e
 from shared.events.reasons import RefuseCode
 from tests.cluster.examples import enqueued

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fallow.simulator.process import Died, Process
+from fallow.simulator.shells.files import WorldFiles
+from fallow.simulator.shells.log import Dead
+from fallow.simulator.trouble.faults import Fault
+from fallow.simulator.world import World
 from services.executor.diaries import Diaries
 from services.executor.files import DiskFiles, Files
-from services.simulator.faults import Fault
-from services.simulator.process import Died, Process
-from services.simulator.shells.files import WorldFiles
-from services.simulator.shells.log import Dead
-from services.simulator.world import World
-from shared.cluster.diary import DiaryLine
+from shared.cluster.checks.run_journal import DiaryLine
 from shared.events.encoding import encode
 
 EVERY = ("a", "b")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from services.simulator.engine import Engine
-from services.simulator.shells.loop import VirtualLoop
+from fallow.simulator.engine import Engine
+from fallow.simulator.shells.loop import VirtualLoop
 
 
 class Life:

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from fallow.simulator.process import Process
+from fallow.simulator.shells.part import Shell, ShellPart
+from fallow.simulator.shells.services import EXECUTOR
+from fallow.simulator.world import World
 from services.executor.app.agent import NodeTakenOver
-from services.simulator.process import Process
-from services.simulator.shells.part import Shell, ShellPart
-from services.simulator.shells.services import EXECUTOR
-from services.simulator.world import World
-from shared.cluster.fold import DamagedLog
-from shared.log.cell_work import work_apart
+from shared.cluster.fold.fold import DamagedLog
 from shared.log.layout import Layout
 from shared.log.opening import OpenLog
 from shared.log.port import LogTruncated
+from shared.log.sharing.cell_work import work_apart
 from shared.runtime.process import Context
 
 

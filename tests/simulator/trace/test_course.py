@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.simulator.trace.course import Steps
+from fallow.simulator.trace.course import Steps
 
 
 @pytest.fixture

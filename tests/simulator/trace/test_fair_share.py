@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from services.cli.simulation.policies import policy_of
-from services.simulator.trace.cell import VirtualCell
-from shared.cluster.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.job import HOLDING
+from fallow.simulate.policies import policy_of
+from fallow.simulator.trace.cell import VirtualCell
+from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from shared.cluster.model.job import HOLDING
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.submissions import SubmitJob

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from services.cli.app import app
-from services.cli.simulate import arrivals_of
-from services.cli.simulation.seeds import drawn
-from services.cli.trace import counted_nodes, read_trace, workload_of
-from services.simulator.trace.run import Arrival
+from fallow.cli.app import app
+from fallow.replay.trace import counted_nodes, read_trace, workload_of
+from fallow.simulate.seeds import drawn
+from fallow.simulate.simulate import arrivals_of
+from fallow.simulator.trace.run import Arrival
 from shared.events.queue import QueueDiscipline
 from tests.simulator.trace.made_up import write
 from tests.simulator.trace.recompute import figures, table

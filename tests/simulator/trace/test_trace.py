@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from services.cli.app import app
-from services.cli.simulate import arrivals_of, rejected
-from services.cli.simulation.policies import policy_of
-from services.cli.trace import Trace, counted_nodes, read_trace, workload_of
-from services.simulator.trace.run import TraceRun, run_trace
+from fallow.cli.app import app
+from fallow.replay.trace import Trace, counted_nodes, read_trace, workload_of
+from fallow.simulate.policies import policy_of
+from fallow.simulate.simulate import arrivals_of, rejected
+from fallow.simulator.trace.run import TraceRun, run_trace
 from shared.events.queue import QueueDiscipline
 from shared.events.values import GPU
 from tests.e2e.reference_fifo import Wanted, simulate
@@ -146,7 +146,7 @@ def test_nodes_of_a_pool_that_the_cell_file_does_not_have_are_one_line_and_exit_
     cell.write_text("cells: [{name: cell-a, ordinal: 0, pools: [{name: gold, gpus: 8}]}]\ntenants: [{name: a}]\n")
     nodes.write_text("node_id,gpu_type,gpus,cpus,memory_gib\nn1,a100,8,0,0\n", encoding="utf-8")
     asked = ["simulate", "--jobs", str(jobs), "--nodes", str(nodes), "--cell", str(cell)]
-    done = subprocess.run([sys.executable, "-m", "services.cli", *asked], check=False, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "fallow.cli", *asked], check=False, capture_output=True, text=True)
     assert done.returncode == 2
     assert "which is not in the file" in done.stderr
 
@@ -169,7 +169,7 @@ def test_the_same_input_gives_the_same_bytes_under_any_hash_seed(tmp_path: Path)
     for seed in ("1", "2"):
         asked = ["simulate", "--jobs", str(jobs), "--nodes", "5", "--out", str(tmp_path / seed), "--json"]
         asked += ["--policy", "best-effort-fifo", "--policy", "backfill+e-binpack"]
-        command = [sys.executable, "-m", "services.cli", *asked]
+        command = [sys.executable, "-m", "fallow.cli", *asked]
         subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONHASHSEED": seed})
     one, other = tmp_path / "1", tmp_path / "2"
     names = sorted(path.relative_to(one) for path in one.rglob("*") if path.is_file())
@@ -180,7 +180,7 @@ def test_the_same_input_gives_the_same_bytes_under_any_hash_seed(tmp_path: Path)
 def test_without_matplotlib_there_are_the_tables_and_one_line_about_the_plots(tmp_path: Path) -> None:
     jobs = write(tmp_path / "jobs.csv", 20, seed=6)
     asked = ["simulate", "--jobs", str(jobs), "--nodes", "5", "--out", str(tmp_path / "out")]
-    code = f"import sys; sys.modules['matplotlib'] = None; from services.cli.app import app; app({asked})"
+    code = f"import sys; sys.modules['matplotlib'] = None; from fallow.cli.app import app; app({asked})"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert "no plots: matplotlib is not installed" in done.stderr
     assert [path.name for path in sorted((tmp_path / "out").iterdir())] == ["best-effort-fifo", "summary.json"]

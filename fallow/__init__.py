@@ -1,0 +1,1 @@
+"""The `fallow` command, and what it runs on one machine: on top of everything else, imported by nobody."""

@@ -1,0 +1,1 @@
+"""`fallow bench`: every figure of the docs, one file for each benchmark."""

@@ -1,0 +1,1 @@
+"""`fallow bench kant`: placement policies on loads like Kant's."""

@@ -1,0 +1,118 @@
+"""The cell that is measured: a real Kafka and a real Redis, every service a process, on topics of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from rich.console import Console
+
+from fallow.bench.load.job_mix import GPUS_PER_NODE, TENANT
+from fallow.bench.load.machine import filesystem_of
+from fallow.local.local_cell import Servers, Stage, running, stage_for
+from fallow.local.service_set import Clock
+from fallow.replay.run_session import folder_for
+from fallow.replay.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
+from shared.cluster.model.config import CellFile, CellPart, Queue, Tenant, TenantQuota
+from shared.events.operations import CellPolicy
+from shared.log.admin.topic_admin import flushes_each_record
+from shared.log.layout import Layout
+from shared.runtime.process import loop_factory
+from shared.runtime.stack.choose import choose_kafka, choose_redis
+
+IN_MEMORY = ("tmpfs", "ramfs")
+"""File systems on which a flush writes nothing."""
+
+Answer = TypeVar("Answer")
+Baseline = TypeVar("Baseline")
+POOL = "bench"
+SPARE = "spare"
+"""A pool for those alone who ask for it: whatever waits, its nodes are free."""
+
+
+LAB = "lab"
+
+
+def cell_of(nodes: int, policy: CellPolicy | None = None, *, has_quotas: bool = False, spare: int = 0) -> Workload:
+    """So many nodes of 8 in one pool, with one queue, and no job yet. With quotas the tenant has a half guaranteed and
+    may borrow the other half of its lab, which has all there is. There are `spare` more nodes, in a pool of their own.
+    """
+    specs, gpus = uniform_nodes(nodes, GPUS_PER_NODE, pool=POOL), nodes * GPUS_PER_NODE
+    specs += uniform_nodes(spare, GPUS_PER_NODE, pool=SPARE, first=nodes + 1)
+    tenants: tuple[Tenant, ...] = (Tenant(name=TENANT),)
+    if has_quotas:
+        own = Tenant(name=TENANT, parent=LAB, quotas=(TenantQuota(guaranteed=gpus // 2, limit=gpus),))
+        tenants = (Tenant(name=LAB, quotas=(TenantQuota(guaranteed=gpus, limit=gpus),)), own)
+    queues, policy = (Queue(name=QUEUE),), policy or CellPolicy()
+    cell = CellPart(name=CELL, ordinal=0, pools=pools_of(specs), queues=queues, policy=policy)
+    return Workload(commands=(), nodes=tuple(specs), cell_file=CellFile(cells=(cell,), tenants=tenants))
+
+
+@dataclass(frozen=True, slots=True)
+class Staged(Generic[Answer, Baseline]):
+    """What came of the work and of its baseline. `durable`: whether Kafka flushed each record of the log before it
+    acknowledged it.
+    """
+
+    answer: Answer
+    baseline: Baseline
+    durable: bool
+
+
+@contextmanager
+def servers_for(console: Console, *, durable: bool) -> Iterator[tuple[Servers, Path]]:
+    """A Kafka that is real and a Redis, started for this run or given by FALLOW_KAFKA and FALLOW_REDIS. One that is
+    given flushes as it will, whatever `durable` says.
+    """
+    with folder_for("fallow-bench-", keep=False, console=console) as path:
+        # Java's best compiler takes 4 s of a processor in its first minute and gains nothing within it.
+        kafka = choose_kafka(path / "kafka", durable=durable, embedded=False, quick_start=True)
+        redis = choose_redis(path / "redis")
+        console.print(f"Kafka: {kafka.explanation()}\nRedis: {redis.explanation()}", highlight=False, soft_wrap=True)
+        with running(kafka, redis) as servers:
+            yield servers, path
+
+
+def on_stage(
+    console: Console,
+    workload: Workload,
+    work: Callable[[Stage], Awaitable[Answer]],
+    baseline: Callable[[Answer, Servers, Path], Awaitable[Baseline]],
+    *,
+    durable: bool,
+) -> Staged[Answer, Baseline]:
+    """Do the work on this cell, running, then, on the same servers without any service, the baseline. Kafka flushes
+    each record if it is to be `durable`.
+
+    Raises StackError as soon as a service ends by itself.
+    """
+    with servers_for(console, durable=durable) as (servers, path):
+
+        async def staged() -> Staged[Answer, Baseline]:
+            async with stage_for(workload, servers, path, fresh_namespace(), Clock()) as stage:
+                answer = await stage.unless_one_ends(work(stage))
+                flushed = await is_durable(servers, stage.layout)
+            return Staged(answer, await baseline(answer, servers, path), flushed)
+
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            return runner.run(staged())
+
+
+async def is_durable(servers: Servers, layout: Layout) -> bool:
+    """Whether the broker, asked, flushes each record of the decision log, and not into memory as far as its files are
+    ours to see. Raises LogUnavailable.
+    """
+    data_dir = getattr(servers.kafka.server, "data_dir", None)
+    if data_dir is not None and filesystem_of(data_dir) in IN_MEMORY:
+        return False
+    return await flushes_each_record(servers.kafka.server.address, layout.topic("decisions"))
+
+
+def fresh_namespace() -> str:
+    """Topics and keys that nobody else uses."""
+    return f"bench-{secrets.token_hex(4)}"

@@ -1,0 +1,1 @@
+"""The hard load of `fallow bench pipeline`: many tenants, classes and topology requests."""

@@ -1,0 +1,133 @@
+"""What every command is told about where the cells are, and how it comes to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import typer
+
+from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.fence_line import FenceLine
+from shared.runtime.addresses import without_password
+
+if TYPE_CHECKING:
+    from shared.client.direct import DirectClient
+    from shared.cluster.model.config import CellFile
+    from shared.log.layout import Layout
+    from shared.runtime.kafka_access import KafkaAccess
+
+T = TypeVar("T")
+
+DEFAULT_KAFKA = "127.0.0.1:9092"
+DEFAULT_REDIS = "redis://127.0.0.1:6379/0"
+CELL_FILE = Path("deploy/cell.yaml")
+TOP = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The global options. An address is None where neither option nor environment gives one."""
+
+    kafka: str | None
+    redis: str | None
+    namespace: str
+    cell_file: Path | None
+
+    @property
+    def kafka_address(self) -> str:
+        """Where Kafka is. A name of a source ("jars") says what to start, and is no address."""
+        return _address("FALLOW_KAFKA", self.kafka) or DEFAULT_KAFKA
+
+    @property
+    def kafka_access(self) -> KafkaAccess:
+        """Where Kafka is, and as whom the command comes in: by the same settings as a service. Raises SettingsError."""
+        from shared.runtime.settings import KafkaSecurity  # noqa: PLC0415 - keeps `fallow --help` quick
+
+        return KafkaSecurity.load().access_at(self.kafka_address)
+
+    @property
+    def redis_address(self) -> str:
+        """Where Redis is."""
+        return _address("FALLOW_REDIS", self.redis) or DEFAULT_REDIS
+
+    @property
+    def redis_shown(self) -> str:
+        """Where Redis is, as it may be shown."""
+        return without_password(self.redis_address)
+
+    @property
+    def cell_path(self) -> Path:
+        """The cell file: the one named, else the one of the current folder, else the one that comes along."""
+        if self.cell_file is not None:
+            return self.cell_file
+        return CELL_FILE if CELL_FILE.exists() else TOP / CELL_FILE
+
+    def cells(self) -> CellFile:
+        """The cell file, read. Raises CellFileError."""
+        from shared.runtime.files.cell_file import load_cell_file  # noqa: PLC0415 - keeps `fallow --help` quick
+
+        return load_cell_file(self.cell_path)
+
+    def layout(self) -> Layout:
+        """Where the records of these cells are. Raises CellFileError."""
+        # Not by shared.log.opening, which brings along everything that a service needs and a command does not.
+        from shared.log.layout import Layout  # noqa: PLC0415 - the same
+
+        return Layout(self.namespace, {cell.name: cell.ordinal for cell in self.cells().cells})
+
+    def cell(self, given: str | None) -> str:
+        """The cell that is named, or the only one. Ends the command where that is not clear."""
+        names = [cell.name for cell in self.cells().cells]
+        if given is None and len(names) == 1:
+            return names[0]
+        if given is None or given not in names:
+            rule = f"there are {', '.join(names)}"
+            if given is None:
+                end_with(Exit.USAGE, f"fallow: --cell is needed: {rule}")
+            refuse("--cell", given, f"is unknown: {rule}")
+        return given
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[DirectClient]:
+        """A client, let go of in the end. Raises CellFileError; NoCellHere where what is not there yet never comes."""
+        from shared.client.direct import DirectClient  # noqa: PLC0415 - the same
+        from shared.client.port import NotYet  # noqa: PLC0415 - the same
+        from shared.log.kafka.log import KafkaLog  # noqa: PLC0415 - the same
+        from shared.view.redis_view import RedisFunctions  # noqa: PLC0415 - the same
+
+        functions = RedisFunctions(self.redis_address)
+        log = KafkaLog(self.kafka_access, "fallow-cli")
+        client = DirectClient(log, functions, self.layout(), source="fallow-cli", on_fenced=FenceLine().say)
+        try:
+            yield client
+        except NotYet as error:
+            raise await self._no_cell(error.cell) or error from error
+        finally:
+            await client.stop()
+            await functions.stop()
+
+    async def _no_cell(self, cell: str) -> Exception | None:
+        from fallow.cli.cells_there import no_such  # noqa: PLC0415 - the same
+
+        return await no_such(self, cell)
+
+
+def _address(variable: str, given: str | None) -> str | None:
+    if given is not None and ":" not in given:
+        end_with(Exit.USAGE, f"fallow: {variable} = {given!r}: an address is needed here, with its port")
+    return given
+
+
+def access_of(context: typer.Context) -> Access:
+    """The global options of this call."""
+    return cast("Access", context.obj)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run one command to its end."""
+    return asyncio.run(work)

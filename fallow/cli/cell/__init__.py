@@ -1,0 +1,1 @@
+"""Commands on a cell: its file, policy, topics, view, snapshots and metrics."""

@@ -1,0 +1,54 @@
+"""`fallow cell`: the cell file, checked and put in force."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fallow.cli.access import access_of
+from fallow.cli.cell.reload import reload
+from fallow.cli.failures import Exit, end_with
+from fallow.cli.output.output import AsJson, print_json, print_line
+from fallow.cli.paths import file_to_read
+from shared.log.admin.topics import TopicsFileError
+from shared.log.opening import declared_topics
+from shared.runtime.files.cell_file import load_cell_file
+
+app = typer.Typer(no_args_is_help=True, help="Check a cell file, and put it in force while the cells run.")
+
+
+@app.command()
+def check(
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(callback=file_to_read, help="The cell file; as --cell-file if none.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read a cell file as the services do; each mistake is named with its line."""
+    path = access_of(context).cell_path if file is None else file
+    found = load_cell_file(path)
+    try:
+        declared_topics(found, "check")
+    except TopicsFileError as error:
+        end_with(Exit.USAGE, f"fallow: {path}: {error}")
+    names = {
+        "cells": [cell.name for cell in found.cells],
+        "pools": [pool.name for cell in found.cells for pool in cell.pools],
+        "queues": list(dict.fromkeys(queue.name for cell in found.cells for queue in cell.queues)),
+        "tenants": [tenant.name for tenant in found.tenants],
+    }
+    if as_json:
+        print_json({"ok": True, **names, "default_queues": {cell.name: cell.default_queue for cell in found.cells}})
+        return
+    print_line(f"{path}: no mistakes")
+    for what, listed in names.items():
+        print_line(f"  {what}: {', '.join(listed)}")
+    for cell in found.cells:
+        print_line(
+            f"cell {cell.name}: jobs without a queue of their own or of their tenant wait in {cell.default_queue}"
+        )
+
+
+app.command()(reload)

@@ -1,0 +1,130 @@
+"""`fallow cell reload`: has the services read the cell file again, and tells whether it is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.cell.reload_answer import ReloadAnswer, obstacle
+from fallow.cli.failures import Exit, end_with, say
+from fallow.cli.log.newest import newest_state
+from fallow.cli.node.operate import operation
+from fallow.cli.output.output import AsJson, print_json, print_line
+from fallow.cli.paths import file_to_read
+from shared.client.port import CellClient
+from shared.cluster.model.file_in_force import as_effect
+from shared.events.operations import ReloadCell
+from shared.log.admin.topic_admin import missing_topics
+from shared.log.opening import declared_topics
+from shared.runtime.clocks import monotonic_ms
+from shared.runtime.files.cell_file import CellFileError, load_cell_file
+
+NEXT = "Admission and placement read their own copies of the file; the log of each says whether it took it."
+
+OTHER_COPY_MS = 5_000
+"""So long an answer is waited for where most likely none comes."""
+
+File = Annotated[
+    Path | None,
+    typer.Argument(callback=file_to_read, help="The cell file; as --cell-file if none.", show_default=False),
+]
+OneCell = Annotated[str | None, typer.Option("--cell", help="Only this cell; if none, every cell of the file.")]
+Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answers.")]
+
+
+def reload(
+    context: typer.Context, file: File = None, cell: OneCell = None, timeout_s: Timeout = 30, as_json: AsJson = False
+) -> None:
+    """Have the services read the cell file again, and wait until the log says that it is in force. Its policy and
+    quotas replace what was set at run time. It is checked here first; the services read their own copies of it.
+
+    Exit 1 if a cell goes by another file or refuses a part, 3 if one does not answer in time.
+    """
+    given = access_of(context)
+    access = given if file is None else replace(given, cell_file=file)
+    names = [each.name for each in access.cells().cells] if cell is None else [access.cell(cell)]
+    answers = run(_reload(access, given.cell_path, names, timeout_s * 1000))
+    if as_json:
+        told = [answer.as_object() for answer in answers]
+        print_json({"ok": worst(answers) is Exit.OK, "file": str(access.cell_path), "cells": told})
+    for answer in answers:
+        if answer.code is Exit.AWAY:
+            say(f"fallow: {answer.text}")
+        elif not as_json:
+            print_line(answer.text)
+    if not as_json:
+        print_line(NEXT)
+    if worst(answers) is not Exit.OK:
+        raise typer.Exit(worst(answers))
+
+
+async def _reload(access: Access, usual: Path, cells: list[str], wait_ms: int) -> list[ReloadAnswer]:
+    """What becomes of the reload in each cell; `usual` is the file that commands read, and services too where their
+    environment is the same. Ends the command, and asks for nothing, where the services would refuse
+    the file. Raises ClientUnavailable, and as `newest_state` does.
+    """
+    file, answers = access.cells(), list[ReloadAnswer]()
+    for cell in cells:
+        state = await newest_state(access, cell)
+        if why := obstacle(file, state):
+            end_with(Exit.NO, f"fallow: {access.cell_path}: {why}")
+        answers.append(ReloadAnswer(file, str(access.cell_path), state))
+    await warn_of_missing_topics(access)
+    if is_in_force_elsewhere(usual, access.cell_path, [answer.digest_before for answer in answers]):
+        wait_ms = min(wait_ms, OTHER_COPY_MS)
+        where = f"the services read {usual}, unless their FALLOW_CELL_FILE says otherwise, and that file is in force"
+        say(f"fallow: {where}: copy {access.cell_path} there first; this command waits {wait_ms // 1000} s")
+    async with access.client() as client:
+        await ask_for_reload(client, answers, wait_ms)
+    return answers
+
+
+def is_in_force_elsewhere(usual: Path, wished: Path, in_force: Sequence[str | None]) -> bool:
+    """Whether the services, as far as one can tell here, read another file than the wished one: these cells go by the
+    `usual` one as it is. A reload would change nothing then, and get no answer.
+    """
+    if usual.resolve() == wished.resolve():
+        return False
+    try:
+        digest = as_effect(load_cell_file(usual)).digest
+    except CellFileError:
+        return False
+    return all(each == digest for each in in_force)
+
+
+async def warn_of_missing_topics(access: Access) -> None:
+    """Say which topics the file needs that are not there: services that start anew would not start without them. Raises
+    LogUnavailable.
+    """
+    missing = await missing_topics(access.kafka_access, declared_topics(access.cells(), access.namespace))
+    if missing:
+        say(f"fallow: {', '.join(missing)}: not there. Run: fallow topics create")
+
+
+async def ask_for_reload(client: CellClient, answers: Sequence[ReloadAnswer], wait_ms: int) -> None:
+    """Ask each of these cells to read the file again, and take in what they say, for as long as `wait_ms` at the most.
+    Raises ClientUnavailable.
+    """
+    by_cell = {answer.cell: answer for answer in answers}
+    marks = [await client.operate(operation(ReloadCell, cell=cell)) for cell in by_cell]
+    begin_ms = monotonic_ms()
+    async with aclosing(client.news(marks[0])) as stream:
+        async for some in stream:
+            for news in some:
+                if news.cell in by_cell:
+                    by_cell[news.cell].take(news)
+            waited_ms = monotonic_ms() - begin_ms
+            if waited_ms > wait_ms or all(answer.is_over(waited_ms) for answer in answers):
+                break
+
+
+def worst(answers: Sequence[ReloadAnswer]) -> Exit:
+    """The exit code of all of them: a no is worse than no answer."""
+    codes = [answer.code for answer in answers]
+    return Exit.NO if Exit.NO in codes else max(codes)

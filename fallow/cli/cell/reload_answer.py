@@ -1,0 +1,198 @@
+"""What the log of a cell says of a reload of its cell file, held against the file that was to be put in force."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fallow.cli.failures import Exit
+from shared.client.port import News
+from shared.cluster.model.config import CellFile
+from shared.cluster.model.file_in_force import as_effect, difference, from_effect, quotas_dropped
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.tree import Account
+from shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
+
+CELL_FILE = "cell-file"
+"""How a refusal names what it is about."""
+
+FILE, POLICY = "file", "policy"
+"""What a reload may change, beside the quotas."""
+
+REFUSALS_NAMED_MOST = QUOTAS_NAMED_MOST = 3
+
+COPY = "the copy that placement reads may be an older one, or have an error: see its log"
+
+QUIET_MS = 2_000
+"""A file that is in force already gets no answer: after so long without one nothing more is to come."""
+
+
+def obstacle(file: CellFile, state: CellState) -> str:
+    """Why the services would not take this file, or "": they keep the cells with which they started."""
+    rule = "a reload keeps the cells and their ordinals; to change them, restart the services"
+    in_force = _read(state.cell_file)
+    if in_force is not None and _cells(in_force) != _cells(file):
+        return f"cells = {_cells(file)!r}: in force are {_cells(in_force)}: {rule}"
+    if not state.version:
+        return f"cells = {_cells(file)!r}: cell {state.cell} has not begun: {rule}"
+    return ""
+
+
+class ReloadAnswer:
+    """One cell on its way to a file: begun with its state before the reload, and told what has happened since."""
+
+    def __init__(self, file: CellFile, name: str, state: CellState) -> None:
+        """`name` is what messages call the file."""
+        self.cell = state.cell
+        self.version: int | None = None
+        self._file, self._name = file, name
+        self._wanted, self._before, self._now = as_effect(file), state.cell_file, state.cell_file
+        self._policy = file.cell(state.cell).policy
+        self._quotas = {(quota.tenant, quota.gpu_type): quota for quota in file.quotas()}
+        self._open: dict[str | Account, None] = {} if self._is_wanted(self._before) else {FILE: None}
+        self._open |= {} if state.policy == self._policy else {POLICY: None}
+        self._open |= {at: None for at, quota in self._quotas.items() if state.quotas.get(at) != quota}
+        self._was_so_before = not self._open
+        self._refusals: list[str] = []
+        old = _read(self._before)
+        self._dropped = {(quota.tenant, quota.gpu_type) for quota in (() if old is None else quotas_dropped(old, file))}
+        self._removed: dict[Account, None] = {}
+        self._lifted: dict[Account, None] = {}
+
+    def take(self, news: News) -> None:
+        """Something that has happened in the cell since the reload was asked for."""
+        event = news.event
+        if isinstance(event, CellFileSet):
+            # It comes last: what is open by then was refused, and the refusal stands before it.
+            self._now, self._open = event, {}
+        elif isinstance(event, PolicySet) and event.policy == self._policy:
+            self._open.pop(POLICY, None)
+        elif isinstance(event, QuotaSet) and event.quota == self._quotas.get(account := _account(event)):
+            self._open.pop(account, None)
+        elif isinstance(event, QuotaSet) and _account(event) in self._dropped:
+            self._lifted[_account(event)] = None
+        elif isinstance(event, QuotaRemoved) and (account := (event.tenant, event.gpu_type)) in self._dropped:
+            self._lifted.pop(account, None)
+            self._removed[account] = None
+        elif isinstance(event, ProposalRefused) and event.proposal == CELL_FILE:
+            self._refusals.append(event.text)
+        else:
+            return
+        self.version = news.version
+
+    @property
+    def digest_before(self) -> str | None:
+        """The name of the file by which the cell went when the reload was asked for."""
+        return None if self._before is None else self._before.digest
+
+    def is_over(self, waited_ms: int) -> bool:
+        """Whether nothing more is to be expected."""
+        if self._is_other:
+            return True
+        if not self._open and not self._was_so_before:
+            return True
+        may_be_all = self._was_so_before or (self._refusals and FILE not in self._open)
+        return bool(may_be_all) and waited_ms >= QUIET_MS
+
+    @property
+    def code(self) -> Exit:
+        """0 if the cell goes by the file, 1 if it does not or not in all, 3 if that is not known yet."""
+        if self._is_other:
+            return Exit.NO
+        if FILE in self._open:
+            return Exit.AWAY
+        if self._refusals:
+            return Exit.NO
+        return Exit.AWAY if self._open else Exit.OK
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        if self._is_other:
+            return (
+                f"cell {self.cell} goes by {_called(self._now)} now, which differs from {self._name}"
+                f"{self._parts(self._now, ' in ')}: placement reads another copy of the file"
+            )
+        if self.code is Exit.AWAY:
+            return f"no answer yet from cell {self.cell}: {self._still}"
+        refused = "".join(f"; refused: {text}" for text in self._refusals[:REFUSALS_NAMED_MOST])
+        more = len(self._refusals) - REFUSALS_NAMED_MOST
+        refused += f"; {more} more refused" if more > 0 else ""
+        return f"cell {self.cell} goes by {self._name} {self._since}{self._quotas_gone}{refused}"
+
+    @property
+    def _quotas_gone(self) -> str:
+        removed = f"; quotas removed: {_names(self._removed)}" if self._removed else ""
+        if not self._lifted:
+            return removed
+        names = _names(self._lifted)
+        return f"{removed}; without limit and guarantee from now on, as jobs live or others stand below: {names}"
+
+    @property
+    def _is_other(self) -> bool:
+        return self._now is not self._before and not self._is_wanted(self._now)
+
+    def _is_wanted(self, effect: CellFileSet | None) -> bool:
+        return effect is not None and effect.digest == self._wanted.digest
+
+    @property
+    def _still(self) -> str:
+        if FILE not in self._open:
+            return f"{self._name} is in force, but what was set at run time still counts"
+        differs = f"which differs from {self._name}{self._parts(self._before, ' in ')}"
+        return f"it still goes by {_called(self._before)}, {differs}; {COPY}"
+
+    @property
+    def _since(self) -> str:
+        if self._was_so_before:
+            return f"already ({_called(self._now)})"
+        if self._is_wanted(self._before):
+            return f"now ({_called(self._now)}; its policy and quotas replace what was set at run time)"
+        return f"now ({_called(self._now)}{self._parts(self._before, '; changed: ')}){self._default_queue}"
+
+    @property
+    def _default_queue(self) -> str:
+        """Where jobs wait from now on that name no queue, where that changes: a file may put another queue first."""
+        before, now = _read(self._before), self._file.cell(self.cell).default_queue
+        was = None if before is None or self.cell not in _cells(before) else before.cell(self.cell).default_queue
+        if was in {None, now}:
+            return ""
+        return f"; jobs without a queue of their own or of their tenant wait in {now} now, no longer in {was}"
+
+    def _parts(self, effect: CellFileSet | None, before: str) -> str:
+        """In which parts the file of this effect differs; nothing where that cannot be told."""
+        other = _read(effect)
+        if other is None or self.cell not in _cells(other):
+            return ""
+        return f"{before}{difference(other, self._file, self.cell)}"
+
+    def as_object(self) -> dict[str, object]:
+        """For programs."""
+        digest = None if self._now is None else self._now.digest
+        is_ok = self.code is Exit.OK
+        return {"cell": self.cell, "ok": is_ok, "version": self.version, "digest": digest, "answer": self.text}
+
+
+def _read(effect: CellFileSet | None) -> CellFile | None:
+    """The file; None where there is none, or one that this release cannot read."""
+    try:
+        return None if effect is None else from_effect(effect)
+    except ValueError:
+        return None
+
+
+def _called(effect: CellFileSet | None) -> str:
+    return "a cell file that its log does not hold" if effect is None else f"cell file {effect.digest[:8]}"
+
+
+def _names(accounts: Collection[Account]) -> str:
+    named = [f"{tenant}/{gpu_type}" for tenant, gpu_type in accounts][:QUOTAS_NAMED_MOST]
+    more = len(accounts) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def _account(event: QuotaSet) -> Account:
+    return event.quota.tenant, event.quota.gpu_type
+
+
+def _cells(file: CellFile) -> dict[str, int]:
+    return {cell.name: cell.ordinal for cell in file.cells}

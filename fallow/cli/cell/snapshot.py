@@ -1,0 +1,147 @@
+"""`fallow snapshot`: a cell as a file, and back where nothing is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.cell.archive import Archive, Head, Unread, read_archive, write_archive
+from fallow.cli.cell.cell_transfer import Departure, NotMovable, arrive, refuse_where_something_is
+from fallow.cli.failures import Exit, end_with
+from fallow.cli.output.durations import moment
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.paths import file_to_read, file_to_write
+from shared.cluster.model.state import CellState
+from shared.log.admin.group_offsets import committed_offsets
+from shared.log.kafka.log import KafkaLog
+from shared.log.port import LogUnavailable
+from shared.runtime.clocks import wall_ms
+from shared.view.keys import keys_of
+
+app = typer.Typer(no_args_is_help=True, help="Move a cell to another Kafka: export, import.")
+
+WRITER = "fallow-cli"
+
+
+@app.command("export")
+def export_(
+    context: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(callback=file_to_write, help="Compressed when it ends in .gz.", show_default=False)
+    ],
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a whole cell to one file with a checksum: its state, and what was published for it and not read yet.
+
+    Stop the cell's services before: what they do behind the export's back stays behind.
+    """
+    access = access_of(context)
+    name = access.cell(cell)
+    try:
+        state, unread = run(_collect(access, name))
+        head = write_archive(file, state, unread)
+    except NotMovable as error:
+        end_with(Exit.NO, f"fallow: {error}")
+    except OSError as error:
+        end_with(Exit.USAGE, f"fallow: {file}: cannot be written: {error.strerror}")
+    if as_json:
+        print_json({"file": str(file), **_as_object(head, state, unread)})
+    else:
+        print_line(f"{_told(head, state, unread)} in {file}")
+
+
+async def _collect(access: Access, cell: str) -> tuple[CellState, tuple[Unread, ...]]:
+    layout, file = access.layout(), access.cells()
+    async with _log(access) as log:
+        committed = await committed_offsets(access.kafka_access, layout.group("admission"))
+        own_topics = [tenant.name for tenant in file.tenants if tenant.own_topic]
+        return await Departure(log, layout, cell, committed, own_topics).collect()
+
+
+@app.command("import")
+def import_(
+    context: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(callback=file_to_read, help="A file that `export` wrote.", show_default=False)
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Put an exported cell down in an empty Kafka and an empty Redis, before its services start: it goes on where it
+    was. Where anything of the cell is already, or the file is not whole, nothing is changed.
+    """
+    archive = read_archive(file)
+    access = access_of(context)
+    name = archive.head.cell
+    if name not in (part.name for part in access.cells().cells):
+        end_with(Exit.USAGE, f"fallow: {file}: cell {name} is not in {access.cell_path}")
+    try:
+        state = run(_arrive(access, archive))
+    except NotMovable as error:
+        end_with(Exit.NO, f"fallow: {error}")
+    if as_json:
+        print_json({"file": str(file), **_as_object(archive.head, state, archive.unread)})
+    else:
+        print_line(f"{_told(archive.head, state, archive.unread)} from {file}; its services may start now")
+
+
+async def _arrive(access: Access, archive: Archive) -> CellState:
+    await _refuse_where_a_view_is(access, archive.head.cell)
+    layout = access.layout()
+    async with _log(access) as log:
+        await refuse_where_something_is(log, layout, archive.head.cell)
+        try:
+            return await arrive(log, layout, archive, writer=WRITER, wall_ms=wall_ms())
+        except LogUnavailable as error:
+            text = f"{error}. The import is broken off: create the topics anew before another one"
+            raise LogUnavailable(text) from error
+
+
+async def _refuse_where_a_view_is(access: Access, cell: str) -> None:
+    redis: Redis = Redis.from_url(access.redis_address)
+    try:
+        there = await redis.exists(*keys_of(access.namespace, cell))
+    except (RedisError, OSError) as error:
+        end_with(Exit.AWAY, f"fallow: no Redis at {access.redis_shown}: {error}")
+    finally:
+        await redis.aclose()
+    if there:
+        raise NotMovable(f"cell {cell} is not empty here: {access.redis_shown} holds a view of it")
+
+
+@asynccontextmanager
+async def _log(access: Access) -> AsyncIterator[KafkaLog]:
+    log = KafkaLog(access.kafka_access, WRITER)
+    await log.start()
+    try:
+        yield log
+    finally:
+        await log.stop()
+
+
+def _as_object(head: Head, state: CellState, unread: tuple[Unread, ...]) -> dict[str, Any]:
+    return {
+        "cell": head.cell,
+        "version": head.version,
+        "at_ms": head.at_ms,
+        "digest": head.digest,
+        "jobs": len(state.jobs),
+        "over": len(state.over),
+        "nodes": len(state.nodes),
+        "unread": dict(sorted(Counter(record.topic for record in unread).items())),
+    }
+
+
+def _told(head: Head, state: CellState, unread: tuple[Unread, ...]) -> str:
+    return (
+        f"cell {head.cell} at version {head.version}, {moment(head.at_ms)}: {len(state.jobs)} live jobs, "
+        f"{len(state.over)} remembered, {len(state.nodes)} nodes, {len(unread)} unread records"
+    )

@@ -1,0 +1,49 @@
+"""Which cells have a log at the Kafka that is named: who asks for one that has none has named another cell file."""
+
+from __future__ import annotations
+
+from fallow.cli.access import Access
+from shared.client.port import ClientUnavailable
+from shared.events.decisions import Decision
+from shared.log.kafka.log import KafkaLog
+from shared.log.layout import Layout
+from shared.log.port import Log, LogUnavailable
+from shared.log.reading import event_of
+
+
+class NoCellHere(ClientUnavailable):
+    """The log holds no decision of this cell. One line: the cell, and the cell file that names it."""
+
+
+async def cells_in_the_log(access: Access) -> dict[str, str]:
+    """Of each cell of the file, whose decisions stand in its partition: its own, or those of another that has the same
+    ordinal. One whose partition is empty, or not there, is left out. Raises LogUnavailable.
+    """
+    log = KafkaLog(access.kafka_access, "fallow-cli")
+    await log.start()
+    try:
+        return await found_in(log, access.layout())
+    finally:
+        await log.stop()
+
+
+async def found_in(log: Log, layout: Layout) -> dict[str, str]:
+    """The same on any log that is started."""
+    there = await log.partitions(layout.topic("decisions"))
+    tps = {layout.tp("decisions", cell): cell for cell, ordinal in layout.ordinals.items() if ordinal < there}
+    newest = await log.last_before(await log.end_offsets(list(tps))) if tps else {}
+    events = {tps[tp]: event_of(record) for tp, record in newest.items()}
+    return {cell: event.cell if isinstance(event, Decision) else cell for cell, event in events.items()}
+
+
+async def no_such(access: Access, cell: str) -> NoCellHere | None:
+    """What is to be told where this cell has no log here; None where it has, or where nobody can say."""
+    try:
+        found = (await cells_in_the_log(access)).get(cell)
+    except LogUnavailable:
+        return None
+    if found == cell:
+        return None
+    other = "" if found is None else f", but a cell {found}"
+    file = "is not set, so it is" if access.cell_file is None else "(or --cell-file) is"
+    return NoCellHere(f"there is no cell {cell} here{other}; FALLOW_CELL_FILE {file} {access.cell_path}")

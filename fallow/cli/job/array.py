@@ -1,0 +1,40 @@
+"""How far an array is: its elements by status, and where each of them is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fallow.cli.job.standing import by_status, statuses
+from fallow.cli.output.counts import counted
+from fallow.cli.output.output import print_line, print_table
+from shared.cluster.model.job import JobStatus
+from shared.view.rows import JobRow
+
+ELEMENTS_SHOWN_MOST = 50
+
+
+def _nodes(row: JobRow) -> str:
+    return " ".join(dict.fromkeys(place.node for place in row.places))
+
+
+def tell(array: str, cell: str, rows: tuple[JobRow, ...]) -> None:
+    """For people."""
+    print_line(f"array {array} of cell {cell}, {counted(len(rows), 'element')}: {statuses(rows)}")
+    open_rows = [row for row in rows if row.status is not JobStatus.FINISHED]
+    shown = [
+        (row.id, row.status, row.held_why or row.deferred or "", row.attempt, _nodes(row))
+        for row in open_rows[:ELEMENTS_SHOWN_MOST]
+    ]
+    if shown:
+        print_table("elements that have not finished", ("ELEMENT", "STATUS", "WAITS FOR", ">ATTEMPT", "NODES"), shown)
+    if len(open_rows) > ELEMENTS_SHOWN_MOST:
+        print_line(f"and {len(open_rows) - ELEMENTS_SHOWN_MOST} more")
+
+
+def as_object(rows: tuple[JobRow, ...]) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "elements": len(rows),
+        "by_status": {str(status): count for status, count in by_status(rows).items()},
+        "jobs": {row.id: str(row.status) for row in rows},
+    }

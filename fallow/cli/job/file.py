@@ -1,0 +1,196 @@
+"""Jobs from a file: YAML, JSON or JSON lines; one job or many. Checked by the very model that admission checks with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fallow.cli.job.rules import rule_of
+from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
+from shared.events.submissions import SubmitJob
+from shared.events.value import plain, read_valid
+from shared.events.values import Dependency, JobSpec
+from shared.runtime.files.signs import visible
+from shared.runtime.files.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
+from shared.runtime.files.yaml_text import DEPTH_MOST, YamlTextError, read_yaml_documents
+from shared.runtime.several_lines import ErrorOfSeveralLines
+
+EXPANSION_MOST = 100
+"""So many times may aliases repeat what a file holds, in the mean."""
+
+MISTAKES_TOLD = 20
+
+_OF_THE_DRIVER = frozenset({"union_tag_not_found", "union_tag_invalid"})
+
+
+class JobFileError(ErrorOfSeveralLines, ValueError):
+    """The file holds no valid jobs. One line for each mistake: file, job, field, value and rule."""
+
+
+def read_jobs(
+    text: str, name: str, tenant: str | None = None, *, array: int | None = None, after: Sequence[Dependency] = ()
+) -> list[JobSpec]:
+    """The jobs of a file's text; `name` is how messages call it, `tenant` stands in where a job names none. Each job
+    becomes an array of `array` elements, and waits for `after` besides what it waits for itself.
+
+    A file holds a job, a list of jobs, a mapping with the one key `jobs`, or several of these as YAML documents or JSON
+    lines. Raises JobFileError.
+    """
+    found: list[JobSpec] = []
+    mistakes: list[str] = []
+    for number, item in enumerate(_items(text, name), start=1):
+        if tenant is not None and isinstance(item, dict):
+            item.setdefault("tenant", tenant)
+        try:
+            found.append(_job(_with(item, array, after)))
+        except ValidationError as error:
+            mistakes += [f"{name}: {_called(number, item)}: {line}" for line in _lines(error)]
+        except ValueError as error:
+            mistakes.append(f"{name}: {_called(number, item)}: {error}")
+    if mistakes:
+        more = [f"{name}: and {len(mistakes) - MISTAKES_TOLD} more"] if len(mistakes) > MISTAKES_TOLD else []
+        # Keys of the file stand in these lines, with whatever signs they have.
+        raise JobFileError("\n".join(map(visible, [*mistakes[:MISTAKES_TOLD], *more])))
+    _ids_are_once(found, name)
+    return found
+
+
+def _items(text: str, name: str) -> list[Any]:
+    items: list[Any] = []
+    for document in _documents(text, name):
+        if isinstance(document, dict) and set(document) == {"jobs"}:
+            document = document["jobs"]  # noqa: PLW2901 - what is wrapped is what was meant
+        items += document if isinstance(document, list) else [document]
+    if not items:
+        raise JobFileError(f"{name}: holds no job")
+    return items
+
+
+def _documents(text: str, name: str) -> list[Any]:
+    lines = {number: line for number, line in enumerate(text.split("\n"), start=1) if line.strip()}
+    # Several objects in lines of their own are no YAML; a single one is, whether its keys are quoted or not.
+    if len(lines) > 1 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines.values()):
+        return [_json_line(line, f"{name}: line {number}") for number, line in lines.items()]
+    try:
+        documents = [document for document in read_yaml_documents(text) if document is not None]
+    except YamlTextError as error:
+        raise JobFileError(f"{name}: {error}") from error
+    if _is_larger(documents, EXPANSION_MOST * (1 + len(text))):
+        raise JobFileError(f"{name}: its aliases make it more than {EXPANSION_MOST} times as large")
+    return documents
+
+
+def _json_line(line: str, where: str) -> Any:
+    try:
+        found = json.loads(line, object_pairs_hook=_keys_once)
+    except json.JSONDecodeError as error:
+        raise JobFileError(f"{where}: not JSON: {error.msg} in {shorten(error.doc)}") from error
+    except (ValueError, RecursionError) as error:
+        # A key that stands twice, a number of thousands of digits, a thousand brackets.
+        raise JobFileError(f"{where}: {shorten(str(error))}") from error
+    if line.count("[") + line.count("{") > DEPTH_MOST and _is_deeper(found, DEPTH_MOST):
+        raise JobFileError(f"{where}: nested in more than {DEPTH_MOST} levels")
+    return found
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    """Whether the value has more levels than that."""
+    level = [value]
+    for _ in range(most + 1):
+        level = [part for each in level for part in _parts(each)]
+    return bool(level)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{shorten(key)}: the key stands twice in one object")
+        found[key] = value
+    return found
+
+
+def _is_larger(value: Any, most: int) -> bool:
+    """Whether there are more parts in it than that: by aliases of aliases a few lines can hold billions."""
+    rest = [value]
+    while rest and most:
+        most -= 1
+        part = rest.pop()
+        rest.extend(_parts(part))
+    return bool(rest)
+
+
+def _with(item: Any, array: int | None, after: Sequence[Dependency]) -> Any:
+    """The job with what was asked for beside the file; what is no job stays as it is."""
+    if not isinstance(item, dict):
+        return item
+    waits = item.get("after", [])
+    more = {"after": [*waits, *map(plain, after)]} if after and isinstance(waits, list) else {}
+    return {**item, **more, **({} if array is None else {"array": array})}
+
+
+def _job(item: Any) -> JobSpec:
+    if not isinstance(item, dict):
+        raise ValueError(f"must be a mapping with the fields of a job (got {shorten(repr(item))})")  # noqa: TRY004
+    # Through JSON, as admission reads it: strict about types, and no field that it does not know.
+    job = read_valid(JobSpec, json.dumps(item), forbid_unknown=True)
+    size = len(encode(SubmitJob(job=job)))
+    if size > SUBMISSION_BYTES_MOST:
+        raise ValueError(f"is {size} bytes, a submission has at most {SUBMISSION_BYTES_MOST}")
+    return job
+
+
+def _lines(error: ValidationError) -> list[str]:
+    lines = []
+    for problem in error.errors(include_url=False):
+        kind, value, context = problem["type"], problem["input"], problem.get("ctx", {})
+        field = shorten(_field(problem["loc"]))
+        if kind in _OF_THE_DRIVER:  # told of `run`, which is at fault in this field
+            field, value = f"{field}.driver", context.get("tag", {})
+        is_value = kind != "missing" and not isinstance(value, dict | list)
+        shown = f" = {shorten(repr(value))}" if is_value else ""
+        rule = rule_of(field, kind, problem["msg"], context)
+        lines.append(f"{field}{shown}: {rule}" if field else rule)
+    return lines
+
+
+def _field(loc: tuple[int | str, ...]) -> str:
+    """The field as it stands in the file: what is checked there says which driver's `run` it is."""
+    parts = (loc[0], *loc[2:]) if loc[:1] == ("run",) and loc[1:2] in {("process",), ("virtual",)} else loc
+    return ".".join(map(str, parts))
+
+
+def _called(number: int, item: Any) -> str:
+    name = item.get("id") if isinstance(item, dict) else None
+    return f"job {number} ({shorten(str(name))})" if name is not None else f"job {number}"
+
+
+def _ids_are_once(jobs: list[JobSpec], name: str) -> None:
+    seen: dict[str, int] = {}
+    for number, job in enumerate(jobs, start=1):
+        if job.id in seen:
+            raise JobFileError(f"{name}: job {number} ({job.id}): id: job {seen[job.id]} has it already")
+        seen[job.id] = number
+
+
+def read_text(file: str) -> tuple[str, str]:
+    """The text of a file and how to call it; `-` is standard input. Raises JobFileError."""
+    try:
+        if file == "-" and sys.stdin is None:
+            raise JobFileError("standard input: is closed")
+        if file == "-":
+            return text_of(sys.stdin.buffer.read(FILE_BYTES_MOST + 1)), "standard input"
+        return read_text_file(Path(file), may_be_pipe=True), file
+    except TextFileError as error:
+        raise JobFileError(f"{'standard input' if file == '-' else file}: {error}") from error
+    except OSError as error:
+        raise JobFileError(f"standard input: cannot be read: {error.strerror}") from error

@@ -1,0 +1,212 @@
+"""`fallow job`: the story of one job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import typer
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.failures import Exit, end_with
+from fallow.cli.ids import an_id
+from fallow.cli.job import array as job_array
+from fallow.cli.job import reason as job_reason
+from fallow.cli.job.jobs import job_object
+from fallow.cli.job.standing import elements
+from fallow.cli.log.newest import newest_state
+from fallow.cli.log.sentences import devices, rejection, sentence
+from fallow.cli.log.why import rejections
+from fallow.cli.node.silence import silence_lines
+from fallow.cli.output.durations import moment
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
+from fallow.cli.suggestions import LISTS
+from services.placement.explain.explain import WhyNot
+from shared.client.port import ClientUnavailable, News
+from shared.cluster.model.job import WAITING
+from shared.events.effects import (
+    Effect,
+    JobCancelled,
+    JobDeferred,
+    JobEnqueued,
+    JobFailed,
+    JobFinished,
+    JobHeld,
+    JobReady,
+    JobRefused,
+    JobReleased,
+    JobRequeued,
+    JobResizing,
+    JobStarted,
+)
+from shared.events.jobs import JobRejected
+from shared.events.reasons import RefuseCode
+from shared.events.value import plain
+from shared.events.values import JobSpec
+from shared.log.kafka.log import KafkaLog
+from shared.view.rows import JobRow
+
+app = typer.Typer()
+
+WAITS = (JobEnqueued, JobRequeued, JobDeferred, JobHeld, JobReleased, JobReady)
+GOES_ON = (JobStarted, JobFinished, JobFailed, JobCancelled)
+
+
+@dataclass(slots=True)
+class Told:
+    """What there is to tell of a job; `row` is None where the view does not know it or is away."""
+
+    cell: str
+    news: list[News] = field(default_factory=list)
+    row: JobRow | None = None
+    reason: tuple[WhyNot, JobSpec] | None = None
+    elements: tuple[JobRow, ...] = ()
+    away: list[str] = field(default_factory=list)
+    rejected: list[tuple[int, JobRejected]] = field(default_factory=list)
+
+
+@app.command()
+def job(
+    context: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", callback=an_id, help="The job's id.", show_default=False)],
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Tell the story of one job from the decision log, where each of its attempts ran, and why it waits if it does;
+    of an array, how far its elements are.
+    """
+    told = run(_story(access_of(context), job_id, cell))
+    if told is None:
+        hint = "; `fallow jobs` lists jobs" if job_id in LISTS else ""
+        end_with(Exit.NO, f"fallow: no cell knows a job {job_id}, and the log does not tell of it{hint}")
+    if as_json:
+        print_json(_as_object(job_id, told))
+    else:
+        _tell(job_id, told)
+    if never_was(told):
+        end_with(Exit.NO, f"fallow: there never was a job {job_id}: the log holds only refused requests for it")
+
+
+def never_was(told: Told) -> bool:
+    """Whether all that is told are answers to requests about an id that the cell did not know."""
+    refused = [news.event for news in told.news if isinstance(news.event, JobRefused)]
+    is_all = bool(refused) and len(refused) == len(told.news) and told.row is None and not told.elements
+    return is_all and all(event.code is RefuseCode.UNKNOWN_JOB for event in refused)
+
+
+async def _story(access: Access, job_id: str, cell: str | None) -> Told | None:
+    names = [part.name for part in access.cells().cells] if cell is None else [access.cell(cell)]
+    async with access.client() as client:
+        for name in names:
+            told = Told(name)
+            async with aclosing(client.story(name, job_id)) as found:
+                told.news = [news async for news in found]
+            try:
+                told.row = (await client.job(name, job_id)).value
+                told.elements = (await elements(client, name, job_id)).value
+            except ClientUnavailable:
+                # The log tells the story without Redis; the row only adds the present.
+                told.row = None
+            if told.news or told.row is not None or told.elements:
+                break
+        else:
+            return await _rejected(access, names, job_id)
+    if _waits(told):
+        state = await newest_state(access, told.cell)
+        told.reason = job_reason.reason_in(state, job_id, access.cells().cell(told.cell).queues)
+        told.away = [] if told.reason is None else list(silence_lines(state, told.reason[0].away))
+    elif told.row is not None and told.row.places:
+        state = await newest_state(access, told.cell)
+        held = dict.fromkeys(place.node for place in told.row.places)
+        told.away = list(silence_lines(state, [state.nodes[node] for node in held if node in state.nodes]))
+    return told
+
+
+async def _rejected(access: Access, names: Sequence[str], job_id: str) -> Told | None:
+    """A job that admission turned away: no decision and no row is about it."""
+    log, layout = KafkaLog(access.kafka_access, "fallow-cli"), access.layout()
+    await log.start()
+    try:
+        for name in names:
+            if said := await rejections(log, layout, name, job_id):
+                return Told(name, rejected=said)
+    finally:
+        await log.stop()
+    return None
+
+
+def _waits(told: Told) -> bool:
+    """Whether it may be worth while to read the cell's state: the newest word says that it waits."""
+    says = [type(news.event) for news in told.news if isinstance(news.event, WAITS + GOES_ON)]
+    if says:
+        return says[-1] in WAITS
+    return told.row is not None and told.row.status in WAITING
+
+
+def _tell(job_id: str, told: Told) -> None:
+    status = f": {told.row.status}" if told.row is not None else ": rejected" if told.rejected else ""
+    if told.elements:
+        job_array.tell(job_id, told.cell, told.elements)
+        return
+    print_line(f"job {job_id} of cell {told.cell}{status}")
+    for at_ms, event in told.rejected:
+        print_line(f"  {moment(at_ms)}  {rejection(event, names_tenant=True)}")
+    for news in told.news:
+        assert isinstance(news.event, Effect), "the log of decisions tells of effects alone"
+        print_line(f"  {moment(news.at_ms or 0)}  v{news.version}  {sentence(news.event)}")
+    if told.reason is not None:
+        for line in job_reason.lines(*told.reason, told.away):
+            print_line(line)
+    else:
+        for line in told.away:
+            print_line(f"  {line}")
+    if told.row is not None and told.row.places and _comes_singly(told):
+        print_line(f"workers: {len(told.row.places)} held, {told.row.workers} wanted")
+    rows = [
+        (entry.attempt, place.rank, place.node, devices(place.devices))
+        for entry in _entries(told)
+        for place in (entry.workers if isinstance(entry, JobStarted) else entry.add)
+    ]
+    if rows:
+        print_table("where it ran", (">ATTEMPT", ">RANK", "NODE", "DEVICES"), rows)
+
+
+def _entries(told: Told) -> list[JobStarted | JobResizing]:
+    """Where workers came from, all at once or later."""
+    return [news.event for news in told.news if isinstance(news.event, JobStarted | JobResizing)]
+
+
+def _comes_singly(told: Told) -> bool:
+    """Whether the job is no gang: then it may hold less than it wants."""
+    return any(isinstance(news.event, JobEnqueued) and not news.event.spec.gang for news in told.news)
+
+
+def _as_object(job_id: str, told: Told) -> dict[str, Any]:
+    return {
+        "job": job_id,
+        "cell": told.cell,
+        "array": job_array.as_object(told.elements) if told.elements else None,
+        "away": told.away,
+        "rejected": [
+            {"at_ms": at_ms, "sentence": rejection(event), "answer": plain(event)} for at_ms, event in told.rejected
+        ],
+        "reason": None if told.reason is None else job_reason.as_object(told.reason[0]),
+        "row": None if told.row is None else job_object(told.row),
+        "story": [
+            {
+                "version": news.version,
+                "at_ms": news.at_ms,
+                "sentence": sentence(news.event),
+                "effect": plain(news.event),
+            }
+            for news in told.news
+            if isinstance(news.event, Effect)
+        ],
+        "places": [
+            {"attempt": entry.attempt, "rank": place.rank, "node": place.node, "devices": list(place.devices)}
+            for entry in _entries(told)
+            for place in (entry.workers if isinstance(entry, JobStarted) else entry.add)
+        ],
+    }

@@ -1,0 +1,145 @@
+"""`fallow jobs`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, Any
+
+import typer
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.cell.retry import patiently
+from fallow.cli.failures import say
+from fallow.cli.log.sentences import gpus
+from fallow.cli.near import listed, meant
+from fallow.cli.output.counts import counted
+from fallow.cli.output.durations import to_the_second
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
+from shared.cluster.model.job import FINAL, JobStatus
+from shared.events.queue import QueueOrder
+from shared.view.reader import LIMIT_MOST, Read
+from shared.view.rows import JobRow
+
+app = typer.Typer()
+
+COLUMNS = ("JOB", "TENANT", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY", ">PLACE", "SUBMITTED", "WHERE OR WHY")
+
+_PARTS = re.compile(r"(\D*)(\d{0,18})")
+
+SPARE = ("SUBMITTED", "PRIORITY", "WORKERS", "PLACE", "QUEUE", "TENANT")
+
+FORGOTTEN = (
+    *("queue", "priority", "kind", "gpus_milli", "workers", "attempt", "deferred", "submit_ms", "not_before_ms"),
+    *("first_start_ms", "started_ms", "preemptions", "failures", "position", "planned_start_ms", "held_why"),
+)
+"""What the view does not know of a job that is over."""
+
+
+@app.command()
+def jobs(
+    context: typer.Context,
+    tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
+    status: Annotated[JobStatus | None, typer.Option(help="Only jobs in this status.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MOST, help="At most so many, by id.")] = 100,
+    after: Annotated[str, typer.Option(help="Only jobs behind this id.")] = "",
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """List jobs: where each runs, or why it waits, or when it ended, as long as the cell remembers it."""
+    access = access_of(context)
+    name = access.cell(cell)
+    read, is_cut = run(_jobs(access, name, tenant, status, limit, after))
+    part = access.cells().cell(name)
+    read = without_places(read, [queue.name for queue in part.queues if queue.order is QueueOrder.FAIR_SHARE])
+    if as_json:
+        print_json(as_object(name, read, "jobs"))
+        return
+    # A part of a long list is told in the order in which `--after` goes on behind its last one.
+    is_all = not after and not is_cut
+    rows = sorted(read.value, key=by_number) if is_all else read.value
+    which = counted(len(rows), "job") + (f" behind {after}" if after else "")
+    title = f"{'the first ' if is_cut else ''}{which} of cell {name} at version {read.version}"
+    print_table(title, COLUMNS, [_row(job) for job in rows], SPARE)
+    known = dict.fromkeys(each.name for each in access.cells().tenants)
+    if not rows and tenant is not None and tenant not in known:
+        say(f"fallow: {tenant} is no tenant of the cell file ({listed(known)}){meant(tenant, known)}")
+    if is_cut:
+        print_line(f"and more: --after {rows[-1].id}")
+
+
+async def _jobs(
+    access: Access, cell: str, tenant: str | None, status: JobStatus | None, limit: int, after: str
+) -> tuple[Read[tuple[JobRow, ...]], bool]:
+    """A page, and whether there are more behind it."""
+
+    def page(limit: int, after: str) -> Awaitable[Read[tuple[JobRow, ...]]]:
+        return patiently(lambda: client.jobs(cell, tenant=tenant, status=status, limit=limit, after=after))
+
+    async with access.client() as client:
+        found = await page(limit, after)
+        is_cut = len(found.value) == limit and bool((await page(1, found.value[-1].id)).value)
+        return found, is_cut
+
+
+def without_places(read: Read[tuple[JobRow, ...]], queues: Sequence[str]) -> Read[tuple[JobRow, ...]]:
+    """The same without the places of jobs in these queues: `fallow job` tells who is ahead there."""
+    if not queues:
+        return read
+    rows = (replace(job, position=None) if job.queue in queues else job for job in read.value)
+    return replace(read, value=tuple(rows))
+
+
+def as_object(cell: str, read: Read[Any], what: str) -> dict[str, Any]:
+    """Rows for programs, with the version that they belong to."""
+    rows = [job_object(row) if isinstance(row, JobRow) else asdict(row) for row in read.value]
+    return {"cell": cell, "version": read.version, "at_ms": read.at_ms, "is_fenced": read.is_fenced, what: rows}
+
+
+def job_object(job: JobRow) -> dict[str, Any]:
+    """A job for programs. What the cell does not remember of one that is over is null."""
+    return {**asdict(job), **(dict.fromkeys(FORGOTTEN) if job.status in FINAL else {})}
+
+
+def _row(job: JobRow) -> tuple[Any, ...]:
+    return (
+        job.id,
+        job.tenant,
+        job.status,
+        _held_of(sum(place.gpu_milli for place in job.places), job.gpus_milli),
+        _workers(job),
+        job.queue,
+        "" if job.status in FINAL else job.priority,
+        "" if job.position is None else job.position + 1,
+        "" if job.submit_ms is None else to_the_second(job.submit_ms),
+        where_or_why(job),
+    )
+
+
+def _held_of(held_milli: int, wanted_milli: int) -> str:
+    """How many GPUs a job wants; of one that holds fewer, or more, `2 of 4`."""
+    wanted = gpus(wanted_milli).split()[0] if wanted_milli else ""
+    return wanted if held_milli in (0, wanted_milli) else f"{gpus(held_milli).split()[0]} of {wanted or 0}"
+
+
+def _workers(job: JobRow) -> str:
+    held, wanted = len(job.places), str(job.workers or "")
+    return wanted if held in (0, job.workers) else f"{held} of {wanted or 0}"
+
+
+def by_number(job: JobRow) -> tuple[tuple[str, int, str], ...]:
+    """The order of ids in which `job-10` comes behind `job-9`."""
+    return tuple((text, int(number or -1), number) for text, number in _PARTS.findall(job.id))
+
+
+def where_or_why(job: JobRow) -> str:
+    """The nodes that a job holds, or why it waits, or when it ended."""
+    nodes = list(dict.fromkeys(place.node for place in job.places))
+    if nodes:
+        more = f" and {len(nodes) - 2} more" if len(nodes) > 2 else ""  # noqa: PLR2004 - two fit into a line
+        return ", ".join(nodes[:2]) + more
+    if job.over_ms is not None:
+        return f"ended {to_the_second(job.over_ms)}"
+    planned = "" if job.planned_start_ms is None else f"planned for {to_the_second(job.planned_start_ms)}"
+    return "; ".join(part for part in (job.held_why or job.deferred or "", planned) if part)

@@ -1,0 +1,69 @@
+"""`fallow scale`: how many replicas a service has."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.failures import Exit, end_with
+from fallow.cli.ids import an_id
+from fallow.cli.job.cancel import answer, row_of
+from fallow.cli.job.submit import words
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from shared.client.answers import is_no_to
+from shared.client.port import News
+from shared.events.effects import JobUpdated
+from shared.events.submissions import JobChanges
+from shared.events.values import WORKERS_MOST
+
+app = typer.Typer()
+
+WAIT_MS = 30_000
+"""How long to wait for the answer."""
+
+
+@app.command()
+def scale(
+    context: typer.Context,
+    job_id: Annotated[str, typer.Argument(metavar="ID", callback=an_id, help="The service's id.", show_default=False)],
+    workers: Annotated[
+        int, typer.Argument(min=1, max=WORKERS_MOST, help="How many replicas it shall have.", show_default=False)
+    ],
+    fewest: Annotated[
+        int | None, typer.Option("--fewest", min=1, max=WORKERS_MOST, help="With how many it may start.")
+    ] = None,
+    tenant: Annotated[str | None, typer.Option(help="Whose job it is; looked up if it is not given.")] = None,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a service more replicas or fewer. The others go on; new ones come as there is room."""
+    access, changes = access_of(context), JobChanges(workers=workers, workers_min=fewest)
+    news = run(_scale(access, job_id, tenant, None if cell is None else access.cell(cell), changes))
+    if news is None:
+        end_with(Exit.AWAY, f"fallow: no answer yet about {job_id}; the request is on its way")
+    is_done = isinstance(news.event, JobUpdated)
+    if as_json:
+        print_json({"job": job_id, "ok": is_done, "answer": words(news)})
+    else:
+        print_line(words(news))
+    if not is_done:
+        raise typer.Exit(Exit.NO)
+
+
+async def _scale(access: Access, job_id: str, tenant: str | None, cell: str | None, changes: JobChanges) -> News | None:
+    """The answer, or None if there is none in time."""
+    async with access.client() as client:
+        if tenant is None or cell is None:
+            cell, row = await row_of(client, job_id, cell)
+            if row is None and tenant is None:
+                end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
+            tenant = tenant or (row.tenant if row is not None else "")
+        mark = await client.update(job_id, tenant, changes, cell=cell)
+        return await answer(client, mark, job_id, WAIT_MS, partial(_is_answer, tenant))
+
+
+def _is_answer(tenant: str, news: News) -> bool:
+    return isinstance(news.event, JobUpdated) or is_no_to(news.event, "update", tenant)

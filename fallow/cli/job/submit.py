@@ -1,0 +1,274 @@
+"""`fallow submit`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.failures import Exit, end_with, refuse, say
+from fallow.cli.job.file import read_jobs, read_text
+from fallow.cli.job.standing import read_of, standing, statuses
+from fallow.cli.job.units import odd_units
+from fallow.cli.log.sentences import gpus, of_job, rejection, sentence
+from fallow.cli.log.why import DEFERRED
+from fallow.cli.output.counts import counted
+from fallow.cli.output.output import AsJson, print_json, print_line
+from shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
+from shared.client.port import CellClient, ClientUnavailable, Mark, News
+from shared.cluster.model.job import FINAL, WAITING, JobStatus
+from shared.events.effects import JobRefused
+from shared.events.jobs import JobRejected
+from shared.events.value import read_valid
+from shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
+from shared.runtime.clocks import monotonic_ms
+from shared.view.rows import JobRow
+
+app = typer.Typer()
+
+
+class Until(StrEnum):
+    """How far jobs are followed."""
+
+    ACCEPTED = "accepted"
+    STARTED = "started"
+    ENDED = "ended"
+
+
+STAGES = {
+    JobStatus.QUEUED: Stage.WAITING,
+    JobStatus.HELD: Stage.WAITING,
+    JobStatus.AWAITING: Stage.WAITING,
+    JobStatus.STARTING: Stage.STARTED,
+    JobStatus.RUNNING: Stage.RUNNING,
+    JobStatus.RESIZING: Stage.RUNNING,
+    JobStatus.STOPPING: Stage.RUNNING,
+    JobStatus.FINISHED: Stage.FINISHED,
+    JobStatus.FAILED: Stage.FAILED,
+    JobStatus.CANCELLED: Stage.CANCELLED,
+}
+ANSWER_MS = 2_000
+"""So long `submit` looks for an answer where it is not told to wait. A cell that works answers within milliseconds."""
+
+SUBMITTED = "submitted"
+NO = (JobRejected, JobRefused)
+LOOK_AFTER_MS = 2_000
+LOOK_FOR_MOST = 1_000
+LATE_ANSWER_MS = 500
+"""So long an answer is looked for again where the view knows a job: what the view shows is in the log before."""
+
+Earlier = Mapping[str, tuple[JobRow, ...]]
+"""Jobs that were submitted before, with their rows, or those of an array's elements."""
+
+GOALS = {Until.ACCEPTED: Stage.WAITING, Until.STARTED: Stage.STARTED, Until.ENDED: Stage.FINISHED}
+
+
+@app.command()
+def submit(  # noqa: PLR0913, PLR0917 - the options of a command
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(help="YAML or JSON, one job or many; - is standard input.")],
+    tenant: Annotated[str | None, typer.Option(help="The tenant of jobs that name none.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait, and tell what becomes of each job.")] = False,
+    array: Annotated[
+        int | None, typer.Option(min=1, max=ARRAY_MOST, help="Submit each job so many times, as ID.0, ID.1, ...")
+    ] = None,
+    after: Annotated[
+        list[str] | None, typer.Option(help="Start only when this job has ended well; ID:any when it has ended at all.")
+    ] = None,
+    until: Annotated[Until | None, typer.Option(help="How far to wait; --wait alone waits for the start.")] = None,
+    timeout_s: Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait at most.")] = 60,
+    as_json: AsJson = False,
+) -> None:
+    """Submit jobs. Each is checked here before any is sent; the same job sent again does no harm.
+
+    Exit 1 if the cell turns one away within two seconds, 4 if one was submitted before and is over, so that nothing
+    runs. With --wait: exit 1 if one is rejected, refused, failed or
+    cancelled, or not so far in time; exit 3 if there is no answer.
+    """
+    text, name = read_text(file)
+    jobs = read_jobs(text, name, tenant, array=array, after=[_dependency(each) for each in after or []])
+    for line in odd_units(jobs):
+        say(f"fallow: {line}")
+    goal = until or (Until.STARTED if wait else None)
+    progress, earlier = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
+    if as_json:
+        stages = {job: stage.value for job, stage in progress.stages.items()}
+        said = {"submitted": len(jobs), "jobs": stages if goal else _sent(jobs, progress, earlier)}
+        reasons = {job: reason_of(event) for job, event in progress.reasons.items()}
+        waits = {"waits": dict(progress.waits)} if goal and progress.waits else {}
+        print_json({**said, **({"reasons": reasons} if reasons else {}), **waits})
+    elif goal is None:
+        _tell_sent(jobs, progress, earlier)
+    if goal is not None:
+        _end(progress, goal, timeout_s)
+    elif progress.turned_away:
+        raise typer.Exit(Exit.NO)
+    elif any(standing(rows) in FINAL for rows in earlier.values()):
+        raise typer.Exit(Exit.BEFORE)
+
+
+def reason_of(event: JobRefused | JobRejected) -> dict[str, Any]:
+    """Why a job was turned away, for programs."""
+    if isinstance(event, JobRefused):
+        return {"code": event.code, "field": "", "value": "", "rule": event.text}
+    return {"code": event.code, "field": event.field, "value": event.value, "rule": event.rule}
+
+
+def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> None:
+    for job, rows in earlier.items():
+        print_line(f"{job} was submitted before; {_stand(job, rows)}. An id is used once.")
+    sent = {job: None for job, said in _sent(jobs, progress, earlier).items() if said == SUBMITTED}
+    if sent:
+        print_line(f"{len(sent)} submitted: {_named(list(sent))} ({size_of([job for job in jobs if job.id in sent])})")
+
+
+def _stand(job: str, rows: Sequence[JobRow]) -> str:
+    """`it is running`, or of an array `its elements: 2 finished, 1 running`."""
+    return f"it is {rows[0].status}" if rows[0].id == job else f"its elements: {statuses(rows)}"
+
+
+def size_of(jobs: list[JobSpec]) -> str:
+    """How much jobs want: so a number that was meant otherwise is seen."""
+    if len(jobs) > 1:
+        return f"{gpus(sum(job.gpus_milli * (job.array or 1) for job in jobs))} in all"
+    each = of_job(jobs[0])
+    return each if jobs[0].array is None else f"{counted(jobs[0].array, 'element')}, each {each}"
+
+
+def _sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> dict[str, str]:
+    """What is known of each job, or array, so soon after it was sent. `earlier`: those that were submitted before."""
+    said = {job.id: progress.stages[_followed(progress, job.id)] for job in jobs}
+    said |= {job: STAGES[standing(rows)] for job, rows in earlier.items()}
+    shown = {job: stage in TURNED_AWAY or job in earlier for job, stage in said.items()}
+    return {job: stage.value if shown[job] else SUBMITTED for job, stage in said.items()}
+
+
+def _followed(progress: Progress, job: str) -> str:
+    """The job, or the first element of an array."""
+    return progress.arrays.get(job, (job,))[0]
+
+
+def _dependency(text: str) -> Dependency:
+    name, _, when = text.partition(":")
+    try:
+        return read_valid(Dependency, json.dumps({"job": name, "when": when or AfterWhen.OK}))
+    except ValidationError:
+        refuse("--after", text, f"must be the id of a job, or ID:WHEN with {' or '.join(AfterWhen)}")
+
+
+async def _submit(
+    access: Access, jobs: list[JobSpec], goal: Until | None, wait_ms: int, *, quiet: bool
+) -> tuple[Progress, Earlier]:
+    """How far the jobs are; and, where that is not waited for, the state of those that were submitted before."""
+    progress = Progress.of_specs(jobs)
+    earlier: Earlier = {}
+    async with access.client() as client:
+        mark = await client.submit(jobs)
+        if goal is not None:
+            await follow(client, mark, progress, GOALS[goal], wait_ms, quiet=quiet)
+        else:
+            with contextlib.suppress(ClientUnavailable):  # they are sent; what became of them others can tell
+                await follow(client, mark, progress, Stage.WAITING, ANSWER_MS, quiet=quiet, only_bad=True)
+                earlier = await _submitted_before(client, mark, progress, [job.id for job in jobs], quiet=quiet)
+    return progress, earlier
+
+
+async def _submitted_before(
+    client: CellClient, mark: Mark, progress: Progress, jobs: list[str], *, quiet: bool
+) -> Earlier:
+    """The rows of those jobs that the view knows although this submission got no answer. The view of a fenced cell
+    knows jobs that the log may not hold: it answers for nobody.
+    """
+    found: dict[str, tuple[JobRow, ...]] = {}
+    unanswered = [job for job in jobs if progress.stages[_followed(progress, job)] is Stage.UNANSWERED]
+    for job in unanswered[:LOOK_FOR_MOST]:
+        for cell in client.cells:
+            read = await read_of(client, cell, job)
+            if read.value and not read.is_fenced:
+                found[job] = read.value
+    if found:
+        await follow(client, mark, progress, Stage.WAITING, LATE_ANSWER_MS, quiet=quiet, only_bad=True)
+    return {job: rows for job, rows in found.items() if progress.stages[_followed(progress, job)] is Stage.UNANSWERED}
+
+
+async def follow(
+    client: CellClient,
+    mark: Mark,
+    progress: Progress,
+    goal: Stage,
+    wait_ms: int,
+    *,
+    quiet: bool = False,
+    only_bad: bool = False,
+) -> None:
+    """Tell each step of the jobs until all have reached the goal, or the time is over; with `only_bad`, tell of those
+    alone that are turned away.
+    """
+    began_ms, looked = monotonic_ms(), False
+    async with aclosing(client.news(mark)) as found:
+        async for some in found:
+            for news in some:
+                if progress.take(news) and not quiet and not (only_bad and type(news.event) not in NO):
+                    print_line(words(news))
+            if not looked and not only_bad and monotonic_ms() - began_ms > LOOK_AFTER_MS:
+                looked = True
+                await _look(client, progress, quiet=quiet)
+                if not quiet and (why := why_it_waits(progress, progress.at(Stage.WAITING))):
+                    print_line(f"Still waiting: {why}.")
+            if progress.have(goal) or monotonic_ms() - began_ms > wait_ms:
+                return
+
+
+async def _look(client: CellClient, progress: Progress, *, quiet: bool) -> None:
+    """A job that was submitted before, with the same content, gets no second answer: the view knows the first."""
+    for job in progress.at(Stage.UNANSWERED)[:LOOK_FOR_MOST]:
+        try:
+            reads = [await client.job(cell, job) for cell in client.cells]
+        except ClientUnavailable as error:
+            say(f"fallow: {error}")
+            return
+        for row in (read.value for read in reads if not read.is_fenced):
+            if row is not None:
+                progress.stages[job] = STAGES[row.status]
+                if row.deferred is not None and row.status in WAITING:
+                    progress.waits[job] = row.deferred
+                if not quiet:
+                    print_line(f"Job {job} was submitted before; it is {row.status}.")
+
+
+def words(news: News) -> str:
+    """One piece of news as a sentence."""
+    return rejection(news.event) if isinstance(news.event, JobRejected) else sentence(news.event)
+
+
+def why_it_waits(progress: Progress, jobs: list[str]) -> str:
+    """Why the first of these jobs waits of which that is known, for people; "" where it is known of none."""
+    first = next((job for job in jobs if job in progress.waits), None)
+    if first is None:
+        return ""
+    code = progress.waits[first]
+    more = f", and {counted(len(jobs) - 1, 'more job')}" if len(jobs) > 1 else ""
+    return f"{first} ({code}: {DEFERRED[code]}){more}; see `fallow job {first}`"
+
+
+def _end(progress: Progress, goal: Until, timeout_s: int) -> None:
+    unanswered = progress.at(Stage.UNANSWERED)
+    if unanswered:
+        end_with(Exit.AWAY, f"fallow: no answer yet for {_named(unanswered)}")
+    if not progress.have(GOALS[goal]):
+        late = [job for job, stage in progress.stages.items() if not progress.is_at(stage, GOALS[goal])]
+        told = why_it_waits(progress, late) or _named(late)
+        end_with(Exit.NO, f"fallow: not {goal.value} within {timeout_s} s: {told}")
+    if any(stage in BAD for stage in progress.stages.values()):
+        raise typer.Exit(Exit.NO)
+
+
+def _named(jobs: list[str]) -> str:
+    return jobs[0] if len(jobs) == 1 else f"{jobs[0]} and {len(jobs) - 1} more"

@@ -1,0 +1,1 @@
+"""Commands on the decision log: read it, compare it, repair it."""

@@ -1,0 +1,226 @@
+"""`fallow dead-letters`: what was set aside, and how it gets back to where it came from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.failures import Exit, end_with, say
+from fallow.cli.log.read_back import records_between
+from fallow.cli.output.counts import counted
+from fallow.cli.output.durations import moment
+from fallow.cli.output.output import AsJson, print_json, print_line, print_table
+from shared.events.reasons import DeadLetterReason
+from shared.log.kafka.log import KafkaLog
+from shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
+from shared.log.port import Appended, Log, LogUnavailable, Outgoing, RecordTooLarge
+
+app = typer.Typer(no_args_is_help=True, help="What could not be handled: list, show, replay.")
+
+COLUMNS = (">OFFSET", "WHEN", "SERVICE", "REASON", "ORIGIN", ">BYTES", "TEXT", "REPLAYED")
+SPARE = ("BYTES", "SERVICE", "WHEN", "REPLAYED")
+TEXT_CHARS_SHOWN = 80
+VALUE_BYTES_SHOWN = 4_000
+
+Reason = Annotated[DeadLetterReason | None, typer.Option("--reason", help="Only letters with this reason.")]
+Offsets = Annotated[list[int] | None, typer.Argument(help="Offsets, as `list` shows them.", show_default=False)]
+
+
+@app.command("list")
+def list_(context: typer.Context, reason: Reason = None, as_json: AsJson = False) -> None:
+    """Every dead letter that is kept, the oldest first."""
+    access = access_of(context)
+    found = [letter for letter in run(_letters(access)) if reason is None or letter.reason == reason]
+    if as_json:
+        print_json({"letters": [_as_object(access, letter) for letter in found]})
+        return
+    rows = [
+        (
+            letter.offset,
+            moment(letter.record.timestamp_ms),
+            letter.service,
+            letter.reason,
+            letter.origin,
+            letter.size_bytes,
+            letter.text[:TEXT_CHARS_SHOWN],
+            letter.replays or "",
+        )
+        for letter in found
+    ]
+    print_table(counted(len(found), "dead letter"), COLUMNS, rows, SPARE)
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    offset: Annotated[int, typer.Argument(min=0, help="As `list` shows it.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """One dead letter: its headers and the bytes that were set aside."""
+    access = access_of(context)
+    letter = run(_one(access, offset))
+    if letter is None:
+        end_with(Exit.NO, f"fallow: no dead letter at offset {offset}")
+    headers = [(name, value.decode("utf-8", "backslashreplace")) for name, value in letter.record.headers]
+    value = letter.record.value or b""
+    text = _text_of(value)
+    if as_json:
+        shown = {"value": text} if text is not None else {"value_hex": value.hex()}
+        print_json({**_as_object(access, letter), "headers": [list(pair) for pair in headers], **shown})
+        return
+    for name, shown_value in headers:
+        print_line(f"{name}: {shown_value}")
+    print_line("")
+    print_line(text[:VALUE_BYTES_SHOWN] if text is not None else value[:VALUE_BYTES_SHOWN].hex(" ", 4))
+    if len(value) > VALUE_BYTES_SHOWN:
+        print_line(f"... {len(value)} bytes; --json shows all of them")
+
+
+@app.command()
+def replay(
+    context: typer.Context,
+    offsets: Offsets = None,
+    reason: Reason = None,
+    again: Annotated[bool, typer.Option("--again", help="Also what was replayed before.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Send the original bytes, key and headers once more to where they came from: each letter once, unless --again.
+
+    Exit 1 if any of them could not be sent.
+    """
+    if bool(offsets) == bool(reason):
+        end_with(Exit.USAGE, "fallow: name either offsets or --reason")
+    told = run(_replay(access_of(context), offsets or [], reason, again=again))
+    if as_json:
+        print_json({"replayed": [at for at, why in told.items() if not why], "refused": _refused(told)})
+    else:
+        for at, why in told.items():
+            print_line(f"{at}: {why or 'replayed'}")
+        if not told:
+            say("fallow: no dead letter has this reason")
+    if not told or any(told.values()):
+        raise typer.Exit(Exit.NO)
+
+
+def _refused(told: dict[int, str]) -> list[dict[str, Any]]:
+    return [{"offset": at, "why": why} for at, why in told.items() if why]
+
+
+class Box:
+    """The topic of dead letters, as one command sees it: read up to a moment, and then onwards."""
+
+    def __init__(self, log: Log, namespace: str) -> None:
+        self.letters = Letters()
+        self._log, self._namespace = log, namespace
+        self._tp, self._next = (f"{namespace}.dead-letters", 0), -1
+
+    async def read_on(self) -> None:
+        """Take in what has come up to now."""
+        if self._next < 0:
+            self._next = (await self._log.begin_offsets([self._tp]))[self._tp]
+        ends = await self._log.end_offsets([self._tp])
+        async for record in records_between(self._log, {self._tp: self._next}, ends):
+            self.letters.take(record)
+        self._next = max(self._next, ends[self._tp])
+
+    async def whole(self, offset: int) -> Letter:
+        """One letter with its value."""
+        async for record in records_between(self._log, {self._tp: offset}, {self._tp: offset + 1}):
+            return letter_of(record)
+        raise LogUnavailable(f"{self._tp[0]}: nothing comes at offset {offset}")
+
+    async def send(self, letter: Letter, *, again: bool) -> str:
+        """Nothing, or why it was not sent. The note comes first: so no letter goes out twice by itself."""
+        if letter.replays and not again:
+            return "was replayed before; --again sends it once more"
+        original = original_of(await self.whole(letter.offset), self._namespace)
+        if isinstance(original, Lost):
+            return f"cannot be replayed: {original.text}"
+        if why := await self._no_such_place(original):
+            return f"cannot be replayed: {why}"
+        noted = await self._log.append(note_of_replay(letter, self._namespace, by="fallow-cli", again=again))
+        if not isinstance(noted, Appended):
+            raise LogUnavailable(f"letter {letter.offset} was not sent: {noted.reason}")
+        await self.read_on()
+        if not again and self.letters.first_note(letter.offset) != noted.offset:
+            return "is being replayed by another command"
+        try:
+            await self._log.publish([original])
+        except (LogUnavailable, RecordTooLarge) as error:
+            return f"noted, but Kafka did not confirm it; if it is not in {original.topic}, use --again: {error}"
+        return ""
+
+    async def _no_such_place(self, original: Outgoing) -> str:
+        """Why the record cannot go to where the letter says that it came from; "" where it can. Asked before anything
+        is noted: a letter that went nowhere was not sent.
+        """
+        there, number = await self._log.partitions(original.topic), original.partition or 0
+        if not there:
+            return f"there is no topic {original.topic}"
+        return f"{original.topic} has no partition {number}, only {there}" if number >= there else ""
+
+
+@asynccontextmanager
+async def opened(access: Access) -> AsyncIterator[Box]:
+    """The box, read up to now."""
+    log = KafkaLog(access.kafka_access, "fallow-cli")
+    await log.start()
+    try:
+        box = Box(log, access.namespace)
+        await box.read_on()
+        yield box
+    finally:
+        await log.stop()
+
+
+async def _letters(access: Access) -> list[Letter]:
+    async with opened(access) as box:
+        return box.letters.all()
+
+
+async def _one(access: Access, offset: int) -> Letter | None:
+    async with opened(access) as box:
+        found = {letter.offset: letter for letter in box.letters.all()}
+        if offset not in found:
+            return None
+        return replace(await box.whole(offset), replays=found[offset].replays)
+
+
+async def _replay(access: Access, offsets: Sequence[int], reason: str | None, *, again: bool) -> dict[int, str]:
+    """By offset: nothing where the letter was sent, else why it was not."""
+    async with opened(access) as box:
+        found = {letter.offset: letter for letter in box.letters.all()}
+        wanted = dict.fromkeys(offsets or [at for at, letter in found.items() if letter.reason == reason])
+        told = {}
+        for at in wanted:
+            told[at] = await box.send(found[at], again=again) if at in found else "there is no such letter"
+        return told
+
+
+def _as_object(access: Access, letter: Letter) -> dict[str, Any]:
+    original = original_of(letter, access.namespace)
+    return {
+        "offset": letter.offset,
+        "at_wall_ms": letter.record.timestamp_ms,
+        "service": letter.service,
+        "reason": letter.reason,
+        "origin": letter.origin,
+        "size_bytes": letter.size_bytes,
+        "text": letter.text,
+        "replays": letter.replays,
+        "obstacle": original.text if isinstance(original, Lost) else None,
+    }
+
+
+def _text_of(value: bytes) -> str | None:
+    """The bytes as text, or None where they are none."""
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return text if "\x00" not in text else None

@@ -1,0 +1,157 @@
+"""`fallow log`: the decision log as sentences, and as a file."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.cells_there import no_such
+from fallow.cli.failures import Exit, end_with
+from fallow.cli.log.at import at
+from fallow.cli.log.diff import diff
+from fallow.cli.log.file import open_text, write_line
+from fallow.cli.log.repair import log_repair
+from fallow.cli.log.sentences import heading, sentence
+from fallow.cli.log.why import why
+from fallow.cli.output.counts import counted
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.paths import file_to_write
+from shared.events.decisions import Decision
+from shared.events.value import plain
+from shared.log.kafka.log import KafkaLog
+from shared.log.port import LogUnavailable, UnreadableRecords
+
+app = typer.Typer(no_args_is_help=True, help="Read the decision log, and repair it.")
+app.command()(at)
+app.command()(diff)
+app.command()(why)
+app.command("repair")(log_repair)
+
+READ_ONCE = 1_000
+POLL_WAIT_MS = 250
+IDLE_POLLS_MOST = 40
+
+
+@app.command()
+def tail(
+    context: typer.Context,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many decisions.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with each new one until Ctrl-C.")] = False,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """The last decisions, one sentence for each effect."""
+    run(_tail(access_of(context), count, follow=follow, cell=cell, as_json=as_json))
+
+
+async def _tail(access: Access, count: int, *, follow: bool, cell: str | None, as_json: bool) -> None:
+    name = access.cell(cell)
+    kept, is_empty = list[dict[str, Any]](), True
+    async with access.client() as client, aclosing(client.newest(name, count, follow=follow)) as found:
+        async for decision in found:
+            is_empty = False
+            if not as_json:
+                print_decision(decision)
+            elif follow:
+                print_json(as_object(decision))
+            else:
+                kept.append(as_object(decision))
+    if is_empty and (error := await no_such(access, name)):
+        raise error
+    if as_json:
+        print_json({"decisions": kept})
+
+
+@app.command()
+def show(
+    context: typer.Context,
+    version: Annotated[int, typer.Argument(min=1, help="The version that the decision made.", show_default=False)],
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """One decision, one sentence for each effect."""
+    decision = run(_one(access_of(context), version, cell))
+    if decision is None:
+        end_with(Exit.NO, f"fallow: the log holds no accepted decision of version {version}")
+    if as_json:
+        print_json(as_object(decision))
+    else:
+        print_decision(decision)
+
+
+async def _one(access: Access, version: int, cell: str | None) -> Decision | None:
+    name = access.cell(cell)
+    async with access.client() as client, aclosing(client.decisions(name, version, version)) as found:
+        return await anext(found, None)
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(callback=file_to_write, help="Compressed when it ends in .gz.", show_default=False)
+    ],
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the log as it is to a file that `verify --file` reads."""
+    try:
+        count, left_out = run(_export(access_of(context), file, cell))
+    except OSError as error:
+        end_with(Exit.USAGE, f"fallow: {file}: cannot be written: {error.strerror}")
+    if as_json:
+        print_json({"file": str(file), "records": count})
+    else:
+        print_line(f"{counted(count, 'record')} in {file}")
+    if left_out:
+        text = "; ".join(left_out)
+        end_with(Exit.NO, f"fallow: {file} holds all that can be read: {text}. Begin with: fallow log repair")
+
+
+async def _export(access: Access, file: Path, cell: str | None) -> tuple[int, list[str]]:
+    """How many records were written, and what could not be read."""
+    tp = access.layout().tp("decisions", access.cell(cell))
+    log = KafkaLog(access.kafka_access, "fallow-cli")
+    await log.start()
+    try:
+        position, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
+        reader, count, idle, left_out = log.reader({tp: position}), 0, 0, list[str]()
+        await reader.start()
+        with open_text(file, "w") as output:
+            while position < end and idle < IDLE_POLLS_MOST:
+                try:
+                    records = await reader.poll(READ_ONCE, POLL_WAIT_MS)
+                except UnreadableRecords as error:
+                    left_out.append(str(error))
+                    reader.seek(tp, position := error.begin)
+                    continue
+                idle = 0 if records else idle + 1
+                for record in (found for found in records if found.offset < end):
+                    write_line(output, record, end)
+                    count += 1
+                position = reader.positions()[tp]
+        await reader.stop()
+    finally:
+        await log.stop()
+    if position < end:
+        wait_s = IDLE_POLLS_MOST * POLL_WAIT_MS // 1000
+        text = f"{file} is cut short: the log ends at offset {end}, and nothing from {position} on came for {wait_s} s"
+        raise LogUnavailable(text)
+    return count, left_out
+
+
+def print_decision(decision: Decision) -> None:
+    """The decision for people."""
+    print_line(heading(decision))
+    for effect in decision.effects:
+        print_line(f"    {sentence(effect)}")
+
+
+def as_object(decision: Decision) -> dict[str, Any]:
+    """The decision for programs, with its sentences."""
+    said = [sentence(effect) for effect in decision.effects]
+    return {**plain(decision), "sentences": said}

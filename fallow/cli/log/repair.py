@@ -1,0 +1,146 @@
+"""`fallow log repair`: from a lost tail or a damaged log back to a cell that runs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.failures import Exit, end_with
+from fallow.cli.log.repairing import From, NotRepairable, Survey, not_due, repair, survey
+from fallow.cli.output.counts import counted
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.user_name import user_name
+from shared.events.snapshots import SnapshotManifest
+from shared.log.kafka.log import KafkaLog
+from shared.log.layout import Layout
+from shared.log.port import Log
+from shared.runtime.clocks import wall_ms
+
+
+def log_repair(
+    context: typer.Context,
+    yes: Annotated[bool, typer.Option("--yes", help="Repair; without it only what was found is shown.")] = False,
+    inputs: Annotated[
+        From | None, typer.Option("--inputs", help="From where inputs that have lost records are read on.")
+    ] = None,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show which part of a cell's log is intact. With --yes, repair it by a record that says so.
+
+    Stop the cell's services before, and start them again behind it.
+    """
+    access = access_of(context)
+    try:
+        is_whole, version = run(_repair(access, access.cell(cell), inputs, yes=yes, as_json=as_json))
+    except NotRepairable as error:
+        end_with(Exit.NO, f"fallow: {error}")
+    if version is not None and not as_json:
+        print_line(f"Repaired: the cell goes on at version {version}. Start its services now.")
+    elif not is_whole and not as_json:
+        print_line("Nothing was changed. Stop the cell's services, then repair it with --yes.")
+        print_line("Under `fallow up`: leave it running, repair in another terminal, then restart it.")
+    if version is None and not is_whole:
+        raise typer.Exit(Exit.NO)
+
+
+async def _repair(
+    access: Access, cell: str, inputs: From | None, *, yes: bool, as_json: bool
+) -> tuple[bool, int | None]:
+    """Whether the log was whole, and the version behind the repair where there was one."""
+    log = KafkaLog(access.kafka_access, "fallow-repair")
+    await log.start()
+    try:
+        return await look_and_repair(log, access.layout(), cell, inputs, yes=yes, as_json=as_json)
+    finally:
+        await log.stop()
+
+
+async def look_and_repair(
+    log: Log, layout: Layout, cell: str, inputs: From | None, *, yes: bool, as_json: bool
+) -> tuple[bool, int | None]:
+    """Show what the log holds; with `yes`, repair it. Whether it was whole, and the version behind the repair."""
+    found = await survey(log, layout, cell)
+    is_whole, told, version = found.is_whole, as_object(found), None
+    if not as_json:
+        for line in lines_of(found):
+            print_line(line)
+    if yes and not is_whole:
+        state = await repair(log, layout, found, inputs, by=user_name(), wall_ms=wall_ms())
+        version = state.version
+    if as_json:
+        print_json({**told, "repaired_version": version})
+    return is_whole, version
+
+
+def lines_of(found: Survey) -> list[str]:
+    """The survey for people."""
+    state = found.state
+    lines = [
+        _holds(found),
+        f"The last good version is {state.version}, at offset {state.offset}.",
+    ]
+    if found.damage:
+        lines.append(f"Damaged: {found.damage}.")
+    if found.base is not None:
+        lines.append(_goes_on(found, found.base))
+    lines += [
+        f"Snapshot {m.snapshot} ({m.slot}) is of version {m.version} at offset {m.offset}, "
+        f"which the log {'does not reach' if m.offset >= found.end else 'contradicts'}."
+        for m in found.contradicting
+    ]
+    lines += [f"{loss}." for loss in found.losses.values()]
+    lines += [
+        f"{source}: {counted(count, 'offset')} before that are still to be read: start the services first."
+        for source, count in not_due(found).items()
+    ]
+    if found.is_whole:
+        lines.append("Nothing is to be repaired.")
+    return lines
+
+
+def _goes_on(found: Survey, base: SnapshotManifest) -> str:
+    """What stands behind the damage and is whole."""
+    what = f"The snapshot of version {base.version} at offset {base.offset} is whole, and the log continues it"
+    if found.cut_offset is None:
+        return f"{what} to its end: nothing is given up but the records before it."
+    return f"{what} up to offset {found.cut_offset}."
+
+
+def _holds(found: Survey) -> str:
+    """`end` is the offset that the next record gets."""
+    if found.begin >= found.end:
+        return f"The log of cell {found.cell} holds no record."
+    return f"The log of cell {found.cell} holds offsets {found.begin} to {found.end - 1}."
+
+
+def as_object(found: Survey) -> dict[str, Any]:
+    """The survey for programs."""
+    return {
+        "cell": found.cell,
+        "begin": found.begin,
+        "end": found.end,
+        "good_version": found.state.version,
+        "good_offset": found.state.offset,
+        "damage": found.damage or None,
+        "damage_offset": found.damage_offset,
+        "base_version": None if found.base is None else found.base.version,
+        "base_offset": None if found.base is None else found.base.offset,
+        "snapshots": [
+            {"snapshot": m.snapshot, "slot": m.slot, "version": m.version, "offset": m.offset}
+            for m in found.contradicting
+        ],
+        "inputs": [
+            {
+                "input": source,
+                "kind": loss.kind.value,
+                "read_to": loss.next_offset,
+                "begin": loss.begin,
+                "end": loss.end,
+            }
+            for source, loss in found.losses.items()
+        ],
+        "whole": found.is_whole,
+    }

@@ -1,0 +1,308 @@
+"""A cell whose decision log has lost records or is damaged: which part of it is intact, and its repair.
+
+The log stays the truth: a repair is a record of it, so that every reader that starts afresh folds to the same state.
+What contradicts the log is made void: snapshots of states that it no longer leads to. Where a damaged record stands in
+the way of every reader, the records up to the end are deleted, and the state before the damage goes on as a snapshot.
+
+Where a whole snapshot stands behind the damage, and the log proves that it is of this history, nothing that was decided
+since is given up: the cell goes on from the newest state, and only what stands before that snapshot is deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from fallow.cli.log.read_back import records_between
+from shared.cluster.fold.apply import apply
+from shared.cluster.fold.fold import DamagedLog, fold
+from shared.cluster.fold.rows import digest_of
+from shared.cluster.model.state import CellState
+from shared.events import effects as e
+from shared.events.decisions import CHAIN_HEADER, Decision
+from shared.events.snapshots import SnapshotManifest
+from shared.log.damage import damage_at
+from shared.log.follower import Follower
+from shared.log.layout import Layout
+from shared.log.losses import loss_met, losses_of
+from shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, fences
+from shared.log.machine.snapshot import Catalogue, DamagedSnapshot
+from shared.log.machine.writer import Draft, Writer
+from shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableRecords
+from shared.log.reading import log_record
+from shared.log.snapshots import begins_with_the_first_version, first_readable, read_catalogue, write_snapshot
+
+INPUTS = ("jobs", "nodes", "proposals", "operations")
+WRITER = "fallow log repair"
+TOMBSTONES_AT_ONCE = 500
+
+
+class From(StrEnum):
+    """Where an input that has lost records is read on."""
+
+    END = "end"
+    BEGIN = "begin"
+
+
+class NotRepairable(Exception):
+    """Nothing whole is left to go on from, or the log changes while it is repaired."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """What stands in a cell's log. `state` is the newest one that the log proves; nothing was changed.
+
+    `damage` and `damage_offset` are of the first damage. `base` is the snapshot behind it from which `state` was
+    folded, if there is one. `cut_offset` is the place at which the state ends because the next record is damaged, None
+    where it reaches to the end.
+    """
+
+    cell: str
+    begin: int
+    end: int
+    state: CellState
+    damage: str = ""
+    damage_offset: int | None = None
+    cut_offset: int | None = None
+    base: SnapshotManifest | None = None
+    contradicting: list[SnapshotManifest] = field(default_factory=list)
+    losses: dict[str, Loss] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is nothing to repair."""
+        return not (self.damage or self.contradicting or self.losses)
+
+
+async def survey(log: Log, layout: Layout, cell: str) -> Survey:
+    """Look at a cell's log. Raises NotRepairable where no state can be told; LogUnavailable."""
+    tp = layout.tp("decisions", cell)
+    begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
+    catalogue = await read_catalogue(log, layout, cell)
+    manifests = sorted(catalogue.manifests.values(), key=lambda found: (found.offset, found.version))
+    state = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < end])
+    found = Survey(cell, begin, end, state)
+    await _fold(log, tp, found, manifests)
+    if found.damage:
+        await _go_behind(log, layout, found, manifests)
+    found.losses = await _losses(log, layout, found.state)
+    return found
+
+
+async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
+    """Look for a snapshot behind the damage from which more of the log can be folded: the oldest one that leads to the
+    end, so that no more than needed is deleted before it, else the one that leads furthest.
+    """
+    tp = layout.tp("decisions", found.cell)
+    for manifest in {m.snapshot: m for m in manifests}.values():
+        assert found.cut_offset is not None, "what is looked for leads behind a damage"
+        if not found.cut_offset <= manifest.offset < found.end or manifest.version <= found.state.version:
+            continue
+        try:
+            state = await first_readable(log, layout, found.cell, [manifest])
+        except DamagedSnapshot:
+            continue
+        if state is None:
+            continue
+        tried = Survey(found.cell, found.begin, found.end, state)
+        await _fold(log, tp, tried, manifests)
+        if state.version == manifest.version and not await _is_of(log, tp, manifest):
+            continue
+        found.state, found.base, found.cut_offset = state, manifest, tried.cut_offset
+        found.contradicting = tried.contradicting
+        if tried.damage:
+            found.damage = f"{found.damage}; {tried.damage}"
+        else:
+            return
+
+
+async def _is_of(log: Log, tp: TopicPartition, manifest: SnapshotManifest) -> bool:
+    """Whether a snapshot, behind which no version follows, is of this log: the record at its offset is the one behind
+    which it was taken, since its chain of hashes names all that was before; or that record cannot be read, so that
+    nothing says otherwise.
+    """
+    damaged = await damage_at(log, tp, manifest.offset)
+    if damaged is not None:
+        return damaged.next_offset == manifest.offset
+    record = (await log.last_before({tp: manifest.offset + 1})).get(tp)
+    if record is None or record.offset != manifest.offset:
+        return False
+    found = log_record(record)
+    is_same = isinstance(found.decision, Decision) and found.decision.version == manifest.version
+    return is_same and found.chain == manifest.chain
+
+
+async def _base(log: Log, layout: Layout, cell: str, usable: list[SnapshotManifest]) -> CellState:
+    """The oldest state from which the log can be folded. A log that begins with its first version needs no snapshot."""
+    tp = layout.tp("decisions", cell)
+    begin = (await log.begin_offsets([tp]))[tp]
+    if begin == 0 and (await begins_with_the_first_version(log, tp) or not any(m.offset < 0 for m in usable)):
+        return CellState(cell)
+    try:
+        state = await first_readable(log, layout, cell, usable)
+    except DamagedSnapshot as error:
+        raise NotRepairable(f"cell {cell}: no snapshot can be read: {error}") from error
+    if state is not None:
+        return state
+    raise NotRepairable(f"cell {cell}: the log begins at offset {begin}, and no whole snapshot reaches to there")
+
+
+async def _fold(log: Log, tp: TopicPartition, found: Survey, manifests: list[SnapshotManifest]) -> None:
+    """Fold to the end or to the damage. A snapshot that names another state at its offset contradicts the log."""
+    state, wanted, agrees = found.state, dict[int, list[SnapshotManifest]](), dict[str, None]()
+    judged = [m for m in manifests if m.offset >= max(state.offset, found.begin - 1)]
+    for one in judged:
+        wanted.setdefault(one.offset, []).append(one)
+
+    def compare() -> None:
+        for manifest in wanted.get(state.offset, ()):
+            if (manifest.version, manifest.chain) == (state.version, state.chain):
+                agrees[manifest.snapshot] = None
+
+    compare()
+    if state.offset + 1 < found.end:
+        try:
+            async with aclosing(records_between(log, {tp: state.offset + 1}, {tp: found.end})) as records:
+                async for record in records:
+                    fold(state, log_record(record))
+                    compare()
+        except DamagedLog as error:
+            found.damage, found.damage_offset = str(error), error.offset
+        except UnreadableRecords as error:
+            found.damage, found.damage_offset = str(error), error.asked
+        found.cut_offset = found.damage_offset
+    # What is older than the log's beginning, or than the state that was begun with, says nothing against it.
+    found.contradicting = [m for m in judged if m.snapshot not in agrees]
+
+
+async def _losses(log: Log, layout: Layout, state: CellState) -> dict[str, Loss]:
+    """The inputs that do not continue what the state has read of them, by the names of their cursors: those that
+    placement would not read.
+    """
+    tps = {f"{name}-{layout.ordinals[state.cell]}": layout.tp(name, state.cell) for name in INPUTS}
+    # An input that was never read is to be read from offset 0: what is gone of it before was never read.
+    places = {tp: Place(state.inputs.get(s, 0), state.input_checksums.get(s)) for s, tp in tps.items()}
+    lost = await losses_of(log, places)
+    for tp, place in places.items():
+        if tp not in lost and (loss := await _unreadable(log, tp, place.next_offset)) is not None:
+            lost[tp] = loss
+    found = {source: lost[tp] for source, tp in sorted(tps.items()) if tp in lost}
+    return {source: loss for source, loss in found.items() if fences(source.rpartition("-")[0], loss)}
+
+
+async def _unreadable(log: Log, tp: TopicPartition, start: int) -> Loss | None:
+    """The first place from `start` on that cannot be read, if there is one."""
+    end = (await log.end_offsets([tp]))[tp]
+    if start >= end:
+        return None
+    try:
+        async with aclosing(records_between(log, {tp: start}, {tp: end})) as records:
+            async for _ in records:
+                continue
+    except UnreadableRecords as error:
+        return loss_met(error)
+    return None
+
+
+def not_due(found: Survey) -> dict[str, int]:
+    """Inputs that say a thing once and cannot be read at some place, and how many offsets before that are still to be
+    read: the services read up to there first.
+    """
+    unread = {s: loss.next_offset - found.state.inputs.get(s, 0) for s, loss in found.losses.items()}
+    kinds = {source: loss.kind for source, loss in found.losses.items()}
+    return {
+        source: count
+        for source, count in unread.items()
+        if kinds[source] is LossKind.UNREADABLE and count > 0 and source.rpartition("-")[0] in SAID_ONCE
+    }
+
+
+async def repair(log: Log, layout: Layout, found: Survey, inputs: From | None, *, by: str, wall_ms: int) -> CellState:
+    """Go on from the survey's state. The state behind the repair, to which a reader that starts afresh has folded.
+
+    Raises NotRepairable where an input has lost records and `inputs` does not say from where it is read on, or where
+    another process writes meanwhile; LogUnavailable. After an error, survey and repair anew.
+    """
+    early = not_due(found)
+    losses = {source: loss for source, loss in found.losses.items() if source not in early}
+    if not (losses or found.damage or found.contradicting):
+        names = ", ".join(early)
+        raise NotRepairable(f"{names}: start the cell's services, which read up to the damage, and repair it then")
+    if losses and inputs is None:
+        names = ", ".join(losses)
+        raise NotRepairable(
+            f"{names}: say by --inputs end or --inputs begin from where to read on what has lost records"
+        )
+    state, tp = found.state, layout.tp("decisions", found.cell)
+    await _drop(log, layout, found)
+    if found.cut_offset is None and found.base is not None:
+        await log.delete_before(tp, found.base.offset + 1)
+    elif found.cut_offset is not None:
+        state.offset = found.end - 1
+        catalogue = await read_catalogue(log, layout, found.cell)
+        await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
+        await log.delete_before(tp, found.end)
+    starts = {source: loss.end if inputs is From.END else loss.begin for source, loss in losses.items()}
+    await _append(log, layout, found, starts, by=by, wall_ms=wall_ms)
+    catalogue = await read_catalogue(log, layout, found.cell)
+    await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
+    await _compare(log, layout, state)
+    return state
+
+
+async def _drop(log: Log, layout: Layout, found: Survey) -> None:
+    """Make the contradicting snapshots void: their manifests first, so that nothing half void is ever believed."""
+    topic, partition = layout.tp("snapshots", found.cell)
+    catalogue: Catalogue = await read_catalogue(log, layout, found.cell)
+    dropped = {manifest.snapshot for manifest in found.contradicting}
+    keys = [m.key() for m in catalogue.manifests.values() if m.snapshot in dropped]
+    keys += [f"{found.cell}/{name}/{part}" for name in sorted(dropped) for part in catalogue.parts.get(name, ())]
+    for first in range(0, len(keys), TOMBSTONES_AT_ONCE):
+        some = keys[first : first + TOMBSTONES_AT_ONCE]
+        await log.publish([Outgoing(topic, None, key.encode(), partition=partition) for key in some])
+
+
+async def _append(log: Log, layout: Layout, found: Survey, starts: Mapping[str, int], *, by: str, wall_ms: int) -> None:
+    """The record that says that a person went on from here. Every older writer's records are stale behind it."""
+    state = found.state
+    good = state.offset + 1 if found.cut_offset is None else found.cut_offset
+    effects: list[e.AnyEffect] = [
+        e.WriterStarted(epoch=state.epoch + 1, writer=WRITER),
+        e.LogRepaired(by=by[:500], good_until=good, end=found.end, snapshots=len(found.contradicting)),
+        *(
+            e.InputResumed(input=source, from_offset=state.inputs.get(source, 0), to_offset=start)
+            for source, start in sorted(starts.items())
+        ),
+    ]
+    writer = Writer(state)
+    writer.begin()
+    for effect in effects:
+        apply(state, effect, state.at_ms)
+    draft = writer.draft(effects, {}, state.at_ms)
+    assert isinstance(draft, Draft), "a few small effects fit into a record"
+    more = ((CHAIN_HEADER, draft.chain.encode()),)
+    name = f"{state.cell}/{draft.decision.version}/{draft.decision.epoch}"
+    answer = await log.append(
+        layout.outgoing(draft.decision, id=name, source=WRITER, wall_ms=wall_ms, more=more, value=draft.value)
+    )
+    if not isinstance(answer, Appended):
+        raise NotRepairable(f"the record of the repair is not known to be in the log ({answer.reason}): look again")
+    if not writer.appended(answer.offset):
+        text = f"the record of the repair is at offset {answer.offset}, not at {found.end}: another process writes"
+        raise NotRepairable(f"{text}. Stop the services of cell {state.cell} and repair it again")
+
+
+async def _compare(log: Log, layout: Layout, state: CellState) -> None:
+    """Whether a reader that knows nothing folds to the same state."""
+    reader = Follower(log, layout, state.cell)
+    try:
+        await reader.start()
+        await reader.catch_up()
+    finally:
+        await reader.stop()
+    if digest_of(reader.state) != digest_of(state):
+        raise NotRepairable(
+            f"a new reader folds to version {reader.state.version}, not to the repaired {state.version}"
+        )

@@ -1,0 +1,102 @@
+"""`fallow agent`: the agent of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from fallow.cli.access import Access, access_of
+from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.paths import folder_to_write
+from services.executor.node_registration import WrongOffer, home_of, offer_of
+from services.executor.processes.machine import count_devices
+from shared.events.values import DEVICES_MOST, NodeSpec
+
+app = typer.Typer()
+
+
+@app.command()
+def agent(
+    context: typer.Context,
+    node: Annotated[str, typer.Option(help="The node's id, in practice its host name.", show_default=False)],
+    pool: Annotated[str, typer.Option(help="The pool to which it belongs; driver: process.", show_default=False)],
+    gpus: Annotated[str, typer.Option(help="How many GPUs it has; auto counts NVIDIA's devices.")] = "auto",
+    cell: Annotated[str | None, typer.Option(help="The cell, to be sure; a pool belongs to one.")] = None,
+    state_dir: Annotated[
+        Path | None,
+        typer.Option(
+            callback=folder_to_write, help="What must outlive the agent; out/agents/NODE if none.", show_default=False
+        ),
+    ] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(help="KEY=VALUE; may be repeated. address=HOST: how other nodes reach it.")
+    ] = None,
+) -> None:
+    """Offer this machine to a cell and run the jobs that are placed on it, as processes of the agent's user.
+
+    Ctrl-C ends the agent and not its workers: the next agent goes on with them, and without one they end with the
+    node's lease.
+    """
+    access = access_of(context)
+    labels = _labels(label or [])
+    spec = _offer(access, node, pool, cell, _gpus(gpus), labels)
+    state = (state_dir or Path("out/agents") / spec.id).resolve()
+    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    environment = {
+        **os.environ,
+        "FALLOW_KAFKA": access.kafka_address,
+        "FALLOW_NAMESPACE": access.namespace,
+        "FALLOW_CELL_FILE": str(access.cell_path),
+        "FALLOW_NODE": spec.id,
+        "FALLOW_NODE_GPUS": str(spec.gpus),
+        "FALLOW_NODE_POOL": spec.pool,
+        "FALLOW_NODE_LABELS": json.dumps(labels),
+        "FALLOW_STATE_DIR": str(state),
+        "FALLOW_LOG_FORMAT": os.environ.get("FALLOW_LOG_FORMAT", "console" if sys.stdout.isatty() else "json"),
+    }
+    # The agent takes this process's place, so that signals and the exit code are its own.
+    os.execve(sys.executable, [sys.executable, "-P", "-m", "services.executor", "agent"], environment)  # noqa: S606
+
+
+OPTIONS = {"id": "--node", "pool": "--pool", "gpus": "--gpus", "labels": "--label"}
+"""The option from which a field of a node comes."""
+
+
+def _gpus(text: str) -> int:
+    """Raises NoDevices."""
+    if text == "auto":
+        return count_devices()
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(DEVICES_MOST))
+    if not is_number or int(text) > DEVICES_MOST:
+        rule = f"must be a number up to {DEVICES_MOST}, or auto"
+        refuse("--gpus", text, rule)
+    return int(text)
+
+
+def _labels(texts: list[str]) -> dict[str, str]:
+    labels = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            refuse("--label", text, "must be KEY=VALUE")
+        labels[key] = value
+    return labels
+
+
+def _offer(access: Access, node: str, pool: str, cell: str | None, gpus: int, labels: dict[str, str]) -> NodeSpec:
+    """What the agent will join with: a mistake is told here. Raises CellFileError, WrongOffer."""
+    try:
+        _, found = home_of(access.cells(), pool, None if cell is None else access.cell(cell))
+    except WrongOffer as error:
+        end_with(Exit.USAGE, f"fallow: --{error}")
+    try:
+        return offer_of(node, found, gpus, labels)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        refuse(OPTIONS[str(first["loc"][0])], first["input"], first["msg"])

@@ -1,0 +1,205 @@
+"""`fallow node`: what may happen on one node."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.cell.now import cell_now_ms
+from fallow.cli.cell.retry import patiently
+from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.ids import an_id
+from fallow.cli.log.newest import newest_state
+from fallow.cli.node.end import lost, remove
+from fallow.cli.node.nodes import EMPTY, maintenance
+from fallow.cli.node.operate import give, operation, tell_answer
+from fallow.cli.node.silence import silence_lines
+from fallow.cli.output.counts import counted
+from fallow.cli.output.durations import moment
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.output.when import DURATION_RULE, POINT_RULE, Point, duration_of, point_of
+from shared.client.port import News
+from shared.events.effects import MaintenanceSet, NodeChanged, ProposalRefused
+from shared.events.operations import (
+    CancelMaintenance,
+    Cordon,
+    Drain,
+    Operation,
+    PlanMaintenance,
+    Uncordon,
+)
+from shared.events.values import NodeStatus
+from shared.view.rows import NodeRow
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Close a node for new work, empty it, open it again; plan maintenance; declare it lost, remove it.",
+)
+
+AHEAD, AT = "90s, 10min or 2h from now", "2026-03-01 12:30 in UTC"
+"""How a time is given."""
+
+ANSWER_S = 30
+"""How long to wait for the cell's answer to a plan."""
+
+app.command()(lost)
+app.command()(remove)
+
+NodeName = Annotated[str, typer.Argument(metavar="NODE", callback=an_id, help="The node's id.", show_default=False)]
+Reason = Annotated[str, typer.Option(help="Words that are shown with the node.")]
+Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")]
+
+
+@app.command()
+def cordon(
+    context: typer.Context,
+    node: NodeName,
+    reason: Reason = "",
+    timeout_s: Timeout = 30,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Place nothing new on a node. What runs there goes on."""
+    access = access_of(context)
+    _give(access, operation(Cordon, cell=access.cell(cell), node=node, reason=reason), node, timeout_s, as_json=as_json)
+
+
+@app.command()
+def uncordon(
+    context: typer.Context, node: NodeName, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
+) -> None:
+    """Use a node again that was cordoned or drained."""
+    access = access_of(context)
+    _give(access, operation(Uncordon, cell=access.cell(cell), node=node), node, timeout_s, as_json=as_json)
+
+
+@app.command()
+def drain(
+    context: typer.Context,
+    node: NodeName,
+    within: Annotated[
+        str | None, typer.Option(help="How long runs may go on: 90s, 10min, 2h. None: not at all.")
+    ] = None,
+    reason: Reason = "",
+    timeout_s: Timeout = 30,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Empty a node: nothing new, and what still runs in the end is stopped and queued again."""
+    access = access_of(context)
+    name = access.cell(cell)
+    more_ms = None if within is None else _ahead("--within", within)
+    deadline_ms = None if more_ms is None else run(_cell_time(access, name)) + more_ms
+    wish = operation(Drain, cell=name, node=node, deadline_ms=deadline_ms, reason=reason)
+    _give(access, wish, node, timeout_s, as_json=as_json)
+
+
+@app.command()
+def maintain(  # noqa: PLR0913, PLR0917 - the options of a command
+    context: typer.Context,
+    node: NodeName,
+    begin: Annotated[str | None, typer.Option("--from", help=f"When it begins: {AHEAD}, or {AT}. None: now.")] = None,
+    until: Annotated[str | None, typer.Option(help=f"When it ends: {AHEAD}, or {AT}.")] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Give a plan up, or end what goes on.")] = False,
+    reason: Reason = "",
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Plan maintenance of a node: nothing starts there that would outlast its begin, then it is emptied, and in the end
+    it is used again.
+    """
+    access = access_of(context)
+    name = access.cell(cell)
+    if cancel:
+        wish = operation(CancelMaintenance, cell=name, node=node)
+    elif until is None:
+        end_with(Exit.USAGE, "fallow: --until is needed, or --cancel")
+    else:
+        first, last = _point("--from", begin or "0s"), _point("--until", until)
+        # Two durations, or two times, are in the wrong order whatever time it is: the cell is not asked for it.
+        is_wrong = first.is_ahead == last.is_ahead and last.ms <= first.ms
+        now_ms = 0 if is_wrong else run(_cell_time(access, name))
+        begin_ms, end_ms = first.at_ms(now_ms), last.at_ms(now_ms)
+        if end_ms <= begin_ms:
+            refuse("--until", until, f"must be after --from, {begin or 'now'}")
+        wish = operation(PlanMaintenance, cell=name, node=node, begin_ms=begin_ms, end_ms=end_ms, reason=reason)
+    _give(access, wish, node, ANSWER_S, as_json=as_json)
+
+
+def _point(option: str, text: str) -> Point:
+    found = point_of(text)
+    if found is None:
+        refuse(option, text, f"must be {POINT_RULE}")
+    return found
+
+
+def _ahead(option: str, text: str) -> int:
+    found = duration_of(text)
+    if found is None:
+        refuse(option, text, f"must be {DURATION_RULE}")
+    return found
+
+
+@app.command()
+def show(context: typer.Context, node: NodeName, cell: CellName = None, as_json: AsJson = False) -> None:
+    """Tell what a node is, what may happen on it, and what is planned."""
+    access = access_of(context)
+    row = run(_row(access, access.cell(cell), node))
+    if row is None:
+        end_with(Exit.NO, f"fallow: the cell knows no node {node}")
+    if as_json:
+        print_json({"node": asdict(row)})
+        return
+    why = f": {row.reason}" if row.reason else ""
+    print_line(f"node {row.id} of pool {row.pool} is {row.status}{why}")
+    failed = f", {len(row.gpus_failed)} failed" if row.gpus_failed else ""
+    print_line(f"  {row.gpus_free} of {row.gpus} {row.gpu_type} are free{failed}")
+    if row.silent_wall_ms or row.status is NodeStatus.LOST:
+        state = run(newest_state(access, access.cell(cell)))
+        for line in silence_lines(state, [state.nodes[node]] if node in state.nodes else []):
+            print_line(f"  {line}")
+    if drained := drain_line(row):
+        print_line(f"  {drained}")
+    if planned := maintenance(row):
+        print_line(f"  {planned}")
+    for job, workers in row.jobs:
+        print_line(f"  job {job} has {workers} of its workers here")
+
+
+def drain_line(row: NodeRow) -> str:
+    """How far a node is that is to be emptied; nothing of any other."""
+    if row.status is not NodeStatus.DRAINING:
+        return ""
+    if not row.jobs:
+        return EMPTY
+    if row.drain_deadline_ms is None:
+        return f"it is being emptied: {counted(len(row.jobs), 'job')} left"
+    return f"{counted(len(row.jobs), 'job')} left; what runs at {moment(row.drain_deadline_ms)} is stopped"
+
+
+async def _row(access: Access, cell: str, node: str) -> NodeRow | None:
+    async with access.client() as client:
+        rows = (await patiently(lambda: client.nodes(cell))).value
+    return next((row for row in rows if row.id == node), None)
+
+
+async def _cell_time(access: Access, cell: str) -> int:
+    """The cell's time now, by its view."""
+    async with access.client() as client:
+        return cell_now_ms((await patiently(lambda: client.summary(cell))).at_ms)
+
+
+def _give(access: Access, wish: Operation, node: str, timeout_s: int, *, as_json: bool) -> None:
+    def is_answer(news: News) -> bool:
+        event = news.event
+        if isinstance(event, ProposalRefused):
+            return event.proposal == node
+        if isinstance(event, MaintenanceSet):
+            return event.node == node
+        return isinstance(event, NodeChanged) and event.spec.id == node
+
+    answer = run(give(access, wish, is_answer, timeout_s * 1000))
+    tell_answer({"node": node}, answer, as_json=as_json)

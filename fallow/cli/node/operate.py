@@ -1,0 +1,77 @@
+"""Operators' commands: checked here, given to the cell, and followed until the log answers them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import typer
+
+from fallow.cli.access import Access
+from fallow.cli.failures import Exit, end_with
+from fallow.cli.job.submit import words
+from fallow.cli.output.output import print_json, print_line
+from fallow.cli.user_name import user_name
+from fallow.cli.wrong_use import own_words
+from shared.client.port import CellClient, Mark, News
+from shared.events.effects import JobRefused, ProposalRefused
+from shared.events.encoding import Undecodable, decode
+from shared.events.operations import Operation
+from shared.runtime.clocks import monotonic_ms
+
+IsAnswer = Callable[[News], bool]
+
+REFUSALS = (JobRefused, ProposalRefused)
+
+
+def operation(kind: type[Operation], **fields: Any) -> Operation:
+    """The command with these fields, those that are None left out; ends the command line where one is not valid."""
+    given = {name: value for name, value in {**fields, "by": user_name()}.items() if value is not None}
+    found = decode(kind.type, json.dumps(given).encode())
+    if isinstance(found, Undecodable):
+        of = f"{field} = {found.value!r}: " if (field := found.field.removeprefix("policy.")) else ""
+        end_with(Exit.USAGE, f"fallow: {of}{own_words(found.rule)}")
+    assert isinstance(found, Operation), "operations have types of their own"
+    return found
+
+
+async def give(access: Access, wish: Operation, is_answer: IsAnswer, wait_ms: int) -> News | None:
+    """Give the command; the log's answer, or None if there is none in time. Raises ClientUnavailable."""
+    async with access.client() as client:
+        mark = await client.operate(wish)
+        return await answer_of(client, mark, is_answer, wait_ms)
+
+
+async def answer_of(client: CellClient, mark: Mark, is_answer: IsAnswer, wait_ms: int) -> News | None:
+    """The first piece of news after the mark that is the answer, or None if none comes in time."""
+    deadline = monotonic_ms() + wait_ms
+    async with aclosing(client.news(mark)) as found:
+        async for some in found:
+            answer = next((news for news in some if is_answer(news)), None)
+            if answer is not None or monotonic_ms() > deadline:
+                return answer
+    return None
+
+
+def tell_answer(subject: dict[str, str], answer: News | None, *, as_json: bool, told: str = "") -> None:
+    """Print what came of the command; `subject` is what it was about, by name. `told` stands in place of the answer's
+    own words. Exit 1 if the cell said no, 3 if it said nothing yet.
+    """
+    name = next(iter(subject.values()))
+    if answer is None:
+        end_with(Exit.AWAY, f"fallow: no answer yet about {name}; the request is on its way")
+    is_refused = isinstance(answer.event, REFUSALS)
+    said = told or (refusal_of(name, answer.event) if isinstance(answer.event, ProposalRefused) else words(answer))
+    if as_json:
+        print_json({**subject, "ok": not is_refused, "version": answer.version, "answer": said})
+    else:
+        print_line(said)
+    if is_refused:
+        raise typer.Exit(Exit.NO)
+
+
+def refusal_of(name: str, event: ProposalRefused) -> str:
+    """The cell's no, which names what it is about if it is of one part of it."""
+    return event.text if event.text.startswith((f"{name}:", f"{name}/")) else f"{name}: {event.text}"

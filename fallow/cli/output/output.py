@@ -1,0 +1,78 @@
+"""Answers on standard output: a table for people, or one JSON object in the last line for programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import typer
+
+from shared.runtime.files.signs import in_json, visible
+
+WIDTH_UNKNOWN = 160
+"""Columns where the output is no terminal: a log or a pipe cuts nothing off."""
+
+DIGITS_MOST = 4
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object in the last line, and no table.")]
+CellName = Annotated[str | None, typer.Option("--cell", help="Which cell; needed where there are several.")]
+
+
+def print_json(body: Mapping[str, Any]) -> None:
+    """The object in one line, whose texts a terminal does not obey either."""
+    text = in_json(json.dumps(body, separators=(", ", ": "), ensure_ascii=False))
+    print(text if _is_writable(text) else json.dumps(body, separators=(", ", ": ")), flush=True)
+
+
+def _is_writable(text: str) -> bool:
+    """Whether standard output's encoding has all signs of a text: in JSON others are not written out as elsewhere."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], spare: Sequence[str] = ()) -> None:
+    """A table; columns whose name begins with a `>` are numbers and stand to the right. `spare` names those that may be
+    left out where there is little width, the first of them first.
+    """
+    from rich import box  # noqa: PLC0415 - not paid for by --json
+    from rich.console import Console  # noqa: PLC0415 - the same
+    from rich.markup import escape  # noqa: PLC0415 - the same
+    from rich.table import Table  # noqa: PLC0415 - the same
+
+    from fallow.cli.output.table import fitted  # noqa: PLC0415 - the same
+
+    console = Console(width=_width())
+    found = fitted(columns, rows, console.width, spare)
+    # What is too wide goes on in the terminal's next line: a figure that lost its end would be another figure.
+    console.width = max(console.width, found.width)
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in found.columns:
+        justify: Literal["left", "right"] = "right" if column.is_number else "left"
+        table.add_column(
+            column.heading, justify=justify, no_wrap=not column.breaks, overflow="fold", width=column.width
+        )
+    for row in zip(*(column.cells for column in found.columns), strict=True):
+        table.add_row(*map(escape, row))
+    console.print(escape(visible(title)), highlight=False, soft_wrap=True)
+    console.print(table)
+    if found.left_out:
+        print_line(f"not shown for lack of width: {', '.join(found.left_out)} (--json has all)")
+
+
+def _width() -> int | None:
+    """The columns there are: those of the terminal, or what COLUMNS says. None: rich finds out."""
+    if sys.stdout.isatty():
+        return None
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isascii() and said.isdecimal() and 0 < len(said) <= DIGITS_MOST else WIDTH_UNKNOWN
+
+
+def print_line(text: str, *, mark: str = "") -> None:
+    """One line of text, behind a mark of our own that may have a colour."""
+    print(f"{mark}{visible(text)}", flush=True)

@@ -1,0 +1,100 @@
+"""What a path given on the command line must be, checked before the command begins: callbacks of its options."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from fallow.cli.wrong_use import WrongValue
+
+COUNT_MOST = 1_000_000
+
+Given = Path | list[Path] | None
+
+
+def file_to_read(value: Given) -> Given:
+    """A file that is there; a pipe is one too."""
+    for path in _each(value):
+        if _is_folder(path):
+            _refuse(path, "must be a file, and is a folder")
+        _must_allow(path, os.R_OK, "read")
+    return value
+
+
+def count_or_file(value: str) -> str:
+    """A number of nodes, or a file that is there."""
+    if is_count(value):
+        return value
+    path = Path(value)
+    if value.isdecimal() or value.startswith("-") or (value.isalnum() and not path.exists()):
+        raise WrongValue(value, f"must be a number from 1 to {COUNT_MOST}, or a file")
+    file_to_read(path)
+    return value
+
+
+def is_count(text: str) -> bool:
+    """Whether this is a number of nodes, and no file."""
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(COUNT_MOST)) and 1 <= int(text) <= COUNT_MOST
+
+
+def folder_to_read(value: Given) -> Given:
+    """A folder that is there."""
+    for path in _each(value):
+        if not _is_folder(path):
+            _refuse(path, "must be a folder, and is a file")
+        _must_allow(path, os.R_OK | os.X_OK, "read")
+    return value
+
+
+def file_to_write(value: Given) -> Given:
+    """A file that is there, or can be made in a folder that is there."""
+    for path in _each(value):
+        if not path.parent.is_dir():
+            what = "is a file" if path.parent.exists() else "does not exist"
+            _refuse(path, f"cannot be written: {path.parent} {what}")
+        if not path.exists():
+            _must_allow(path.parent, os.W_OK | os.X_OK, "written")
+        elif path.is_dir():
+            _refuse(path, "must be a file, and is a folder")
+        else:
+            _must_allow(path, os.W_OK, "written")
+    return value
+
+
+def folder_to_write(value: Given) -> Given:
+    """A folder that is there or can be made, with those above it."""
+    for path in _each(value):
+        nearest = next(each for each in (path, *path.absolute().parents) if each.exists())
+        if not nearest.is_dir():
+            _refuse(path, "must be a folder, and is a file" if nearest == path else f"{nearest} is a file")
+        _must_allow(nearest, os.W_OK | os.X_OK, "written")
+    return value
+
+
+def _each(value: Given) -> Iterator[Path]:
+    """The paths; ends the command at the first that the system cannot look up."""
+    for path in value if isinstance(value, list) else () if value is None else (value,):
+        try:
+            path.exists()
+        except OSError as error:
+            _refuse(path, f"cannot be used: {error.strerror}")
+        yield path
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except OSError as error:
+        _refuse(path, f"cannot be used: {error.strerror}")
+
+
+def _must_allow(path: Path, what: int, done: str) -> None:
+    if not os.access(path, what):
+        _refuse(path, f"cannot be {done}: Permission denied")
+
+
+def _refuse(path: Path, rule: str) -> NoReturn:
+    raise WrongValue(str(path), rule)

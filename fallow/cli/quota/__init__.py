@@ -1,0 +1,1 @@
+"""Commands on tenants, their quotas and shares."""

@@ -1,0 +1,90 @@
+"""The tree of quotas as a table and as an object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fallow.cli.quota.words import quota_rules
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.summary import QuotaRow, quota_rows
+from shared.events.operations import Quota
+from shared.events.values import GPU
+
+COLUMNS = (
+    "TENANT",
+    "GPU TYPE",
+    ">GUARANTEED",
+    ">LIMIT",
+    ">IN USE",
+    ">BORROWED",
+    ">LENT",
+    ">AVAILABLE",
+    ">WEIGHT",
+    "RULES",
+)
+
+
+SPARE = ("WEIGHT", "LENT", "BORROWED", "RULES")
+
+
+def table(state: CellState) -> list[tuple[str, ...]]:
+    """The rows of the table, in GPUs; children stand below their parent, two columns to the right."""
+    return [_row(row) for row in quota_rows(state)]
+
+
+def _row(row: QuotaRow) -> tuple[str, ...]:
+    quota = row.quota
+    return (
+        "  " * row.depth + row.tenant,
+        row.gpu_type,
+        _gpus(row.guaranteed_milli),
+        _gpus_or_none(None if quota is None else quota.limit_milli),
+        _gpus(row.used_milli),
+        _gpus(row.borrowed_milli),
+        _gpus(row.lent_milli),
+        _gpus(row.available_milli),
+        "" if quota is None else str(quota.weight),
+        "" if quota is None else ", ".join(quota_rules(quota)),
+    )
+
+
+def as_object(state: CellState) -> dict[str, Any]:
+    """The tree for programs, in milli-GPUs."""
+    return {
+        "cell": state.cell,
+        "version": state.version,
+        "at_ms": state.at_ms,
+        "quotas": [_object(row) for row in quota_rows(state)],
+    }
+
+
+def _object(row: QuotaRow) -> dict[str, Any]:
+    quota = row.quota or Quota(tenant=row.tenant, gpu_type=row.gpu_type)
+    return {
+        "tenant": row.tenant,
+        "gpu_type": row.gpu_type,
+        "parent": quota.parent,
+        "depth": row.depth,
+        "has_quota": row.quota is not None,
+        "guaranteed_milli": row.guaranteed_milli,
+        "limit_milli": quota.limit_milli,
+        "borrow_limit_milli": quota.borrow_limit_milli,
+        "lend_limit_milli": quota.lend_limit_milli,
+        "weight": quota.weight,
+        "lends": quota.lends,
+        "borrows": quota.borrows,
+        "reclaim": quota.reclaim.value,
+        "min_run_ms": quota.min_run_ms,
+        "used_milli": row.used_milli,
+        "borrowed_milli": row.borrowed_milli,
+        "lent_milli": row.lent_milli,
+        "available_milli": row.available_milli,
+    }
+
+
+def _gpus(milli: int) -> str:
+    return f"{milli / GPU:g}"
+
+
+def _gpus_or_none(milli: int | None) -> str:
+    return "none" if milli is None else _gpus(milli)

@@ -1,0 +1,64 @@
+"""`fallow shares`: how much each tenant has beside the others, for queues in fair-share order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import typer
+
+from fallow.cli.access import access_of, run
+from fallow.cli.log.newest import newest_state
+from fallow.cli.output.output import AsJson, CellName, print_json, print_table
+from services.placement.explain.fair_share import TenantShare, shares_of
+from services.placement.queue.fair_share import SHARE_ONE
+from shared.cluster.model.state import CellState
+from shared.events.values import GPU
+
+app = typer.Typer()
+
+COLUMNS = (
+    "TENANT", "PARENT", ">SHARE %", ">WAITING", ">MAY WAIT", ">GPUS WANTED", "GPU TYPE", ">WEIGHT", ">HELD", ">OF LATE",
+)  # fmt: skip
+SPARE = ("PARENT", "GPUS WANTED", "MAY WAIT", "WEIGHT")
+
+
+@app.command()
+def shares(context: typer.Context, cell: CellName = None, as_json: AsJson = False) -> None:
+    """List tenants as they come by their shares: by weight, of what they hold now and of what they held of late."""
+    access = access_of(context)
+    state = run(newest_state(access, access.cell(cell)))
+    found = shares_of(state, state.at_ms)
+    if as_json:
+        print_json(as_object(state, found))
+        return
+    title = f"Shares of cell {state.cell} at version {state.version}"
+    print_table(title, COLUMNS, [row for tenant in found for row in _rows(tenant)], SPARE)
+
+
+def as_object(state: CellState, found: list[TenantShare]) -> dict[str, Any]:
+    """The shares for programs."""
+    return {
+        "cell": state.cell,
+        "version": state.version,
+        "at_ms": state.at_ms,
+        "half_life_ms": state.fair.half_life_ms,
+        "shares": [asdict(tenant) for tenant in found],
+    }
+
+
+def percent(tenant: TenantShare) -> str:
+    """A share for people."""
+    return f"{100 * tenant.share / SHARE_ONE:.2f}" + (", last" if tenant.has_no_weight else "")
+
+
+def _rows(tenant: TenantShare) -> Iterator[tuple[object, ...]]:
+    wanted = f"{tenant.waiting_milli / GPU:g}"
+    may_wait = "" if tenant.waiting_most is None else tenant.waiting_most
+    head: tuple[object, ...] = (tenant.tenant, tenant.parent or "", percent(tenant), tenant.waiting, may_wait, wanted)
+    if not tenant.types:
+        yield (*head, "", "", "", "")
+    for each in tenant.types:
+        yield (*head, each.gpu_type, each.weight, f"{each.held_milli / GPU:g}", f"{each.lately_milli / GPU:.1f}")
+        head = ("", "", "", "", "", "")

@@ -1,0 +1,59 @@
+"""`fallow tenants`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import typer
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.cell.retry import patiently
+from fallow.cli.job.jobs import as_object
+from fallow.cli.output.counts import counted
+from fallow.cli.output.output import AsJson, CellName, print_json, print_table
+from shared.events.values import GPU
+from shared.view.reader import Read
+from shared.view.rows import TenantRow
+
+app = typer.Typer()
+
+COLUMNS = ("TENANT", ">WAITING", ">RUNNING", "GPU TYPE", ">IN USE", ">GUARANTEED", ">LIMIT", ">BORROWED")
+SPARE = ("BORROWED", "GPU TYPE")
+
+
+@app.command()
+def tenants(context: typer.Context, cell: CellName = None, as_json: AsJson = False) -> None:
+    """List tenants with their jobs, and their use and quota of each GPU type in GPUs."""
+    access = access_of(context)
+    name = access.cell(cell)
+    read = run(_tenants(access, name))
+    if as_json:
+        print_json(as_object(name, read, "tenants"))
+        return
+    title = f"{counted(len(read.value), 'tenant')} of cell {name} at version {read.version}"
+    print_table(title, COLUMNS, [row for tenant in read.value for row in _rows(tenant)], SPARE)
+
+
+async def _tenants(access: Access, cell: str) -> Read[tuple[TenantRow, ...]]:
+    async with access.client() as client:
+        return await patiently(lambda: client.tenants(cell))
+
+
+def _rows(tenant: TenantRow) -> Iterator[tuple[object, ...]]:
+    head: tuple[object, ...] = (tenant.tenant, tenant.waiting, tenant.running)
+    if not tenant.accounts:
+        yield (*head, "", "", "", "", "")
+    for account in tenant.accounts:
+        yield (
+            *head,
+            account.gpu_type,
+            _gpus(account.used_milli),
+            _gpus(account.guaranteed_milli),
+            "none" if account.limit_milli is None else _gpus(account.limit_milli),
+            _gpus(account.borrowed_milli),
+        )
+        head = ("", "", "")
+
+
+def _gpus(milli: int) -> str:
+    return f"{milli / GPU:g}"

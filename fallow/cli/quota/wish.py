@@ -1,0 +1,94 @@
+"""What an operator wishes for quotas, from options or from a file, in the language of the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from fallow.cli.failures import Exit, end_with
+from fallow.cli.output.when import DURATION_RULE, duration_of
+from shared.cluster.model.config import CellFile, TenantQuota
+from shared.events.base import Name
+from shared.events.encoding import shorten
+from shared.events.operations import Quota
+from shared.events.value import plain
+from shared.events.values import GPU
+from shared.runtime.files.text_file import TextFileError, read_text_file
+from shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
+
+NONE = "none"
+
+
+class NamedQuota(TenantQuota):
+    """A row of a file of quotas: those of the cell file, with their tenant, and another parent than the file's."""
+
+    tenant: Name
+    parent: Name | None = None
+
+
+def changed_fields(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a quota that the options name, in the units of the log; ends the command where one is not valid.
+
+    Options that were not given are None. `none` in words takes a limit, a time or the parent away.
+    """
+    found = {name: value for name, value in options.items() if value is not None}
+    for name in ("guaranteed", "limit", "borrow_limit", "lend_limit"):
+        if name in found:
+            found[f"{name}_milli"] = _milli(name, found.pop(name))
+    if "min_run" in found:
+        found["min_run_ms"] = _duration(found.pop("min_run"))
+    if found.get("parent") == NONE:
+        found["parent"] = None
+    return found
+
+
+def _milli(name: str, text: str) -> int | None:
+    if text == NONE and name != "guaranteed":
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < len(str(2**53 // GPU))):
+        or_none = "" if name == "guaranteed" else f", or {NONE}"
+        _refuse(name, text, f"must be a number of GPUs{or_none}")
+    return int(text) * GPU
+
+
+def _duration(text: str) -> int | None:
+    if text == NONE:
+        return None
+    found_ms = duration_of(text)
+    if found_ms is None:
+        _refuse("min_run", text, f"must be {DURATION_RULE}, or {NONE}")
+    return found_ms
+
+
+def _refuse(name: str, text: str, rule: str) -> None:
+    end_with(Exit.USAGE, f"fallow: --{name.replace('_', '-')} = {shorten(repr(text))}: {rule}")
+
+
+def read_quotas(path: Path, file: CellFile) -> list[dict[str, Any]]:
+    """The quotas of a file; ends the command where it holds none, or one that is not valid. A row without a parent
+    keeps that of the cell file.
+    """
+    try:
+        data = read_yaml(read_text_file(path, may_be_pipe=True))
+    except (TextFileError, YamlTextError) as error:
+        end_with(Exit.USAGE, f"fallow: {path}: {error}")
+    rows = data.get("quotas") if isinstance(data, dict) and set(data) == {"quotas"} else data
+    if not isinstance(rows, list) or not rows:
+        end_with(Exit.USAGE, f"fallow: {path}: must hold a list of quotas, or one under the key `quotas`")
+    parents = {tenant.name: tenant.parent for tenant in file.tenants}
+    return [plain(_quota(path, number, row, parents)) for number, row in enumerate(rows)]
+
+
+def _quota(path: Path, number: int, row: Any, parents: dict[str, str | None]) -> Quota:
+    try:
+        named = NamedQuota.model_validate(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        rule = first["msg"].removeprefix("Value error, ")
+        shown = "" if isinstance(first["input"], dict) else f" = {shorten(repr(first['input']))}"
+        at = field_name(("quotas", number, *first["loc"])) + (shown if first["loc"] else "")
+        end_with(Exit.USAGE, f"fallow: {path}: {at}: {rule}")
+    is_told = "parent" in named.model_fields_set
+    return named.in_milli(named.tenant, named.parent if is_told else parents.get(named.tenant))

@@ -1,0 +1,78 @@
+"""What a word means that is no command of ours: one of ours mistyped, or that of another scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from fallow.cli.near import near
+
+LISTS = frozenset(("list", "ls", "get"))
+
+ELSEWHERE = {
+    **dict.fromkeys(("squeue", "sacct", "list", "ls", "ps", "status", "queue", "queues"), "jobs"),
+    **dict.fromkeys(("sbatch", "qsub", "create", "apply", "run"), "submit FILE"),
+    **dict.fromkeys(("srun", "salloc"), "submit FILE --wait"),
+    **dict.fromkeys(("scancel", "qdel", "delete", "kill", "stop"), "cancel ID"),
+    **dict.fromkeys(("describe", "why"), "job ID"),
+    **dict.fromkeys(("suspend", "scontrol"), "hold ID"),
+    **dict.fromkeys(("resume",), "release ID"),
+    **dict.fromkeys(("sinfo", "top"), "nodes"),
+    **dict.fromkeys(("sacctmgr", "quotas"), "quota show"),
+    **dict.fromkeys(("sshare", "share"), "shares"),
+    **dict.fromkeys(("sreport", "sdiag"), "metrics"),
+    **dict.fromkeys(("logs", "events", "history", "tail"), "log tail"),
+    **{word: f"node {word} NODE" for word in ("cordon", "uncordon", "drain", "maintain", "lost", "remove")},
+    **{word: f"snapshot {word} FILE" for word in ("export", "import")},
+    "reload": "cell reload",
+}
+"""Words of Slurm, of Kubernetes, and of our own groups where the group was left out; with what does it here."""
+
+IN_GROUPS = {
+    "node": {**dict.fromkeys(LISTS, "nodes"), "describe": "node show NODE", "delete": "node remove NODE"},
+    "quota": {**dict.fromkeys(LISTS, "quota show"), "delete": "quota remove TENANT", "update": "quota set TENANT"},
+    "policy": dict.fromkeys(LISTS, "policy show"),
+    "log": {**dict.fromkeys(LISTS, "log tail"), "explain": "log why JOB"},
+    "cell": {**dict.fromkeys((*LISTS, "show"), "cell check"), "apply": "cell reload"},
+    "topics": dict.fromkeys((*LISTS, "show"), "topics check"),
+}
+"""The same behind the name of a group."""
+
+KINDS = {
+    **dict.fromkeys(("job", "jobs", "pod", "pods", "workload", "workloads", "queue", "queues"), "jobs"),
+    **dict.fromkeys(("node", "nodes"), "nodes"),
+    **dict.fromkeys(("tenant", "tenants", "namespaces", "ns"), "tenants"),
+    **dict.fromkeys(("quota", "quotas", "resourcequota", "resourcequotas"), "quota show"),
+    **dict.fromkeys(("events", "ev"), "log tail"),
+}
+"""What `get` of kubectl lists, by its next word."""
+
+OPTIONS = {
+    **dict.fromkeys(("--user", "--account", "--users", "--accounts"), "--tenant"),
+    **dict.fromkeys(("--state", "--states"), "--status"),
+    **dict.fromkeys(("--dependency",), "--after"),
+    **dict.fromkeys(("--format", "--output"), "--json"),
+    **dict.fromkeys(("--force", "--assume-yes"), "--yes"),
+}
+"""Options of others, with ours."""
+
+
+def command_meant(group: str, word: str, known: Collection[str], behind: str = "") -> str:
+    """The command that is meant by this word, as it is typed; "" where that is not known. `group` is where it
+    stood, "" for the first word of all; `known` are the group's commands, and `behind` is the next word.
+    """
+    if not group:
+        found = KINDS.get(behind, "jobs") if word == "get" else ELSEWHERE.get(word)
+    else:
+        found = IN_GROUPS.get(group, {}).get(word)
+    if found is None and (alike := near(word, known)) is not None:
+        found = f"{group} {alike}".strip()
+    return f"fallow {found}" if found else ""
+
+
+def option_meant(option: str, known: Collection[str]) -> str:
+    """The option of a command that is meant by this one; "" where that is not known."""
+    named: Mapping[str, str] = {each.lstrip("-"): each for each in known if each.startswith("--")}
+    ours = OPTIONS.get(option)
+    if ours in known:
+        return str(ours)
+    return named.get(near(option.lstrip("-"), named) or "", "")

@@ -1,0 +1,1 @@
+"""`fallow verify`: the decision log checked from outside."""

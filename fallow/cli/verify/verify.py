@@ -1,0 +1,189 @@
+"""Reads a cell's decision log as a stranger would and looks for the first thing in it that must not be.
+
+Each record: its offset follows, its version and chain continue. Each decision: I1 to I4 by a ledger that shares no
+arithmetic with the fold, then the fold's own rules. Every thousand versions and at the end: a recount from nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from shared.cluster.checks.audit import ledger_of
+from shared.cluster.checks.invariants import Offence, check_state
+from shared.cluster.checks.run_journal import Orders
+from shared.cluster.fold.fold import DamagedLog, LogRecord, Verdict, fold, judge
+from shared.cluster.model.state import CellState
+from shared.events.decisions import Decision, next_chain
+from shared.log.port import Record
+from shared.log.reading import log_record
+
+RECOUNT_VERSIONS = 1_000
+CHAINS_KEPT = 100_000
+"""So many versions back a stale record's chain is known: no writer can be staler than that and still write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """The first offence. `offset` is None if it was not found in the log; `invariant` is a word of docs/checks.md."""
+
+    offset: int | None
+    version: int
+    invariant: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What was found. The fields are the keys of the JSON object, see docs/checks.md."""
+
+    ok: bool
+    from_version: int
+    to_version: int
+    records: int
+    skipped: int
+    checks: int
+    first_violation: Violation | None
+    nodes_not_checked: tuple[str, ...] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `--json` prints."""
+        told = asdict(self)
+        if self.nodes_not_checked is None:
+            del told["nodes_not_checked"]
+        return told
+
+
+class LogCheck:
+    """The check of one cell's log, record by record, from an empty cell or from a snapshot's state.
+
+    `state` is the fold so far, `ledger` what the effects alone say; `orders` what the log told the nodes, complete only
+    if the check began at the beginning.
+    """
+
+    def __init__(self, state: CellState) -> None:
+        self.state = state
+        self.orders = Orders()
+        self.records = 0
+        self.checks = 0
+        self.from_version = state.version
+        self.began_at_the_beginning = state.offset < 0
+        self.violation: Violation | None = None
+        self.nodes_not_checked: tuple[str, ...] | None = None  # None: no diaries were given
+        self._last: Record | None = None
+        self._skipped_before = state.skipped
+        self.ledger = ledger_of(state)
+        self._recounted = state.version
+        self._chains = {state.version: state.chain}
+
+    def take(self, record: Record) -> Violation | None:
+        """Check the next record and fold it. After an offence nothing more is taken."""
+        if self.violation is None:
+            self.records += 1
+            self._last = record
+            self.violation = self._offset_follows(record) or self._take(record)
+        return self.violation
+
+    def pass_over(self) -> bool:
+        """Forget the offence, so that what follows can be checked too; whether that is possible.
+
+        The last record is folded in spite of it where the fold's own rules let it. Where they do not, the state behind
+        it is not known, and nothing that follows can be judged.
+        """
+        if self._last is not None:
+            try:
+                fold(self.state, log_record(self._last))
+            except DamagedLog:
+                return False
+        self.violation = None
+        self.ledger = ledger_of(self.state)
+        self._chains[self.state.version] = self.state.chain
+        return True
+
+    def finish(self, end: int | None = None) -> Violation | None:
+        """Check the state as a whole, and that nothing is missing before `end`, where that is known."""
+        if self.violation is None and end is not None and self.state.offset + 1 != end:
+            text = f"the log should end at offset {end}, and what was read ends at {self.state.offset + 1}"
+            self.violation = self._violation("offsets", text)
+        if self.violation is None:
+            self.violation = self._recount()
+        return self.violation
+
+    def result(self) -> Verification:
+        """All figures as of now."""
+        return Verification(
+            ok=self.violation is None,
+            from_version=self.from_version,
+            to_version=self.state.version,
+            records=self.records,
+            skipped=self.state.skipped - self._skipped_before,
+            checks=self.checks,
+            first_violation=self.violation,
+            nodes_not_checked=self.nodes_not_checked,
+        )
+
+    def _offset_follows(self, record: Record) -> Violation | None:
+        """The log is never compacted, so a missing offset is a missing record, even of one that all would skip."""
+        self.checks += 1
+        expected = self.state.offset + 1
+        if record.offset == expected:
+            return None
+        text = f"offset {record.offset} stands where {expected} belongs: records are missing or out of order"
+        return Violation(record.offset, self.state.version, "offsets", text)
+
+    def _take(self, record: Record) -> Violation | None:
+        entry, state = log_record(record), self.state
+        try:
+            verdict = judge(state, entry)
+        except DamagedLog as error:
+            return Violation(record.offset, state.version, _what_broke(entry.decision, state), str(error))
+        if verdict is Verdict.EXTENDS and isinstance(entry.decision, Decision):
+            self.checks += 1
+            offence = self.ledger.take(entry.decision)
+            if offence is not None:
+                return Violation(record.offset, entry.decision.version, offence.invariant, offence.text)
+            self.orders.take(entry.decision)
+        else:
+            violation = self._skipped_is_honest(entry)
+            if violation is not None:
+                return violation
+        try:
+            fold(state, entry)
+        except DamagedLog as error:
+            return Violation(record.offset, state.version + 1, "transitions", str(error))
+        self._chains[state.version] = state.chain
+        self._chains.pop(state.version - CHAINS_KEPT, None)
+        return self._recount() if state.version - self._recounted >= RECOUNT_VERSIONS else None
+
+    def _skipped_is_honest(self, entry: LogRecord) -> Violation | None:
+        """What readers skip was made by an outpaced writer, or has no chain and was never a decision.
+
+        Anything else was a decision once, and its bytes are not what was written.
+        """
+        decision = entry.decision
+        if not entry.chain:
+            return None
+        if isinstance(decision, Decision) and decision.cell == self.state.cell:
+            base = self._chains.get(decision.version - 1)
+            if base is None or entry.chain == next_chain(base, entry.value):
+                return None
+            text = f"offset {entry.offset}: a stale record of version {decision.version} is not as it was written"
+        else:
+            what = f"is of cell {decision.cell}" if isinstance(decision, Decision) else f"cannot be read ({decision})"
+            text = f"offset {entry.offset}: a record with a chain {what} and does not continue the chain"
+        return Violation(entry.offset, self.state.version, "chain", text)
+
+    def _recount(self) -> Violation | None:
+        self.checks += 1
+        self._recounted = self.state.version
+        offences: list[Offence] = check_state(self.state)
+        offence = offences[0] if offences else self.ledger.compare(self.state)
+        return None if offence is None else self._violation(offence.invariant, offence.text)
+
+    def _violation(self, invariant: str, text: str) -> Violation:
+        return Violation(self.state.offset, self.state.version, invariant, text)
+
+
+def _what_broke(decision: Any, state: CellState) -> str:
+    is_gap = isinstance(decision, Decision) and decision.version > state.version + 1
+    return "versions" if is_gap else "chain"

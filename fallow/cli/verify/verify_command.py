@@ -1,0 +1,146 @@
+"""`fallow verify`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fallow.cli.access import Access, access_of, run
+from fallow.cli.cells_there import no_such
+from fallow.cli.failures import Exit, end_with
+from fallow.cli.output.counts import counted
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.paths import file_to_read, folder_to_read
+from fallow.cli.verify.verification import LiveCheck, join, verify_file
+from fallow.cli.verify.verify import Verification, Violation
+from fallow.cli.verify.verify_follow import Following, until_signal
+from shared.log.kafka.log import KafkaLog
+from shared.runtime.collector import tune_collector
+from shared.view.reader import ViewReader, ViewRebuilding
+from shared.view.redis_view import RedisFunctions
+
+app = typer.Typer()
+
+NAMED_MOST = 8
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Option(callback=file_to_read, help="Check this exported log and ask no Kafka.")
+    ] = None,
+    diaries: Annotated[
+        list[Path] | None,
+        typer.Option(callback=folder_to_read, help="A folder with nodes' diaries. May be given several times."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as the log grows, until Ctrl-C.")] = False,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a decision log from its beginning, or from the oldest snapshot where that is gone.
+
+    Each record's offset, version and chain; each decision against the invariants I1 to I4; a recount every 1,000
+    versions; the nodes' diaries (I6) and Redis (I7) where they are given. Exit 1 with the first offence; with --follow
+    each offence is a line, and the exit comes in the end.
+    """
+    tune_collector()
+    if follow:
+        if file is not None or diaries:
+            end_with(Exit.USAGE, "fallow: --follow reads the live log alone: no --file, no --diaries")
+        _end(run(_follow(access_of(context), cell, as_json=as_json)), "followed to here", as_json=as_json)
+        return
+    if file is not None:
+        found, source = verify_file(file, diaries or ()), f"{file}, from its beginning"
+    else:
+        found, source = run(_live(access_of(context), cell, diaries or ()))
+    _end(found, source, as_json=as_json)
+
+
+@asynccontextmanager
+async def _checks(access: Access, cell: str | None) -> AsyncIterator[list[LiveCheck]]:
+    """A check of each cell that is meant; Redis belongs to it where its address was given."""
+    layout = access.layout()
+    names = tuple(layout.ordinals) if cell is None else (access.cell(cell),)
+    functions = None if access.redis is None else RedisFunctions(access.redis_address)
+    view = None if functions is None else ViewReader(functions, access.namespace, names)
+    log = KafkaLog(access.kafka_access, "fallow-verify")
+    try:
+        await log.start()
+        yield [LiveCheck(log, layout, name, view) for name in names]
+    except ViewRebuilding as error:
+        raise await no_such(access, error.cell) or error from error
+    finally:
+        await log.stop()
+        if functions is not None:
+            await functions.stop()
+
+
+async def _live(access: Access, cell: str | None, diaries: Sequence[Path]) -> tuple[Verification, str]:
+    async with _checks(access, cell) as checks:
+        found = [await check.run(diaries) for check in checks]
+    view = access.redis
+    source = "; ".join(f"cell {check.cell} from {check.start_text}" for check in checks)
+    return join(found), source + ("" if view is None else f"; compared with Redis at {access.redis_shown}")
+
+
+async def _follow(access: Access, cell: str | None, *, as_json: bool) -> Verification:
+    """Check until a signal comes. The first offence of all that were found stands in the answer."""
+    first: list[Violation] = []
+
+    def report(name: str, violation: Violation) -> None:
+        first.append(violation)
+        if as_json:
+            print_json({"cell": name, **asdict(violation)})
+        else:
+            print_line(f"cell {name}: {_offence(violation)}")
+
+    async with _checks(access, cell) as checks:
+        followed = [Following(check, report) for check in checks]
+        for each in followed:
+            await each.begin()
+        if not as_json:
+            print_line("; ".join(f"following cell {check.cell} from {check.start_text}" for check in checks))
+        await until_signal([each.run() for each in followed])
+    whole = join([each.result() for each in followed])
+    return replace(whole, first_violation=first[0] if first else None)
+
+
+def _end(found: Verification, source: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(found.as_json())
+    else:
+        tell(found, source)
+    if not found.ok:
+        raise typer.Exit(Exit.NO)
+
+
+def tell(found: Verification, source: str) -> None:
+    """The findings for people."""
+    print_line(f"log: {source}")
+    print_line(
+        f"versions {found.from_version} to {found.to_version}: {counted(found.records, 'record')}, "
+        f"{found.skipped} skipped"
+    )
+    if found.nodes_not_checked:
+        print_line(f"not checked, no line in these diaries: {_named(found.nodes_not_checked)}")
+    if found.first_violation is None:
+        print_line(f"no offence in {found.checks} checks")
+        return
+    print_line(_offence(found.first_violation))
+
+
+def _named(nodes: Sequence[str]) -> str:
+    """These nodes, the first of them by name."""
+    others = len(nodes) - NAMED_MOST
+    return ", ".join(nodes[:NAMED_MOST]) + (f" and {counted(others, 'other')}" if others > 0 else "")
+
+
+def _offence(violation: Violation) -> str:
+    where = "" if violation.offset is None else f" at offset {violation.offset}"
+    return f"OFFENCE against {violation.invariant}{where}, version {violation.version}: {violation.text}"

@@ -1,0 +1,98 @@
+"""Wrong use in one line: the option, its value, and the rule that the value breaks."""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import pairwise
+from typing import Any
+
+import typer
+
+from fallow.cli.suggestions import command_meant, option_meant
+
+_NO_COMMAND = re.compile(r"No such command '(.*?)'\.", re.DOTALL)
+
+OWN_WORDS = {
+    "Input should be ": "must be ",
+    "must be a valid integer": "must be a whole number",
+    "must be a valid number": "must be a number",
+    "must be a valid string": "must be text",
+    "must be a valid boolean": "must be true or false",
+    "must be a valid list": "must be a list",
+    "Value error, ": "",
+    ", unable to parse string as an integer": "",
+    ", unable to parse string as a number": "",
+}
+"""How a checker of values begins its rule, and how it is told here."""
+
+
+class WrongValue(typer.BadParameter):
+    """A value that an option cannot have. It is raised by the option's callback, which need not know the option."""
+
+    def __init__(self, value: str, rule: str) -> None:
+        super().__init__(rule)
+        self.value = value
+
+
+def in_one_line(error: typer.TyperException) -> str:
+    """What was wrong with the command line, for people."""
+    from shared.events.encoding import shorten  # noqa: PLC0415 - keeps `fallow --help` quick
+
+    context = getattr(error, "ctx", None)
+    command = "fallow" if context is None else context.command_path
+    if not isinstance(error, typer.BadParameter) or error.param is None:
+        return _about_words(command, error)
+    option = _name(error.param)
+    if type(error).__name__ == "MissingParameter":
+        return f"{command}: {option} is missing"
+    value = _value(error)
+    shown = "" if value is None else f" = {shorten(repr(value))}"
+    return f"{command}: {option}{shown}: {own_words(error.message)}"
+
+
+def _about_words(command: str, error: typer.TyperException) -> str:
+    """Wrong use that is not of one value: a command or an option that there is not, or one too many."""
+    context, option = getattr(error, "ctx", None), getattr(error, "option_name", None)
+    message, meant = error.format_message(), ""
+    if found := _NO_COMMAND.match(message):
+        message, known = found[0], context.command.list_commands(context) if context is not None else ()
+        meant = command_meant(command.removeprefix("fallow").strip(), found[1], known, _behind(found[1]))
+    elif context is not None and type(error).__name__ == "NoSuchOption":
+        message = error.message
+        meant = option_meant(str(option), [name for param in context.command.params for name in param.opts])
+    told = f"{command}: {_lower(message)}"
+    return f"{told}; did you mean {meant}? See {command} --help" if meant else f"{told}; see {command} --help"
+
+
+def _behind(word: str) -> str:
+    """The word that was typed behind this one."""
+    return next((later for earlier, later in pairwise(sys.argv) if earlier == word), "")
+
+
+def _name(param: Any) -> str:
+    """`--timeout`, or the name of an argument."""
+    if param.param_type_name == "option":
+        return str(max(param.opts, key=len))
+    return str(param.metavar or param.name.upper().removesuffix("_ID")).strip("[]{}").removesuffix("...")
+
+
+def _value(error: typer.BadParameter) -> object:
+    """The value that was refused, where it is known."""
+    if isinstance(error, WrongValue):
+        return error.value
+    errors = getattr(error.__cause__, "errors", None)
+    return errors()[0]["input"] if errors is not None else None
+
+
+def own_words(message: str) -> str:
+    """A rule as it is told here."""
+    for begin, ours in OWN_WORDS.items():
+        message = message.replace(begin, ours)
+    return _lower(message)
+
+
+def _lower(message: str) -> str:
+    """As it stands behind a colon: without a capital and without a full stop."""
+    line = " ".join(message.split()).removesuffix(".")
+    return line[:1].lower() + line[1:]

@@ -1,0 +1,1 @@
+"""`fallow faults`: simulated worlds full of faults, and mutants of the code."""

@@ -1,0 +1,92 @@
+"""Whether `fallow up` would come upon a cell of somebody else's, or of before: services that run there already, or a
+cell that goes by another cell file, which a writer that begins would replace by its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fallow.cli.access import Access
+from fallow.cli.cells_there import cells_in_the_log
+from fallow.cli.log.newest import newest_state
+from fallow.cli.log.read_back import LogOverflowed
+from shared.cluster.fold.fold import DamagedLog
+from shared.cluster.model.config import CellFile, Pool, Queue, Tenant
+from shared.cluster.model.file_in_force import as_effect, difference, from_effect
+from shared.cluster.model.state import CellState
+from shared.log.admin.group_members import member_count
+from shared.log.port import LogTruncated
+from shared.log.snapshots import NoUsableSnapshot
+
+Named = Pool | Queue | Tenant
+
+WRITERS = "placement"
+
+NAMED_MOST = 3
+"""So many pools, queues or tenants of one kind are named."""
+
+FENCED = (DamagedLog, NoUsableSnapshot, LogTruncated, LogOverflowed)
+"""A cell whose log has such a fault gets no decision, and so no other file, until it is repaired."""
+
+
+async def what_is_there(access: Access) -> str:
+    """What `up` would come upon on servers that it was given, as the end of a sentence; "" where it can begin. Raises
+    LogUnavailable.
+    """
+    writers = await member_count(access.kafka_access, access.layout().group(WRITERS))
+    if writers:
+        return f"services of namespace {access.namespace} run already"
+    return await file_in_force(access, is_embedded=writers is None)
+
+
+async def file_in_force(access: Access, *, is_embedded: bool = False) -> str:
+    """That a cell goes by another file than the one of this `up`, as the end of a sentence; "" where none does. On the
+    embedded broker: that the cell runs. Raises LogUnavailable.
+    """
+    for cell, owner in (await cells_in_the_log(access)).items():
+        if owner != cell:
+            return f"the log of cell {cell} is that of cell {owner}"
+        try:
+            state = await newest_state(access, cell)
+        except FENCED:
+            continue
+        if is_embedded and state.version:
+            # The embedded broker cannot tell, and forgets all when its `up` ends: so that one runs.
+            return f"cell {cell} runs already"
+        if other := other_file(state, access.cells(), str(access.cell_path)):
+            return other
+    return ""
+
+
+def other_file(state: CellState, file: CellFile, name: str) -> str:
+    """That the cell goes by another file than this one, of which `name` is the name, where these differ, and what this
+    one lacks; "" where it does not, or where it cannot be read here: then no process puts another in its place.
+    """
+    effect = state.cell_file
+    if effect is None or effect.digest == as_effect(file).digest:
+        return ""
+    try:
+        in_force = from_effect(effect)
+        parts, lacks = difference(in_force, file, state.cell), lacking(in_force, file, state.cell)
+    except (ValueError, KeyError):
+        return ""
+    without = f", without {lacks}" if lacks else ""
+    return f"cell {state.cell} goes by cell file {effect.digest[:8]}, from which {name} differs in {parts}{without}"
+
+
+def lacking(in_force: CellFile, file: CellFile, cell: str) -> str:
+    """The pools, queues and tenants that only the file in force has: `pool machines, tenants ada and eve`."""
+    before, now = in_force.cell(cell), file.cell(cell)
+    parts = [
+        _gone("pool", before.pools, now.pools),
+        _gone("queue", before.queues, now.queues),
+        _gone("tenant", in_force.tenants, file.tenants),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _gone(noun: str, before: Sequence[Named], now: Sequence[Named]) -> str:
+    left = dict.fromkeys(one.name for one in now)
+    names = [one.name for one in before if one.name not in left]
+    shown = names[:NAMED_MOST] + ([f"{len(names) - NAMED_MOST} more"] if len(names) > NAMED_MOST else [])
+    return f"{noun}{'s' if len(names) > 1 else ''} {' and '.join(shown)}" if names else ""

@@ -1,0 +1,183 @@
+"""A cell of its own on this machine, for one demo or replay: Kafka, Redis, topics, and every service as a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+
+from fallow.local.service_set import Clock, service_set
+from fallow.replay.workload import CELL, Workload, WorkloadError
+from shared.events.base import Event
+from shared.events.encoding import encode
+from shared.log.admin.topic_admin import create_topics
+from shared.log.admin.topics import TopicSpec
+from shared.log.kafka.log import KafkaLog
+from shared.log.layout import Layout
+from shared.log.opening import declared_topics, layout_of, log_for
+from shared.log.port import Outgoing
+from shared.runtime.clocks import wall_ms
+from shared.runtime.stack.child import StackError
+from shared.runtime.stack.choose import Choice
+from shared.runtime.stack.embedded_broker import make_topics
+from shared.runtime.stack.server import Source
+from shared.runtime.stack.services import Services
+from shared.runtime.telemetry import rss_peak_bytes
+
+EMBEDDED_JOBS_MOST = 3_000
+CLIENT_ID = "fallow-cli"
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The Kafka and the Redis of a run, both running."""
+
+    kafka: Choice
+    redis: Choice
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the log is the embedded broker."""
+        return self.kafka.server.source is Source.EMBEDDED
+
+    def rss_peak_mb(self) -> dict[str, float]:
+        """The most memory that each server held, where it is a process of ours, in MB."""
+        pids = {name: getattr(choice.server, "pid", None) for name, choice in self._named().items()}
+        return {name: round(rss_peak_bytes(pid) / 1e6, 1) for name, pid in pids.items() if pid}
+
+    def _named(self) -> dict[str, Choice]:
+        return {"kafka": self.kafka, "redis": self.redis}
+
+
+@contextmanager
+def running(kafka: Choice, redis: Choice) -> Iterator[Servers]:
+    """Both servers, started and in the end stopped. Raises StackError."""
+    redis.server.start()
+    try:
+        kafka.server.start()
+        try:
+            yield Servers(kafka, redis)
+        finally:
+            kafka.server.stop()
+    finally:
+        redis.server.stop()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A running cell, and the handles by which it is fed and watched."""
+
+    folder: Path
+    servers: Servers
+    namespace: str
+    layout: Layout
+    log: KafkaLog
+    services: Services
+
+    @property
+    def diaries(self) -> Path:
+        """The folder in which the nodes write down what they did."""
+        return self.folder / "diaries"
+
+    def outgoing(self, event: Event) -> Outgoing:
+        """An event as a record of this cell's topics."""
+        name = f"{event.type}/{event.key()}"
+        return self.layout.outgoing(event, id=name, source=CLIENT_ID, wall_ms=wall_ms())
+
+    async def unless_one_ends(self, work: Awaitable[Answer]) -> Answer:
+        """What the work gives; StackError as soon as a service ends by itself, since then nothing would come of it."""
+        doing = asyncio.ensure_future(work)
+        watching = asyncio.ensure_future(self.services.ended())
+        try:
+            await asyncio.wait({doing, watching}, return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise StackError(str(watching.result()))
+            return doing.result()
+        finally:
+            for task in (doing, watching):
+                task.cancel()
+            await asyncio.gather(doing, watching, return_exceptions=True)
+
+    def rss_mb(self) -> dict[str, float]:
+        """The most memory that each process held, in MB."""
+        return {**self.services.rss_peak_mb(), **self.servers.rss_peak_mb()}
+
+
+@asynccontextmanager
+async def stage_for(
+    workload: Workload,
+    servers: Servers,
+    folder: Path,
+    namespace: str,
+    clock: Clock,
+    *,
+    more: Mapping[str, str] | None = None,
+) -> AsyncIterator[Stage]:
+    """All services, ready, on topics of their own, with `more` environment. Raises WorkloadError, StackError,
+    LogUnavailable.
+    """
+    refuse_what_the_embedded_broker_cannot_hold(workload, servers)
+    cell_file, nodes_file = write_files(workload, folder)
+    kafka, embedded = servers.kafka.server.address, servers.is_embedded
+    declared = declared_topics(workload.cell_file, namespace)
+    await make_declared_topics(servers, declared)
+    wanted = service_set(
+        kafka=kafka,
+        redis=servers.redis.server.address,
+        namespace=namespace,
+        cell_file=cell_file,
+        data_dir=folder,
+        nodes_file=nodes_file,
+        clock=clock,
+        embedded=embedded,
+        more=more,
+    )
+    services = Services(wanted.specs, environment=wanted.environment, run_dir=folder / "logs")
+    log = log_for(kafka, CLIENT_ID, embedded=embedded)
+    try:
+        await services.start()
+        await log.start()
+        await services.wait_ready()
+        yield Stage(folder, servers, namespace, layout_of(workload.cell_file, namespace), log, services)
+    finally:
+        await log.stop()
+        await services.stop()
+
+
+async def make_declared_topics(servers: Servers, declared: Sequence[TopicSpec]) -> None:
+    """Create the topics where they are missing. Raises StackError where they differ, LogUnavailable."""
+    kafka, embedded = servers.kafka.server.address, servers.is_embedded
+    if embedded:
+        make_topics(kafka, [topic.name for topic in declared])
+    report = await create_topics(kafka, declared, embedded=embedded)
+    if report.must_stop:
+        raise StackError("; ".join(difference.text for difference in report.differences))
+
+
+def refuse_what_the_embedded_broker_cannot_hold(workload: Workload, servers: Servers) -> None:
+    """It keeps 5 MB of each partition: with more jobs the beginning of the log would be gone before the end of the
+    day.
+    """
+    jobs = workload.jobs
+    if servers.is_embedded and jobs > EMBEDDED_JOBS_MOST:
+        most = f"the embedded broker keeps the log of at most {EMBEDDED_JOBS_MOST}"
+        raise WorkloadError(f"{jobs} jobs: {most}; name a real Kafka by FALLOW_KAFKA=host:port")
+
+
+def write_files(workload: Workload, folder: Path) -> tuple[Path, Path]:
+    """The cell file and the list of nodes, where the services read them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "diaries").mkdir(exist_ok=True)
+    cell_file, nodes_file = folder / "cell.yaml", folder / "nodes.jsonl"
+    content = workload.cell_file.model_dump(mode="json", exclude_none=False)
+    cell_file.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+    lines = [f'{{"cell":"{CELL}","node":{encode(node).decode()}}}\n' for node in workload.nodes]
+    nodes_file.write_text("".join(lines), encoding="utf-8")
+    return cell_file, nodes_file

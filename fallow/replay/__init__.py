@@ -1,0 +1,1 @@
+"""Jobs fed to a set of services: `demo`, `replay` and `feed`."""

@@ -1,0 +1,43 @@
+"""A paced run: the clock goes by itself, commands are sent when it has reached their time, and the rest is waited
+for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from fallow.local.local_cell import Stage
+from fallow.local.watch import Watch
+from fallow.replay.feed import Feed, drain
+from fallow.replay.progress import Display, day_time
+from fallow.replay.workload import Workload
+from shared.runtime.clocks import WallCellClock
+
+SHOW_EVERY_S = 0.125
+
+
+async def run_paced(stage: Stage, workload: Workload, clock: WallCellClock, display: Display) -> int:
+    """Feed and drain. The cell time at which the workload began."""
+    watch = Watch(stage)
+    await watch.start()
+    try:
+        await watch.nodes_joined(len(workload.nodes))
+        feed = Feed(stage, workload, clock, base_ms=clock.now_ms())
+        showing = asyncio.create_task(_show(feed, watch, display), name="display")
+        try:
+            await feed.run()
+            await drain(stage, watch, workload)
+        finally:
+            showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
+        return feed.base_ms
+    finally:
+        await watch.stop()
+
+
+async def _show(feed: Feed, watch: Watch, display: Display) -> None:
+    total = len(feed.workload.commands)
+    while True:
+        what = f"{feed.sent}/{total} sent" if feed.sent < total else "waiting for the rest"
+        display.show(f"{day_time(feed.clock.now_ms() - feed.base_ms)}  {what}", watch.view())
+        await asyncio.sleep(SHOW_EVERY_S)

@@ -1,0 +1,1 @@
+"""What came of a run, read from its topics."""

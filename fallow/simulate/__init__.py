@@ -1,0 +1,1 @@
+"""`fallow simulate` and `fallow case`: the services in virtual time."""

@@ -1,0 +1,65 @@
+"""The person who looks after a world's cells: a fenced input is read on from where that person decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fallow.simulator.history.record import TopicPartition
+from fallow.simulator.trouble.faults import Fault
+
+if TYPE_CHECKING:
+    from fallow.simulator.world import World
+
+OLD_ENOUGH_MS = 6_000
+"""A topic that is cut here has lost what was there at the look before: readers look every five seconds."""
+
+INPUTS = ("jobs", "jobs", "nodes", "proposals", "operations")
+
+
+class Person:
+    """Reads what placement says of a fenced input, and starts it again with a decision."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.resumes: dict[tuple[str, int], int] = {}
+        """Of an input (`jobs-0`) that was read to an offset, the offset from which it is read on."""
+        self.to_mend: dict[str, None] = {}
+        """Inputs that have lost what was read, until they are read on."""
+
+    def setting(self) -> str:
+        """What stands in the environment of placement."""
+        return ",".join(f"{source}@{read}:{start}" for (source, read), start in self.resumes.items())
+
+    def fenced(self, topic: str, partition: int, offset: int, **_fields: object) -> None:
+        """Placement has said that this input was read to here and holds something else now."""
+        engine, at = self._world.engine, (topic.rpartition(".")[2], partition)
+        key = (f"{at[0]}-{partition}", offset)
+        if key in self.resumes:
+            return
+        cut = [lost.offset for lost in self._world.broker.lost_inputs if (lost.topic, lost.partition) == at]
+        self.resumes[key] = engine.chance.choice((0, min((*cut, offset))))
+        self.to_mend[key[0]] = None
+        engine.after(engine.between(300, 3_000), self._start_again)
+
+    def _start_again(self) -> None:
+        for source, _ in self.resumes:
+            self.to_mend.pop(source, None)
+        for process in self._world.processes:
+            if process.group == "placement" and process.is_up:
+                self._world.crash(process)
+
+
+def lose_input(world: World) -> None:
+    """A topic of inputs loses its tail, of what was read as well as of what was not. What comes next fills it again."""
+    engine, broker = world.engine, world.broker
+    tp: TopicPartition = (engine.chance.choice(INPUTS), engine.chance.choice(world.oracles).tp[1])
+    logged = broker.log.get(tp, [])
+    old = [record.offset for record in logged if record.at_ms <= engine.now_ms - OLD_ENOUGH_MS]
+    if not old or any((lost.topic, lost.partition) == tp for lost in broker.lost_inputs):
+        return
+    offset = engine.chance.choice(old[-4:])
+    if world.faults.inject(Fault.INPUT_LOST, f"{tp[0]}/{tp[1]} from {offset} of {len(logged)} on"):
+        broker.lose_input(tp, offset)
+        source = f"{tp[0]}-{tp[1]}"
+        if world.oracles[tp[1]].state.inputs.get(source, 0) > offset:
+            world.person.to_mend[source] = None

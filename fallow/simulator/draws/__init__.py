@@ -1,0 +1,1 @@
+"""What a simulated world consists of and is asked, drawn from its seed."""

@@ -1,0 +1,1 @@
+"""The rules of the judge: one file for each promise."""

@@ -1,0 +1,1 @@
+"""The simulated Kafka, Redis and disks."""

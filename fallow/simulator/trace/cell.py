@@ -1,0 +1,167 @@
+"""The production services of one cell on one clock, without a log in between: what one says, the others are told at
+once, as objects.
+
+A step ends when nobody has anything left to do at its time, so it comes to the decisions that a stepped replay on the
+running services comes to. Nothing is written as bytes: the log's own work is not what a simulation asks about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from services.admission.service import AdmissionService
+from services.executor.policy.records import Said, as_records
+from services.executor.policy.turn import Now, Turn
+from services.executor.service import ExecutorService
+from services.placement.service import Input, PlacementService, Tried
+from shared.cluster.fold.fold import seal
+from shared.cluster.model.config import CellFile
+from shared.cluster.model.state import CellState
+from shared.events.base import Event
+from shared.events.decisions import Decision
+from shared.events.encoding import Undecodable, encode
+from shared.events.operations import AdvanceTime
+from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from shared.events.values import NodeSpec
+
+Follow = Callable[[CellState, Decision], None]
+"""Who wants to know of each decision, and of the state behind it."""
+
+DECISIONS_AT_ONCE_MOST = 100_000
+"""More at one moment of cell time is a cell that does not come to rest."""
+
+
+class Restless(Exception):
+    """The services tell each other news without end, at one time."""
+
+
+class VirtualCell:
+    """One cell. `now_ms` is the cell time; `decisions` counts those in force."""
+
+    takes_plans = False
+    """Whether starts that somebody plans are put in force."""
+
+    def __init__(
+        self,
+        file: CellFile,
+        nodes: Iterable[NodeSpec],
+        follow: Sequence[Follow] = (),
+    ) -> None:
+        self.file, self.now_ms, self.decisions = file, 0, 0
+        self._specs, self._follow = tuple(nodes), tuple(follow)
+        self._read: dict[str, int] = {}
+        self.begin_services(CellState(file.cells[0].name))
+
+    def begin_services(self, state: CellState) -> None:
+        """New services that know nothing but this state."""
+        part, name = self.file.cells[0], "simulator"
+        self.state = state
+        self.admission = AdmissionService(self.file)
+        self.placement = PlacementService(state, self.file, writer=name, stepped=True, takes_plans=self.takes_plans)
+        self.executor = ExecutorService(part.name, self._specs, 1, says_by_itself=False)
+
+    def begin(self, at_ms: int = 0) -> None:
+        """Take over as writer, and let all nodes join."""
+        self.now_ms = at_ms
+        self.take_writer()
+        self.say(self.executor.take_over(0, self.state, 0, lambda _: (), self._now()))
+        self.settle()
+
+    def take_writer(self) -> None:
+        """Placement takes over as the cell's writer."""
+        self.placement.take_over(self.now_ms)
+        mark = self.state.checkpoint()
+        self._keep(mark, self.placement.start(self.now_ms, self.now_ms))
+        self.tell(AdvanceTime(cell=self.state.cell, now_ms=self.now_ms))
+
+    # What comes from outside.
+
+    def submit(self, command: SubmitJob | CancelJob | UpdateJob) -> Event | Undecodable:
+        """Hand a command to admission; its answer, which the others have been told of too."""
+        answer = self.admission.answer(command.type, encode(command), None, self.now_ms)
+        if not isinstance(answer, Undecodable) and answer.topic == "jobs":
+            self.tell(answer)
+        return answer
+
+    def tell(self, event: Event) -> None:
+        """Hand an event to those who read its topic."""
+        source = f"{event.topic}-0"
+        number = self._read[source] = self._read.get(source, 0) + 1
+        self.hand_over(Input(source, number, event))
+
+    def hand_over(self, item: Input) -> None:
+        """An event with its place in its topic, to those who read it."""
+        self.placement.take([item])
+
+    def say(self, turn: Turn) -> None:
+        """Tell placement what the nodes said in this turn."""
+        if turn.events:
+            for record in as_records(self.state.cell, self.heard(turn.events)):
+                self.tell(record)
+
+    def heard(self, said: list[Said]) -> list[Said]:
+        """What of the nodes' words gets through: all of them."""
+        return said
+
+    # Time.
+
+    def next_due_ms(self) -> int | None:
+        """When something happens by itself."""
+        due = (self.executor.next_due_ms(), self.placement.next_cell_ms())
+        return min((at_ms for at_ms in due if at_ms is not None), default=None)
+
+    def advance(self, to_ms: int | None) -> None:
+        """Let everything happen that is due up to and including `to_ms`, moment by moment; None: all there is."""
+        steps = 0
+        while (due_ms := self.next_due_ms()) is not None and (to_ms is None or due_ms <= to_ms):
+            steps = steps + 1 if due_ms <= self.now_ms else 0
+            if steps > DECISIONS_AT_ONCE_MOST:
+                raise Restless(f"at {self.now_ms} ms something stays due at {due_ms} ms")
+            self._step_to(due_ms)
+        if to_ms is not None and to_ms > self.now_ms:
+            self.now_ms = to_ms
+
+    def _step_to(self, due_ms: int) -> None:
+        self.now_ms = max(self.now_ms, due_ms)
+        woken_ms = self.placement.next_cell_ms()
+        if woken_ms is not None and woken_ms <= self.now_ms:
+            self.tell(AdvanceTime(cell=self.state.cell, now_ms=self.now_ms))
+        self.say(self.executor.tick(self.state, self._now()))
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the services act until nobody has anything left to do at this time."""
+        for _ in range(DECISIONS_AT_ONCE_MOST):
+            mark = self.state.checkpoint()
+            tried = self.placement.decide(self.now_ms, self.now_ms)
+            if tried is None:
+                self.state.rollback(mark)
+            else:
+                self._keep(mark, tried)
+            if not self.placement.has_pending and (tried is None or not tried.has_more):
+                return
+        raise Restless(f"at {self.now_ms} ms the cell does not come to rest")
+
+    def _keep(self, mark: int, tried: Tried) -> None:
+        """Put a decision in force, and let everybody follow it."""
+        state = self.state
+        decision = Decision(
+            cell=state.cell,
+            version=state.version + 1,
+            epoch=state.epoch,
+            inputs=tried.inputs,
+            at_ms=max(tried.at_ms, state.at_ms),
+            effects=tuple(tried.effects),
+        )
+        state.commit(mark)
+        state.offset += 1
+        seal(state, decision, state.chain)
+        self.decisions += 1
+        self.placement.accepted(tried)
+        self.placement.note(decision.effects, self.now_ms)
+        for follow in self._follow:
+            follow(state, decision)
+        self.say(self.executor.decided(state, (decision,), self._now()))
+
+    def _now(self) -> Now:
+        return Now(self.now_ms, self.now_ms, self.now_ms)

@@ -1,0 +1,88 @@
+"""The figures of one simulated trace."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
+from fallow.simulator.trace.measures import Measures
+from services.metrics.policy.kant.waiting import percentile
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFigures:
+    """How the jobs fared. Times in milliseconds; waits are from submission to the first start, completion times from
+    submission to the good end, both without carried jobs. Ratios are means over time from 0 to the makespan, which is
+    the time of the last decision; those that end in `_loaded` only to the last submission, so that the hours or weeks
+    in which the last jobs run out do not count.
+    """
+
+    submitted: int
+    completed: int
+    failed: int
+    rejected: int
+    unfinished: int
+    gar: float | None
+    sor: float | None
+    gfr: float | None
+    gar_loaded: float | None
+    sor_loaded: float | None
+    gfr_loaded: float | None
+    wait_ms_mean: float | None
+    wait_ms_p50: int | None
+    wait_ms_p95: int | None
+    wait_ms_p99: int | None
+    wait_ms_longest: int | None
+    jct_ms_mean: float | None
+    jct_ms_p50: int | None
+    jct_ms_p95: int | None
+    jct_ms_p99: int | None
+    jct_ms_longest: int | None
+    preemptions: int
+    makespan_ms: int
+    decisions: int
+
+    def as_json(self) -> dict[str, object]:
+        """By their names."""
+        return asdict(self)
+
+
+def figures_of(measures: Measures, makespan_ms: int, decisions: int) -> TraceFigures:
+    """What was measured, when all is over."""
+    told, summary, completion = measures.summary.result(), measures.summary, measures.completion
+    waits, times = summary.waiting.ordered(), completion.times.ordered()
+    gar, sor, gfr = measures.loaded
+    return TraceFigures(
+        submitted=told.submitted,
+        completed=told.completed,
+        failed=told.failed,
+        rejected=told.rejected,
+        unfinished=told.unfinished,
+        gar=_ratio(told.gar_mean),
+        sor=_ratio(told.sor),
+        gfr=_ratio(told.gfr_mean),
+        gar_loaded=_ratio(gar),
+        sor_loaded=_ratio(sor),
+        gfr_loaded=_ratio(gfr),
+        wait_ms_mean=_mean(told.wait_ms_mean),
+        wait_ms_p50=percentile(waits, 50),
+        wait_ms_p95=percentile(waits, 95),
+        wait_ms_p99=percentile(waits, 99),
+        wait_ms_longest=percentile(waits, 100),
+        jct_ms_mean=_mean(completion.times.mean_ms()),
+        jct_ms_p50=percentile(times, 50),
+        jct_ms_p95=percentile(times, 95),
+        jct_ms_p99=percentile(times, 99),
+        jct_ms_longest=percentile(times, 100),
+        preemptions=sum(job.preemptions for job in measures.books.jobs.values()),
+        makespan_ms=makespan_ms,
+        decisions=decisions,
+    )
+
+
+def _ratio(value: Fraction | None) -> float | None:
+    return None if value is None else round(float(value), 6)
+
+
+def _mean(value: Fraction | None) -> float | None:
+    return None if value is None else round(float(value), 3)

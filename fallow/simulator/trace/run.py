@@ -1,0 +1,50 @@
+"""A trace of jobs on the services of one cell, in virtual time, and its figures.
+
+Arrivals are handed over one by one, each settled before the next, and at equal times after everything that is due: the
+same steps as those of a stepped replay, so it comes to the same starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from fallow.simulator.trace.cell import VirtualCell
+from fallow.simulator.trace.figures import TraceFigures, figures_of
+from fallow.simulator.trace.measures import Measures
+from shared.cluster.model.config import CellFile
+from shared.events.submissions import SubmitJob
+from shared.events.values import NodeSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A job, and when it comes."""
+
+    at_ms: int
+    command: SubmitJob
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRun:
+    """What came of it: the figures, and what they and others are made of."""
+
+    figures: TraceFigures
+    measures: Measures
+
+
+def run_trace(
+    file: CellFile, nodes: Iterable[NodeSpec], arrivals: Sequence[Arrival], carried: Collection[str] = frozenset()
+) -> TraceRun:
+    """Let all arrivals come, in their order, and everything end that ends. `carried` are jobs that ran before."""
+    measures = Measures(carried)
+    cell = VirtualCell(file, nodes, (measures.follow,))
+    cell.begin()
+    for arrival in arrivals:
+        cell.advance(arrival.at_ms)
+        answer = cell.submit(arrival.command)
+        measures.submitted(arrival.command, answer, is_carried=arrival.command.job.id in carried)
+        cell.settle()
+    measures.note_load(cell.now_ms)
+    cell.advance(None)
+    return TraceRun(figures_of(measures, cell.state.at_ms, cell.decisions), measures)

@@ -1,1 +1,0 @@
-"""The `fallow` command: on top of everything else; nothing imports it."""

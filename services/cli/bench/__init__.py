@@ -1,1 +1,0 @@
-"""`fallow bench`: how fast, how late and how large the running system is, each beside a baseline of the same run."""

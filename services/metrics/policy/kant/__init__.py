@@ -1,0 +1,1 @@
+"""Kant's metrics: GAR, GFR, SOR, JTTED, and waits (section 4)."""

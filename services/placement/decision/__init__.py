@@ -1,0 +1,1 @@
+"""The decision that is being built: its inputs, its effects, its room."""

@@ -1,0 +1,1 @@
+"""Why a job waits: nothing that placement itself runs."""

@@ -1,0 +1,1 @@
+"""Free capacity, and workers packed into it: which nodes and devices."""

@@ -1,0 +1,255 @@
+"""What the nodes of a pool could hold if nothing ran there: whether a job could ever start, and on which nodes.
+
+That goes by what a job is, not by which job it is: it is worked out once for jobs of one form, by kinds of nodes, and
+again when a node comes, goes or becomes another one. Lost nodes and broken GPUs hold nothing; nodes that take nothing
+new at the moment count, since they may do so again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.capacity.constraints import Needs
+from shared.cluster.capacity.hardware import Hardware, Kind, UnitsAlike, hardware_of
+from shared.cluster.capacity.node_filter_index import marks_of, needs_of
+from shared.cluster.model.independent_workers import in_line
+from shared.cluster.model.job import Job
+from shared.cluster.model.state import CellState
+from shared.events.value import replace
+from shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, Resources, TopologyWish, Wish
+
+
+class Form(NamedTuple):
+    """What of a job decides this in one pool: equal for jobs that could be on the same nodes, and as many of them."""
+
+    workers: int
+    resources: Resources
+    gpu_type: str | None
+    wish: TopologyWish | None
+    needs: Needs | None
+
+
+def could_hold(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
+    """Whether the pool's nodes would hold all workers of the job as it requires, if they were empty."""
+    return _could_hold(state, pool, _form_of(state, pool, spec))
+
+
+def could_hold_later(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
+    """The same when no maintenance is planned any more."""
+    return _could_hold(state, pool, _at_any_time(_form_of(state, pool, spec)))
+
+
+def could_ever_start(state: CellState, job: Job) -> bool:
+    """Whether any of its pools could hold the job, or enough of its workers, if they were empty."""
+    return could_ever_hold(state, in_line(job))
+
+
+def could_ever_hold(state: CellState, spec: JobSpec) -> bool:
+    """The same of a job as it stands in line (`in_line`)."""
+    if goes_to_several_pools(spec):
+        return could_hold_singly(state, spec, spec.workers)
+    pools = [state.pools[name] for name in spec.pools or state.pools if name in state.pools]
+    return any(could_hold_later(state, pool, spec) for pool in pools)
+
+
+def goes_to_several_pools(spec: JobSpec) -> bool:
+    """Whether the workers with which the job starts may be in more than one pool: the replicas of a service."""
+    return not spec.gang and spec.kind is JobKind.INFERENCE
+
+
+def waits_for_closed(state: CellState, job: Job) -> bool:
+    """Whether the job could start, but not without nodes that a person has closed."""
+    return could_ever_start(state, job) and not reach_of(state, in_line(job))
+
+
+def could_hold_singly(state: CellState, spec: JobSpec, workers: int) -> bool:
+    """Whether all of its pools together would hold so many workers of a job that is no gang, if they were empty."""
+    alone, room = replace(spec, workers=1, workers_min=None, topology=None), 0
+    for pool in [state.pools[name] for name in spec.pools or state.pools if name in state.pools]:
+        hardware, form = hardware_of(state, pool), _form_of(state, pool, alone)
+        known = hardware.remembered.get(("room", form))
+        if not isinstance(known, int):
+            known = _room(_kinds_among(hardware, _among(state, pool, form)), form)
+            hardware.remember(("room", form), known)
+        room += known
+    return room >= workers
+
+
+def open_room(state: CellState, spec: JobSpec) -> int:
+    """How many workers of a job that is no gang the open nodes of all of its pools would hold if they were empty."""
+    return sum(_open_room(state, state.pools[name], spec) for name in spec.pools or state.pools if name in state.pools)
+
+
+def full_of_own(state: CellState, job: Job) -> Reach:
+    """The nodes that would hold no more workers of a job that runs than it has there, if nothing else ran on them."""
+    found: Reach = {}
+    for node_id, many in Counter(place.node for place in job.workers).items():
+        name = state.nodes[node_id].pool
+        pool = state.pools[name]
+        bit, form = 1 << pool.number(node_id), _form_of(state, pool, job.spec)
+        kinds = hardware_of(state, pool).kinds
+        if many >= max((_on(kind, form) for kind, mask in kinds.items() if mask & bit), default=0):
+            found[name] = found.get(name, 0) | bit
+    return found
+
+
+Reach = dict[str, int]
+"""The nodes of each pool on which a worker of a job could be, as masks over the pools' numbers."""
+
+
+def reach_of(state: CellState, spec: JobSpec) -> Reach:
+    """Where a worker of the job could be if nothing ran there, whatever maintenance is planned: for a gang nowhere in a
+    pool that could not hold all of it on nodes that are open for new work, nor in a unit of the network whose open
+    nodes could not hold what it requires in one. One that is no gang could be nowhere if all of its pools together do
+    not hold as many workers on open nodes as it needs at least: it stands here as it does in line (`in_line`).
+    """
+    pools = [(name, state.pools[name]) for name in spec.pools or state.pools if name in state.pools]
+    if not spec.gang and sum(_open_room(state, pool, spec) for _, pool in pools) < spec.workers:
+        return {}
+    return {name: found for name, pool in pools if (found := _reach(state, pool, spec))}
+
+
+def meet(one: Reach, other: Reach) -> bool:
+    """Whether any node is in both."""
+    return any(mask & other.get(name, 0) for name, mask in one.items())
+
+
+def without(one: Reach, other: Reach) -> Reach:
+    """The nodes of the one that are not in the other."""
+    return {name: left for name, mask in one.items() if (left := mask & ~other.get(name, 0))}
+
+
+def marks_of_reach(state: CellState) -> list[object]:
+    """Where this is what it was, so is the reach of every job."""
+    return [hardware_of(state, pool).mark for pool in state.pools.values()]
+
+
+def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
+    hardware, form = hardware_of(state, pool), _at_any_time(_form_of(state, pool, spec))
+    name = ("reach", form, spec.gang)
+    known = hardware.remembered.get(name)
+    if isinstance(known, int):
+        return known
+    if spec.gang and not (_could_hold(state, pool, form) and _could_hold_on_open(state, pool, form)):
+        hardware.remember(name, 0)
+        return 0
+    among = _among(state, pool, form)
+    if form.wish is not None:
+        slice_ = min(form.wish.slice_workers or form.workers, form.workers)
+        least = form.workers % slice_ or slice_  # the last slice may be a smaller one
+        able = 0
+        for units in _units(hardware, form, among & ~hardware.closed):
+            if _room(units.kinds, form) >= least:
+                able |= units.nodes << units.first
+        among = able
+    found = sum(mask for kind, mask in hardware.kinds.items() if _on(kind, form)) & among
+    hardware.remember(name, found)
+    return found
+
+
+def _open_room(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
+    """How many workers of a job that is no gang the pool's open nodes would hold if they were empty, whatever
+    maintenance is planned.
+    """
+    alone = replace(spec, workers=1, workers_min=None, topology=None)
+    hardware, form = hardware_of(state, pool), _at_any_time(_form_of(state, pool, alone))
+    name = ("open room", form)
+    known = hardware.remembered.get(name)
+    if not isinstance(known, int):
+        known = _room(_kinds_among(hardware, _among(state, pool, form) & ~hardware.closed), form)
+        hardware.remember(name, known)
+    return known
+
+
+def _form_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Form:
+    wish = spec.topology if spec.topology is not None and spec.topology.wish is Wish.REQUIRED else None
+    return Form(
+        workers=spec.workers,
+        resources=spec.resources,
+        gpu_type=spec.gpu_type,
+        wish=wish,
+        needs=needs_of(state, pool, spec),
+    )
+
+
+def _at_any_time(form: Form) -> Form:
+    """The same when no maintenance is planned."""
+    return form if form.needs is None else form._replace(needs=form.needs._replace(shut=()))
+
+
+def _could_hold(state: CellState, pool: PoolCapacity, form: Form) -> bool:
+    hardware = hardware_of(state, pool)
+    known = hardware.remembered.get(form)
+    if known is None:
+        known = _holds(hardware, form, _among(state, pool, form))
+        hardware.remember(form, known)
+    return known is True
+
+
+def _could_hold_on_open(state: CellState, pool: PoolCapacity, form: Form) -> bool:
+    """The same without the nodes that a person has closed: nobody knows when these open again."""
+    hardware = hardware_of(state, pool)
+    return not hardware.closed or _holds(hardware, form, _among(state, pool, form) & ~hardware.closed)
+
+
+def _among(state: CellState, pool: PoolCapacity, form: Form) -> int:
+    """The nodes whose labels, taints and zone are right."""
+    if form.needs is None:
+        return (1 << len(pool.ids)) - 1
+    return marks_of(state, pool).members(state, form.needs)
+
+
+def _holds(hardware: Hardware, form: Form, among: int) -> bool:
+    if form.wish is None:
+        return _room(_kinds_among(hardware, among), form) >= form.workers
+    rooms = [(_room(units.kinds, form), units.many) for units in _units(hardware, form, among)]
+    slice_ = form.wish.slice_workers
+    if slice_ is None or slice_ >= form.workers:
+        return max((room for room, _ in rooms), default=0) >= form.workers
+    whole, rest = divmod(form.workers, slice_)
+    slices = sum(room // slice_ * many for room, many in rooms)
+    # The smaller slice goes beside whole ones that fill no unit, or takes the place of one.
+    return slices > whole or (slices == whole and (not rest or any(room % slice_ >= rest for room, _ in rooms)))
+
+
+def _kinds_among(hardware: Hardware, among: int) -> dict[Kind, int]:
+    """How many of these nodes are of which kind."""
+    return {kind: (mask & among).bit_count() for kind, mask in hardware.kinds.items()}
+
+
+def _units(hardware: Hardware, form: Form, among: int) -> list[UnitsAlike]:
+    """The units of the level that the job requires, with those of their nodes that are among these."""
+    assert form.wish is not None, "it was asked for one"
+    return hardware.in_units(form.wish.level, among)
+
+
+def _room(kinds: Mapping[Kind, int], form: Form) -> int:
+    """How many workers so many nodes of each kind hold when they are empty."""
+    return sum(_on(kind, form) * nodes for kind, nodes in kinds.items())
+
+
+def _on(kind: Kind, form: Form) -> int:
+    """The same for one node."""
+    return workers_on(kind, form.resources, form.gpu_type)
+
+
+def workers_on(kind: Kind, wants: Resources, gpu_type: str | None) -> int:
+    """How many workers that need so much one node of this kind holds when it is empty; `gpu_type` None: of any type."""
+    if gpu_type not in (None, kind.gpu_type):
+        return 0
+    room = _by_gpus(kind.gpus, wants.gpu_milli)
+    if wants.cpu_milli:
+        room = min(room, kind.cpu_milli // wants.cpu_milli)
+    if wants.memory_mib:
+        room = min(room, kind.memory_mib // wants.memory_mib)
+    return room
+
+
+def _by_gpus(gpus: int, each_milli: int) -> int:
+    """The same by GPUs alone. Workers without GPUs are limited by CPUs and memory only."""
+    if each_milli >= GPU:
+        return gpus // (each_milli // GPU)
+    return gpus * (GPU // each_milli) if each_milli else WORKERS_MOST

@@ -1,0 +1,1 @@
+"""What happens to nodes and to runs after the start of a job."""

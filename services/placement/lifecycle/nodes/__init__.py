@@ -1,0 +1,1 @@
+"""Events of nodes: join, lease, silence, loss, quarantine, maintenance, removal."""

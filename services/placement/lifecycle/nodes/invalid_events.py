@@ -1,0 +1,67 @@
+"""What a node says that nobody can make anything of: it is set aside with a reason, for a person to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shared.cluster.model.config import CellPart
+from shared.cluster.model.state import CellState
+from shared.events.encoding import encode
+from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeReport
+from shared.events.reasons import DeadLetterReason
+
+NODE_BYTES_MOST = 64_000
+"""What a node may tell of itself. It stands in each record of a change of the node, of which many may come at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Why an input is set aside. `is_news`: what else it says still counts."""
+
+    reason: DeadLetterReason
+    text: str
+    is_news: bool = False
+
+
+def stray(state: CellState, cell: CellPart, event: NodeEvent) -> Stray | None:
+    """Why this word of a node is to be set aside, or None."""
+    if isinstance(event, NodeJoined):
+        return _of_no_pool(cell, event)
+    node = state.nodes.get(event.node)
+    if node is None:
+        return of_no_node(state, event.node)
+    if node.boot != event.boot:
+        return None
+    for device in _devices_of(event):
+        if device >= node.spec.gpus:
+            text = f"device: {device} is none of the {node.spec.gpus} of node {node.id}"
+            return Stray(DeadLetterReason.UNKNOWN_DEVICE, text, is_news=True)
+    return None
+
+
+def of_no_node(state: CellState, node_id: str) -> Stray:
+    """A word of a node that never joined."""
+    return Stray(DeadLetterReason.UNKNOWN_NODE, f"node: {node_id} has not joined cell {state.cell}")
+
+
+def _devices_of(event: NodeEvent) -> tuple[int, ...]:
+    if isinstance(event, NodeReport):
+        return event.failed_devices
+    return (event.device,) if isinstance(event, DeviceFailed) else ()
+
+
+def _of_no_pool(cell: CellPart, event: NodeJoined) -> Stray | None:
+    spec, size_bytes = event.spec, len(encode(event.spec))
+    if spec.id != event.node:
+        return Stray(DeadLetterReason.INVALID, f"spec.id: {spec.id} is not node {event.node}, which joins")
+    if size_bytes > NODE_BYTES_MOST:
+        text = f"spec: {size_bytes} bytes, a node has at most {NODE_BYTES_MOST} with all of its labels"
+        return Stray(DeadLetterReason.TOO_LARGE, text)
+    for pool in cell.pools:
+        if pool.name != spec.pool:
+            continue
+        if spec.gpus > pool.gpus_per_node:
+            text = f"spec.gpus: {spec.gpus}, a node of pool {pool.name} has at most {pool.gpus_per_node}"
+            return Stray(DeadLetterReason.LARGER_THAN_POOL, text)
+        return None
+    return Stray(DeadLetterReason.UNKNOWN_POOL, f"spec.pool: {spec.pool} is not a pool of cell {cell.name}")

@@ -1,0 +1,52 @@
+"""What becomes of a node that is known: the only place that says so in a `NodeChanged`.
+
+What of a node cannot change while places on it are held is offered until they are free. Whether any are held is looked
+at here, when the effect is made: what came before it in the same turn may have freed them.
+"""
+
+from __future__ import annotations
+
+from services.placement.decision.decision import Turn
+from shared.cluster.model.node import Node
+from shared.events.effects import MaintenanceBegan, NodeChanged
+from shared.events.value import replace
+from shared.events.values import NodeSpec, NodeStatus
+
+
+def become(node: Node, status: NodeStatus, spec: NodeSpec | None = None) -> NodeChanged:
+    """The node in this status and its boot, with no reason, no deadline and no quarantine. `spec` is what it says that
+    it is, if it says so now.
+    """
+    now, offered = fitted(node, spec or node.offered or node.spec)
+    return NodeChanged(spec=now, boot=node.boot, status=status, seq=node.seq, offered=offered)
+
+
+def keep_status(turn: Turn, node: Node, spec: NodeSpec, seq: int) -> None:
+    """The node says that it is this; what is wanted of it stays, and its maintenance goes on."""
+    is_emptied = node.in_maintenance and node.status is NodeStatus.DRAINING
+    # While it is emptied for its maintenance, its status is not what is wanted of it.
+    status = node.wanted if is_emptied else node.status
+    turn.do(
+        replace(
+            become(node, status, spec),
+            drain_deadline_ms=node.drain_deadline_ms,
+            reason=node.reason,
+            seq=seq,
+            quarantined=node.quarantined,
+            quarantined_until_ms=node.quarantined_until_ms,
+        )
+    )
+    if is_emptied:
+        turn.do(MaintenanceBegan(node=node.id))
+
+
+def fitted(node: Node, spec: NodeSpec) -> tuple[NodeSpec, NodeSpec | None]:
+    """What the node may be now, and what it is to become when the places on it are free, if it has other hardware."""
+    if not node.jobs or _shape(spec) == _shape(node.spec):
+        return spec, None
+    return replace(node.spec, labels=spec.labels, taints=spec.taints), spec
+
+
+def _shape(spec: NodeSpec) -> tuple[object, ...]:
+    """What of a node cannot change while places on it are held."""
+    return spec.pool, spec.gpus, spec.gpu_type, spec.cpu_milli, spec.memory_mib

@@ -1,0 +1,132 @@
+"""What nodes say: whether a word counts, and what is done with it.
+
+A word counts when it is news of a node that is known; otherwise it does not even renew the lease. Many words in one
+record count like a record for each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from services.placement.decision.decision import Turn
+from services.placement.lifecycle.nodes import invalid_events as strays
+from services.placement.lifecycle.nodes import nodes
+from services.placement.lifecycle.nodes.event_dedup import Past, Sequences, Word
+from services.placement.lifecycle.nodes.invalid_events import Stray
+from services.placement.lifecycle.nodes.leases import Leases
+from services.placement.lifecycle.runs import runs
+from shared.cluster.model.config import CellPart
+from shared.cluster.model.node import Node
+from shared.cluster.model.state import CellState
+from shared.events.effects import NodeHeard
+from shared.events.nodes import (
+    DeviceFailed,
+    LivingNode,
+    NodeEvent,
+    NodeJoined,
+    NodeLost,
+    NodeReport,
+    NodeReturned,
+    RunEvent,
+    RunWord,
+)
+from shared.events.values import NodeStatus
+
+
+class Hearing:
+    """What this writer has heard of each node."""
+
+    def __init__(self) -> None:
+        self.leases = Leases()
+        self.sequences = Sequences()
+        self._past: Counter[Past] = Counter()
+
+    def take_past(self) -> dict[Past, int]:
+        """How many words no longer counted since the last call, by why."""
+        found, self._past = self._past, Counter()
+        return dict(found)
+
+    def caught_up(self, state: CellState, wall_ms: int) -> None:
+        """The state is that of the log, whoever wrote it: each of its nodes has a lease, and no other node is known."""
+        self.leases.enter_all(state, wall_ms)
+        for node_id in [*self.leases.nodes(), *self.sequences.nodes()]:
+            if node_id not in state.nodes:
+                self.forget(node_id)
+
+    def forget(self, node_id: str) -> None:
+        """The node is no longer in the log: what comes under its name is another one."""
+        self.leases.forget(node_id)
+        self.sequences.forget(node_id)
+
+    def hear(self, turn: Turn, cell: CellPart, event: NodeEvent, wall_ms: int) -> Stray | None:
+        """One node's word. Why its record is to be set aside, or None."""
+        stray = strays.stray(turn.state, cell, event)
+        if stray is not None and not stray.is_news:
+            return stray
+        if self._is_news(turn, event, turn.state.nodes.get(event.node), wall_ms):
+            if isinstance(event, RunEvent) and not runs.is_current(turn, event):
+                self._past[Past.RUN_OVER] += 1
+            else:
+                if isinstance(event, LivingNode):
+                    self.leases.told(turn, event)
+                _handle(turn, event)
+        return stray
+
+    def hear_reports(
+        self, turn: Turn, cell: CellPart, reports: Iterable[NodeReport], wall_ms: int
+    ) -> tuple[Stray | None, int]:
+        """The reports of one record, one after the other, until the decision is full. Why the record is to be set
+        aside, or None (the reports that have nothing to do with that count); and how many of them were heard.
+        """
+        stray, heard = None, 0
+        for report in reports:
+            heard += 1
+            found = self.hear(turn, cell, report, wall_ms)
+            stray = stray or found
+            if turn.bytes >= turn.room:
+                break
+        return stray, heard
+
+    def hear_runs(self, turn: Turn, words: Iterable[RunWord], wall_ms: int) -> tuple[Stray | None, int]:
+        """The words of one record, one after the other, until the decision is full. Why the record is to be set aside,
+        or None (the words that have nothing to do with that count); and how many of them were heard.
+        """
+        known, room, stray, heard = turn.state.nodes, turn.room, None, 0
+        for heard, word in enumerate(words, 1):  # noqa: B007 - how many were heard is told
+            node = known.get(word.node)
+            if node is None:
+                stray = stray or strays.of_no_node(turn.state, word.node)
+            elif self._is_news(turn, word, node, wall_ms) and not runs.note_word(turn, word):
+                self._past[Past.RUN_OVER] += 1
+            if turn.bytes >= room:
+                break
+        return stray, heard
+
+    def _is_news(self, turn: Turn, word: Word, node: Node | None, wall_ms: int) -> bool:
+        if node is None:
+            past = self.sequences.past(word, None)
+        else:
+            past = self.sequences.past(word, node.boot, seq=node.seq, is_lost=node.status is NodeStatus.LOST)
+        if past is not None:
+            self._past[past] += 1
+            return False
+        if node is not None:
+            self.leases.heard(word.node, wall_ms)
+            if node.silent_wall_ms:
+                turn.do(NodeHeard(node=word.node))
+        return True
+
+
+def _handle(turn: Turn, event: NodeEvent) -> None:
+    match event:
+        case NodeJoined():
+            nodes.join(turn, event)
+        case NodeReport() | NodeReturned():
+            nodes.report(turn, event)
+        case NodeLost():
+            nodes.said_lost(turn, event)
+        case DeviceFailed():
+            nodes.device_failed(turn, event)
+        case RunEvent():
+            runs.note_run(turn, event)

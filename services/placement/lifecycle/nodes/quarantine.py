@@ -1,0 +1,213 @@
+"""Nodes that are taken out of use by themselves, visibly: an operator's uncordon lifts it.
+
+One on which one job after another fails stays out until then. Counted is what different jobs did within a day: a job
+that is tried again on the same node counts once, so do all elements of an array. What ends well begins the row anew;
+work that has run for an hour clears the failures before its start, for replicas never end well. A loss by
+infrastructure is no failure.
+
+One that is silent beyond its lease and back, again and again, is out for a time that doubles with each further loss.
+Losses count together that come within an hour of each other, or of the end of its quarantine. Counted are leases that
+ran out: neither a new boot, nor what an operator declares lost.
+
+Jobs fail for reasons of their own, and networks break for many nodes at once. So no more than a tenth of a pool (and at
+least one node) is taken out. One tenant's failures take nothing from others: where the cell file has several, at most
+three of the five may be of one. In a pool of fewer than ten nodes one node is more than a tenth: it is taken out for
+failures only while work runs on another one, on which nothing failed of late. Lost nodes do not count, neither as those
+that are out nor as part of the pool. All counts are in the log: a new writer goes on with them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from services.placement.decision.decision import Turn
+from services.placement.lifecycle.nodes.known_node import become
+from services.placement.lifecycle.runs.retry import RUNS_WELL_MS
+from shared.cluster.model.job import Job, index_of
+from shared.cluster.model.node import Node
+from shared.cluster.model.state import CellState
+from shared.events.base import later
+from shared.events.effects import NodeChanged, NodeFailures
+from shared.events.value import replace
+from shared.events.values import NodeStatus, RunStatus
+
+FAILURES = 5
+"""So many different jobs must fail on a node in a row."""
+
+TENANT_MOST = 3
+"""So many of them may be of one tenant, where there are others."""
+
+RECENT_MS = 86_400_000
+"""What failed longer ago does not count."""
+
+FLAPS = 3
+"""So many times in a row a node must be lost."""
+
+FLAPS_MOST = 1_000
+NEAR_MS = 3_600_000
+"""Losses with less than this between them are in a row."""
+
+REST_MS, REST_MS_MOST = 600_000, 86_400_000
+"""How long the first quarantine of a node that flaps lasts, and the longest one."""
+
+AGAIN_MS = 60_000
+"""After so long a node is looked at again whose quarantine ended while it was in maintenance."""
+
+SMALL_POOL = 10
+"""In a pool of fewer nodes one of them is more than the part that may be out."""
+
+POOL_PERCENT_MOST = 10
+"""The part of a pool's nodes that may be in quarantine."""
+
+
+class Failure(NamedTuple):
+    """Something failed on a node at this time: a job, or an array."""
+
+    cause: str
+    tenant: str
+    at_ms: int
+
+
+Row = tuple[Failure, ...]
+
+
+def judge(turn: Turn, *, is_shared: bool) -> None:
+    """Put down what this turn has settled, and take out the nodes whose row is full with it. `is_shared`: whether the
+    cell has several tenants.
+    """
+    for node_id, row in _rows(turn, is_shared=is_shared).items():
+        node = turn.state.nodes[node_id]
+        if row == _known(node):
+            continue
+        if len(row) >= FAILURES and node.status is NodeStatus.READY and _may_go(turn, node):
+            turn.do(_failing(node, row))
+            continue
+        causes, tenants, failed_ms = zip(*row, strict=True) if row else ((), (), ())
+        turn.do(NodeFailures(node=node_id, jobs=causes, tenants=tenants, failed_ms=failed_ms))
+
+
+def _known(node: Node) -> Row:
+    return tuple(map(Failure, node.failed_jobs, node.failed_tenants, node.failed_ms))
+
+
+def _rows(turn: Turn, *, is_shared: bool) -> dict[str, Row]:
+    """The rows of the nodes on which something ended in this turn, with these ends."""
+    rows: dict[str, Row] = {}
+    for end in turn.ended:
+        node = turn.state.nodes.get(end.node)
+        if node is None or (end.is_good and not rows.get(end.node, node.failed_jobs)):
+            continue
+        row = () if end.is_good else rows.get(end.node) or _fresh(turn, node)
+        if not end.is_good and all(failure.cause != end.cause for failure in row):
+            row = _with(row, Failure(end.cause, end.tenant, turn.now_ms), is_shared=is_shared)
+        rows[end.node] = row
+    return rows
+
+
+def _fresh(turn: Turn, node: Node) -> Row:
+    """What of a node's row counts still."""
+    known = _known(node)
+    since_ms = _works_since(turn, node) if known else 0
+    return tuple(failure for failure in known if failure.at_ms > since_ms)
+
+
+def _works_since(turn: Turn, node: Node) -> int:
+    """When the last of the work has begun that runs well here; a day ago, if none has since."""
+    recent_ms = turn.now_ms - RECENT_MS
+    begun = [_begun_ms(turn.state.jobs[job_id], node.id) for job_id in node.jobs]
+    return max([recent_ms, *(ms for ms in begun if ms is not None and turn.now_ms - ms >= RUNS_WELL_MS)])
+
+
+def _begun_ms(job: Job, node_id: str) -> int | None:
+    """When the first worker of a job began that runs on a node; None: none runs there."""
+    if job.running_ms is None:
+        return None
+    if job.spec.gang:
+        return job.running_ms if job.runs.get(node_id) is RunStatus.RUNNING else None
+    begun = (
+        place.since_ms for place in index_of(job).on(node_id) if job.runs.get(str(place.rank)) is RunStatus.RUNNING
+    )
+    first_ms = next(begun, None)  # they are in the order in which they entered
+    return None if first_ms is None else max(job.running_ms, first_ms)
+
+
+def _with(row: Row, failure: Failure, *, is_shared: bool) -> Row:
+    """The row with one failure more: the newest ones, and of one tenant only so many if there are others."""
+    same = [other for other in row if other.tenant == failure.tenant]
+    if is_shared and len(same) >= TENANT_MOST:
+        row = tuple(other for other in row if other is not same[0])
+    return (*row, failure)[-FAILURES:]
+
+
+def flaps_after(node: Node, now_ms: int) -> tuple[int, int]:
+    """How many times in a row the node is lost with this time, and until when it is not to be used if it comes back."""
+    if node.is_out_for_maintenance or not (node.wanted is NodeStatus.READY or node.quarantined):
+        return node.flaps, node.rests_until_ms
+    is_near = node.flaps > 0 and now_ms < later(node.rests_until_ms, NEAR_MS)
+    flaps = min(node.flaps + 1, FLAPS_MOST) if is_near else 1
+    rest_ms = 0 if flaps < FLAPS else min(REST_MS << min(flaps - FLAPS, 40), REST_MS_MOST)
+    return flaps, later(now_ms, rest_ms)
+
+
+def back(state: CellState, node: Node, now_ms: int) -> tuple[NodeStatus, str, bool, int | None]:
+    """What a lost node becomes when it comes back: its status, the reason, and its quarantine."""
+    until_ms = node.quarantined_until_ms
+    if node.quarantined and rest_is_over(node, now_ms):
+        return NodeStatus.READY, "", False, None
+    is_free = node.wanted is NodeStatus.READY or (node.quarantined and until_ms is not None)
+    if is_free and node.rests_until_ms > now_ms and (node.quarantined or _has_room(state, node)):
+        reason = f"quarantined: it was lost {node.flaps} times in a row, with less than an hour between"
+        return NodeStatus.CORDONED, reason, True, node.rests_until_ms
+    return node.wanted, node.reason, node.quarantined, until_ms
+
+
+def rest_is_over(node: Node, now_ms: int) -> bool:
+    """Whether the time of a lost node's quarantine is over, so that it may be used when it comes back."""
+    until_ms = node.quarantined_until_ms
+    return until_ms is not None and until_ms <= now_ms and node.rests_until_ms <= now_ms
+
+
+def lift(turn: Turn, node: Node | None) -> int | None:
+    """The time of a node's quarantine may be over. When to look again, or None."""
+    until_ms = None if node is None else node.quarantined_until_ms
+    if node is None or until_ms is None or node.status is NodeStatus.LOST:
+        return None  # a lost node is looked at when it comes back
+    if turn.now_ms < until_ms:
+        return until_ms
+    if node.status is not NodeStatus.CORDONED:
+        return turn.now_ms + AGAIN_MS
+    turn.do(become(node, NodeStatus.READY))
+    return None
+
+
+def _has_room(state: CellState, node: Node) -> bool:
+    pool = _living(state, node)
+    return sum(other.quarantined for other in pool) < max(1, (len(pool) + 1) * POOL_PERCENT_MOST // 100)
+
+
+def _living(state: CellState, node: Node) -> list[Node]:
+    """The other nodes of its pool that are not lost."""
+    living = [other for other in state.nodes.values() if other.status is not NodeStatus.LOST]
+    return [other for other in living if other.pool == node.pool and other.id != node.id]
+
+
+def _may_go(turn: Turn, node: Node) -> bool:
+    """Whether the pool can do without the node; a small one only while work runs elsewhere in it."""
+    others = _living(turn.state, node)
+    is_small = len(others) + 1 < SMALL_POOL
+    return _has_room(turn.state, node) and not (is_small and not any(_works(turn, other) for other in others))
+
+
+def _works(turn: Turn, node: Node) -> bool:
+    """Whether work runs on a node, and nothing failed there of late."""
+    if not node.is_in_service or node.silent_wall_ms or any(_fresh(turn, node)):
+        return False
+    return any(_begun_ms(turn.state.jobs[job_id], node.id) is not None for job_id in node.jobs)
+
+
+def _failing(node: Node, row: Row) -> NodeChanged:
+    named = ", ".join(failure.cause for failure in row)
+    if len(named) > 300:  # noqa: PLR2004 - a reason has at most 500 characters
+        named = f"{named[:300]}..."
+    reason = f"quarantined: {len(row)} different jobs in a row failed here: {named}"
+    return replace(become(node, NodeStatus.CORDONED), reason=reason, quarantined=True)

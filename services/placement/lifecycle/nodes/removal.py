@@ -1,0 +1,72 @@
+"""Nodes that are gone for good: an operator says that they are lost, or they are forgotten.
+
+To forget a node is to forget what was wanted of it: it would come back as a new one, ready for work. So time alone
+removes no node that an operator has taken out of use, that has maintenance before it, or that is in quarantine. An
+operator may remove it.
+"""
+
+from __future__ import annotations
+
+from services.placement.decision.decision import Turn
+from services.placement.lifecycle.nodes.nodes import declared_lost
+from services.placement.lifecycle.nodes.quarantine import rest_is_over
+from shared.cluster.model.node import Node
+from shared.events import effects as e
+from shared.events.operations import DeclareLost, RemoveNode
+from shared.events.values import NodeStatus
+
+AGAIN_MS = 60_000
+"""After so long a node that could not be forgotten is looked at again."""
+
+
+def operate(turn: Turn, event: DeclareLost | RemoveNode) -> str | None:
+    """Take a node for lost, or forget it. Why that cannot be, or None."""
+    node = turn.state.nodes.get(event.node)
+    if node is None:
+        return "there is no such node"
+    if isinstance(event, RemoveNode):
+        why = _why_it_stays(node)
+        if why is None:
+            _remove(turn, node)
+        return why
+    if node.status is NodeStatus.LOST:
+        return "the node is lost"
+    declared_lost(turn, node, event)
+    return None
+
+
+def _why_it_stays(node: Node) -> str | None:
+    if node.status is not NodeStatus.LOST:
+        return f"the node is {node.status}: only a lost node can be removed (fallow node lost {node.id})"
+    if node.jobs:
+        return f"job {min(node.jobs)} still holds places there, until all of its workers have stopped"
+    return f"it is lent (loan {node.loan})" if node.loan is not None else None
+
+
+def forget(turn: Turn, node: Node | None) -> int | None:
+    """The node may have been lost for so long that it is forgotten. When to look again, or None."""
+    after_ms = turn.state.policy.remove_lost_ms
+    if node is None or node.lost_ms is None or not after_ms:
+        return None
+    if turn.now_ms < node.lost_ms + after_ms:
+        return node.lost_ms + after_ms
+    if _why_it_stays(node) is not None or _is_out_of_use(node, turn.now_ms):
+        return turn.now_ms + AGAIN_MS
+    _remove(turn, node)
+    return None
+
+
+def _remove(turn: Turn, node: Node) -> None:
+    """The node is no more. Its last runs may have ended by other words, while the record had no room to see that it is
+    lost altogether.
+    """
+    turn.do(e.NodeRemoved(node=node.id))
+    turn.losing.pop(node.id, None)
+
+
+def _is_out_of_use(node: Node, now_ms: int) -> bool:
+    """Whether a lost node would get no new work if it came back, or not until its maintenance is over."""
+    is_ordered = node.maintenance_ms is not None or node.wanted is not NodeStatus.READY
+    if not node.quarantined:
+        return is_ordered or node.rests_until_ms > now_ms
+    return node.maintenance_ms is not None or not rest_is_over(node, now_ms)

@@ -1,0 +1,1 @@
+"""Events of runs: status, timeouts, retries, replicas that enter and leave."""

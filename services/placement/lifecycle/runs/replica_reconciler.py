@@ -1,0 +1,110 @@
+"""What of a job that is no gang changes without its queue: a service gives up replicas that it no longer wants, and
+moves those on nodes that are to be emptied.
+
+A replica moves when a new one can have its place before: one more than wanted enters, and once it runs the old one
+leaves. Where there is no room for that, it stops when the drain's deadline has come, and the new one comes when there
+is room. One replica of a service moves at a time, so that by our own will no two are down. A node that has become
+another one, and takes nothing new until what it was is free, is emptied as by a drain whose deadline has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from services.placement.decision.decision import Turn
+from services.placement.lifecycle.runs.surplus import in_order_of_cost
+from services.placement.lifecycle.runs.workers import leave
+from services.placement.search.partial_start import places_for
+from shared.cluster.fold.apply_workers import on_nodes_to_be_emptied
+from shared.cluster.model.independent_workers import is_service, lacking, may_enter
+from shared.cluster.model.job import Job, JobStatus
+from shared.cluster.model.state import CellState
+from shared.events import effects as e
+from shared.events.reasons import DeferCode
+from shared.events.values import RunStatus, WorkerPlace
+
+
+class Tending:
+    """The services that may have something to change. Everything here follows from the state."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, None] | None = None
+
+    def forget(self) -> None:
+        """The state is another one."""
+        self._jobs = None
+
+    def act(self, turn: Turn) -> None:
+        """Change what is to be changed behind the effects of this turn."""
+        state = turn.state
+        if not state.singly:
+            self._jobs = {}
+            return
+        fresh = dict.fromkeys(state.singly if self._jobs is None else _touched(state, turn.effects))
+        self._jobs = {**(self._jobs or {}), **fresh}
+        for job_id in sorted(self._jobs):
+            job = state.jobs.get(job_id)
+            # Where ranks have waited, the pause of one may be over since.
+            may_fit = turn.has_released or job_id in fresh or (job is not None and bool(job.setbacks))
+            if job is None or (not _tend(turn, job, may_fit=may_fit) and not turn.is_full):
+                del self._jobs[job_id]
+
+
+def _touched(state: CellState, effects: Iterable[e.AnyEffect]) -> list[str]:
+    """The jobs that are no gangs of which these effects may have changed what they have or want."""
+    found: list[str] = []
+    for effect in effects:
+        kind = type(effect)
+        if kind is e.WorkersSettled or kind is e.JobRunning or kind is e.JobUpdated:
+            found.append(effect.job)  # type: ignore[union-attr]  # said by the line above
+        elif kind is e.NodeChanged or kind is e.MaintenanceBegan:
+            found += _to_empty(state, effect.spec.id if kind is e.NodeChanged else effect.node)  # type: ignore[union-attr]
+    return [job_id for job_id in found if job_id in state.singly]
+
+
+def _to_empty(state: CellState, node_id: str) -> Iterable[str]:
+    """The jobs on this node, if it is to be emptied."""
+    node = state.nodes.get(node_id)
+    return node.jobs if node is not None and node.is_to_be_emptied else ()
+
+
+def _tend(turn: Turn, job: Job, *, may_fit: bool) -> bool:
+    """Do what can be done for a job now. Whether it has to be looked at again. `may_fit`: there may be room that was
+    not there when it was looked at last.
+    """
+    if turn.is_full or not is_service(job) or job.status not in (JobStatus.STARTING, JobStatus.RUNNING):
+        return False
+    moving = [place for place in on_nodes_to_be_emptied(turn.state, job) if place.rank not in job.leaving]
+    surplus = -lacking(job)
+    if surplus > 0:
+        staying = [place for place in job.workers if place.rank not in job.leaving]
+        leave(turn, job, _to_leave(turn.state, job, staying, surplus))
+    elif moving and not job.leaving and RunStatus.STARTING not in job.runs.values():
+        _move(turn, job, moving, may_fit=may_fit)
+    return bool(moving) or lacking(job) < 0
+
+
+def _to_leave(state: CellState, job: Job, staying: list[WorkerPlace], surplus: int) -> list[int]:
+    """The ranks whose going costs the least. Those that run stay until so many others run as are wanted."""
+    running = sum(job.runs[str(place.rank)] is RunStatus.RUNNING for place in staying)
+    chosen: list[int] = []
+    for place in islice(in_order_of_cost(state, job, staying), surplus):
+        if job.runs[str(place.rank)] is RunStatus.RUNNING:
+            if running <= job.spec.workers:
+                break
+            running -= 1
+        chosen.append(place.rank)
+    return sorted(chosen)
+
+
+def _move(turn: Turn, job: Job, moving: list[WorkerPlace], *, may_fit: bool) -> None:
+    if may_fit and may_enter(job, turn.now_ms) == 0:
+        found = places_for(turn.state, job, 1, 1, turn.now_ms)
+        if not isinstance(found, DeferCode):
+            turn.do(e.JobResizing(job=job.id, attempt=job.attempt, add=found))
+            return
+    nodes = turn.state.nodes
+    due = [place for place in moving if (nodes[place.node].drain_deadline_ms or 0) <= turn.now_ms]
+    if due:
+        leave(turn, job, [next(in_order_of_cost(turn.state, job, due)).rank])

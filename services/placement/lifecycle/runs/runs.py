@@ -1,0 +1,202 @@
+"""What placement does with what nodes say of their runs."""
+
+from __future__ import annotations
+
+from services.placement.decision.decision import Turn, run_end
+from services.placement.lifecycle.runs import workers
+from services.placement.lifecycle.runs.outcome import failed_on, outcome_of
+from services.placement.lifecycle.runs.retry import avoided
+from services.placement.requests.requests import stopping
+from shared.cluster.model.job import HOLDING, Job, JobStatus
+from shared.cluster.model.state import CellState
+from shared.events import effects as e
+from shared.events.nodes import NodeEvent, RunEvent, RunFailed, RunFinished, RunStarted, RunStopped, RunWord
+from shared.events.reasons import StopReason
+from shared.events.values import RUN_IS_OVER, NodeStatus, ObservedRun, RunStatus
+
+_STATUS: dict[type[NodeEvent], RunStatus] = {
+    RunStarted: RunStatus.RUNNING,
+    RunFinished: RunStatus.FINISHED,
+    RunStopped: RunStatus.STOPPED,
+    RunFailed: RunStatus.FAILED,
+}
+_TOLD = frozenset(_STATUS.values())
+
+_RANK = {status: 2 if status in RUN_IS_OVER else int(status is not RunStatus.STARTING) for status in RunStatus}
+"""A run only gets on: starting, running, over."""
+
+_ENDS = {RunStatus.FINISHED: True, RunStatus.FAILED: False}
+"""The ends that a run comes to by itself, and whether they are good."""
+
+
+def note_run(turn: Turn, event: RunEvent) -> None:
+    """Keep one run's news for the end of the turn. A failure that was the node's counts as a stop, not against the
+    job.
+    """
+    status = _STATUS.get(type(event))
+    if status is None:
+        return
+    if isinstance(event, RunFailed):
+        status = _failure(turn, event)
+    note(turn, event.job, event.attempt, event.node, status, worker=(event.rank, event.turn))
+
+
+def note_word(turn: Turn, word: RunWord) -> bool:
+    """The same for a word among others. Whether the log still wants this run on its node; if not, nothing follows."""
+    job = _current(turn, word.job, word.attempt)
+    if job is None:
+        return False
+    key: str | None = word.node
+    if not job.spec.gang or key not in job.runs:  # most words are of gangs, and of runs that are there
+        key = _key(job, word.node, word.rank, word.turn)
+        if key is None:
+            return False
+    status = word.status
+    if status is RunStatus.FAILED:
+        status = _failure(turn, word)
+    if status in _TOLD:  # of a run that is about to start or to stop nothing follows
+        _note(turn, job, key, status)
+    return True
+
+
+def _failure(turn: Turn, word: RunFailed | RunWord) -> RunStatus:
+    turn.keep_failure_text(word.job, word.attempt, word.text)
+    return RunStatus.STOPPED if word.infrastructure else RunStatus.FAILED
+
+
+def is_current(turn: Turn, event: RunEvent) -> bool:
+    """Whether the log still wants this run on its node."""
+    job = _current(turn, event.job, event.attempt)
+    return job is not None and _key(job, event.node, event.rank, event.turn) is not None
+
+
+def _current(turn: Turn, job_id: str, attempt: int) -> Job | None:
+    job = turn.state.jobs.get(job_id)
+    return None if job is None or job.attempt != attempt or job.status not in HOLDING else job
+
+
+def _key(job: Job, node_id: str, rank: int | None, entered: int) -> str | None:
+    """Under which name the state keeps this run of the job; None where it has no such one."""
+    if not job.spec.gang:
+        return workers.key_of(job, node_id, rank, entered)
+    return node_id if node_id in job.runs else None
+
+
+def note(
+    turn: Turn, job_id: str, attempt: int, node_id: str, status: RunStatus, worker: tuple[int | None, int] = (None, 0)
+) -> None:
+    """Keep that a run of the current attempt has reached this status; older news and other attempts are ignored.
+
+    `worker` is (rank, turn) where each worker is a run of its own.
+    """
+    job = _current(turn, job_id, attempt)
+    key = None if job is None else _key(job, node_id, *worker)
+    if job is not None and key is not None:
+        _note(turn, job, key, status)
+
+
+def _note(turn: Turn, job: Job, key: str, status: RunStatus) -> None:
+    run = (job.spec.id, job.attempt)
+    said = turn.runs.get(run)
+    if _RANK[status] > _RANK[job.runs[key] if said is None else said.get(key, job.runs[key])]:
+        turn.hear(run, said, key, status)
+
+
+def _status(turn: Turn, job: Job, key: str) -> RunStatus:
+    said = turn.runs.get((job.id, job.attempt))
+    return job.runs[key] if said is None else said.get(key, job.runs[key])
+
+
+def is_wanted(turn: Turn, node_id: str, run: ObservedRun) -> bool:
+    """Whether the log wants this run on the node, and does not take it for over, with what was said in this turn."""
+    job = turn.state.jobs.get(run.job)
+    if job is None or job.attempt != run.attempt:
+        return False
+    key = _key(job, node_id, run.rank, run.turn)
+    return key is not None and _status(turn, job, key) not in RUN_IS_OVER
+
+
+def node_is_gone(turn: Turn, node_id: str) -> bool:
+    """Nothing runs on this node any more: its runs are over, by no fault of the jobs. Whether the record had room for
+    all of them.
+    """
+    for job_id in sorted(turn.state.nodes[node_id].jobs):
+        if turn.is_full:
+            return False
+        job = turn.state.jobs[job_id]
+        if job.spec.gang:
+            note(turn, job_id, job.attempt, node_id, RunStatus.STOPPED)
+            continue
+        for place in workers.on_node(job, node_id):
+            note(turn, job_id, job.attempt, node_id, RunStatus.STOPPED, worker=(place.rank, place.turn))
+    return True
+
+
+def has_runs(state: CellState, node_id: str) -> bool:
+    """Whether the log takes any run on this node for one that is not over."""
+    for job_id in state.nodes[node_id].jobs:
+        job = state.jobs[job_id]
+        if not job.spec.gang:
+            if workers.on_node(job, node_id):
+                return True
+        elif job.runs[node_id] not in RUN_IS_OVER:
+            return True
+    return False
+
+
+def settle(turn: Turn) -> None:
+    """Turn the news of this turn into effects, job by job."""
+    for (job_id, attempt), noted in turn.take_heard().items():
+        job = turn.state.jobs.get(job_id)
+        if job is None or job.attempt != attempt or job.status not in HOLDING:
+            continue
+        if not job.spec.gang:
+            workers.settle(turn, job, noted)
+        elif len(job.runs) > 1 or not _settle_lone_run(turn, job, noted):
+            _settle_job(turn, job, noted)
+
+
+def _settle_lone_run(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> bool:
+    """Whether the news is what nearly all news is: the only run of a job has started, or has ended well."""
+    ((node, status),) = noted.items()
+    if status is RunStatus.FINISHED:
+        if job.status is not JobStatus.STOPPING:
+            turn.ended.append(run_end(node, job, is_good=True))
+        turn.do(e.JobFinished(job=job.id, attempt=job.attempt))
+        return True
+    if status is RunStatus.RUNNING and job.status is JobStatus.STARTING:
+        turn.do(e.JobRunning(job=job.id, attempt=job.attempt))
+        return True
+    return False
+
+
+def _settle_job(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
+    if job.status is not JobStatus.STOPPING:
+        # What fails once its gang has failed elsewhere tells nothing of its node.
+        turn.ended += [run_end(node, job, is_good=_ENDS[status]) for node, status in noted.items() if status in _ENDS]
+    runs = {**job.runs, **noted}
+    if all(status in RUN_IS_OVER for status in runs.values()):
+        for effect in outcome_of(job, runs, turn.now_ms, turn.failure_texts.get((job.id, job.attempt), "")):
+            turn.do(effect)
+        return
+    is_up = job.status is JobStatus.STARTING and all(
+        s in (RunStatus.RUNNING, RunStatus.FINISHED) for s in runs.values()
+    )
+    for node, status in noted.items():
+        if not (is_up and status is RunStatus.RUNNING):
+            turn.do(e.RunObserved(job=job.id, attempt=job.attempt, node=node, status=status))
+    if is_up:
+        turn.do(e.JobRunning(job=job.id, attempt=job.attempt))
+    elif job.status is not JobStatus.STOPPING and any(
+        s in (RunStatus.FAILED, RunStatus.STOPPED) for s in noted.values()
+    ):
+        avoid = avoided(job, failed_on(noted), turn.now_ms)
+        turn.do(stopping(job, _why(turn, noted), turn.state.policy.stop_grace_wall_ms, avoid=avoid))
+
+
+def _why(turn: Turn, noted: dict[str, RunStatus]) -> StopReason:
+    """A gang that lost a part stops whole: because a worker failed, or because its node did."""
+    if RunStatus.FAILED in noted.values():
+        return StopReason.WORKER_FAILED
+    lost = any(turn.state.nodes[node].status is NodeStatus.LOST for node in noted)
+    return StopReason.NODE_LOST if lost else StopReason.DEVICE_FAILED

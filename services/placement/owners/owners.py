@@ -1,0 +1,93 @@
+"""Owners: tenants of whom a job waits though GPUs of their guarantee are idle. Places are kept for such jobs, whatever
+the quota says of `reclaim`: nothing is taken back yet, so what an owner lends now is away until the borrower is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from services.placement.owners.claims import Wanted, claims_of, waiter
+from services.placement.owners.kept_in_order import KeptInOrder
+from services.placement.owners.kept_index import carry_over
+from services.placement.owners.waiting_owners import WaitingOwners
+from services.placement.policy.frag_aware.changed_nodes import changed_nodes, forget_changes
+from services.placement.queue.lines.lines import Lines
+from shared.cluster.model.independent_workers import grows
+from shared.cluster.model.job import Job, JobStatus
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.kept_places import NOTHING_KEPT, KeptPlaces
+from shared.cluster.quota.room import lineage
+from shared.events.reasons import DeferCode
+
+
+class Owners:
+    """The owners of one cell whose jobs could start now if there was room.
+
+    What is kept for them stands in the state's tree, where who looks for room finds it; it follows from the lines, not
+    from the log. What it costs to note it goes by what has changed since: classes of jobs, use of tenants, and nodes.
+    """
+
+    def __init__(self) -> None:
+        self._waiting, self._kept = WaitingOwners(), KeptInOrder()
+
+    def forget(self, state: CellState) -> None:
+        """The state is another one."""
+        self._waiting.forget()
+        self._kept.forget()
+        state.tree.kept = NOTHING_KEPT
+
+    def note(self, state: CellState, lines: Lines) -> bool:
+        """Look who waits now. Whether other places are kept than before: then others may borrow, and are tried
+        again.
+        """
+        before = state.tree.kept
+        if not has_owners(state):
+            lines.touched.take()
+            if before.all:
+                self.forget(state)
+            return bool(before.all)
+        change = self._waiting.look(state, lines)
+        if change.is_all:
+            self._kept.forget()
+        other = self._kept.change(state, change.gone, change.new, changed_nodes(state))
+        forget_changes(state)
+        if not (change.is_all or other.gone or other.new):
+            return False
+        state.tree.kept = KeptPlaces.of(self._kept.all)
+        if not change.is_all:
+            carry_over(state, before, other.gone, other.new)
+        return state.tree.kept != before
+
+    def note_all(self, state: CellState) -> None:
+        """The same for somebody who has no lines and looks at all jobs."""
+        now_ms = max(state.at_ms, state.clock_ms)
+        waiting = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED or grows(job, now_ms)]
+        idle = _with_idle(state, dict.fromkeys(job.spec.tenant for job in waiting))
+        jobs = [job for job in waiting if job.spec.tenant in idle and job.deferred is not DeferCode.BEHIND_HEAD]
+        state.tree.kept = kept_for(state, jobs)
+
+
+def kept_for(state: CellState, jobs: Sequence[Job]) -> KeptPlaces:
+    """The places that are kept for these jobs."""
+    waiters = sorted([waiter(state, job, Wanted(state, job)) for job in jobs], key=lambda each: each.place)
+    kept = KeptInOrder()
+    kept.change(state, [], claims_of(state, waiters, [each.wanted.form for each in waiters]), {})
+    return KeptPlaces.of(kept.all)
+
+
+def has_owners(state: CellState) -> bool:
+    """Whether anything is guaranteed to anybody."""
+    return bool(state.quotas) and any(cohort.has_guarantees for cohort in state.tree.cohorts.values())
+
+
+def _with_idle(state: CellState, tenants: Iterable[str]) -> dict[str, None]:
+    """Those of the tenants to whom, or to one above whom, something is guaranteed that is idle."""
+    tree, found = state.tree, dict[str, None]()
+    if not has_owners(state):
+        return found
+    types = [gpu_type for gpu_type, cohort in tree.cohorts.items() if cohort.has_guarantees]
+    for tenant in tenants:
+        branches = [tree.branches.get((tenant, gpu_type)) for gpu_type in types]
+        if any(above.idle_milli for branch in branches for above in lineage(branch)):
+            found[tenant] = None
+    return found

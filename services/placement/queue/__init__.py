@@ -1,0 +1,1 @@
+"""The scheduling cycle along the queues: heads, backfill, planned starts, fair share."""

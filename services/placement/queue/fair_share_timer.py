@@ -1,0 +1,45 @@
+"""When the order of a queue in fair-share order changes by itself: at the ticks at which what was used counts less.
+
+Where jobs may pass one that does not fit, another order starts nobody. In a strict queue, or one that backfills, it may
+put another job first, which fits.
+"""
+
+from __future__ import annotations
+
+from shared.cluster.model.config import CellPart
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.fair_use import tick_ms
+from shared.events.queue import QueueDiscipline, QueueOrder
+
+
+class FairClock:
+    """Remembers up to which moment the order of the last walk holds."""
+
+    __slots__ = ("_walked_ms", "matters")
+
+    def __init__(self, part: CellPart) -> None:
+        self._walked_ms = 0
+        self.matters = any(
+            queue.order is QueueOrder.FAIR_SHARE and queue.discipline is not QueueDiscipline.BEST_EFFORT_FIFO
+            for queue in part.queues
+        )
+        """Whether another order may let somebody start: also one by what was started behind a queue, so after starts
+        there is another walk, until there are none.
+        """
+
+    def walked(self, now_ms: int) -> None:
+        """All queues are walked in the order of now."""
+        self._walked_ms = now_ms
+
+    def is_due(self, state: CellState, now_ms: int) -> bool:
+        """Whether the order of the last walk may hold no longer."""
+        due_ms = self.next_cell_ms(state)
+        return due_ms is not None and due_ms <= now_ms
+
+    def next_cell_ms(self, state: CellState) -> int | None:
+        """When a walk is due though nothing happens; None while nobody waits, or no order changes by itself."""
+        half_life_ms = state.fair.half_life_ms
+        if not self.matters or not half_life_ms or not state.waiting:
+            return None
+        tick = tick_ms(half_life_ms)
+        return (self._walked_ms // tick + 1) * tick

@@ -1,0 +1,528 @@
+"""Heads: waiting jobs whose nodes later jobs may not take.
+
+A head is protected from all that a walk comes to behind it: in its own queue, and in the queues behind. It keeps back
+only jobs that could be on a node where it could be, by pools, GPU type, labels, taints, size and required place in the
+network; so there may be several heads in a queue, each the first of its kind. A job that is kept back on some of its
+nodes may start on the others, and is a head of these where they have no room: later jobs do not overtake it there.
+Where a limit of its tenant keeps it, it is room below that limit that it needs: then it keeps back only jobs under the
+same limit, and these on whatever nodes of that GPU type.
+
+In a strict queue a job is a head as soon as it does not fit. In one that backfills (Kant, without estimates) it is one
+too, and jobs behind it in its queue start past it and are marked; when it has been a head for `backfill_wait_ms`
+nothing passes it any more. A job that no node could ever hold, that alone is more than its tenant may ever use, or that
+its own array keeps back, blocks no other job; one that maintenance keeps blocks at most its own strict queue.
+
+What keeps a head is told by GPU type: one limit may keep it from some, want of room from the others. One code is not
+enough for that, and it changes from one moment to the next: so a head has a part for each of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of
+from services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
+from services.placement.queue.head_index import HeadIndex
+from services.placement.queue.lines.classes import WORKERS, Key, room_of
+from services.placement.queue.lines.row import Need
+from services.placement.queue.reserved import Kept, Reserved
+from services.placement.search.partial_start import places_to_enter
+from services.placement.search.quota_check import is_ever_allowed, waits_by_types
+from services.placement.search.reason_precedence import PRECEDENCE, STRUCTURAL, ReasonKind, is_of_quota
+from shared.cluster.capacity.gpu_types import types_for
+from shared.cluster.capacity.maintenance import longest_run_ms, shut_for
+from shared.cluster.capacity.masks import mask_from
+from shared.cluster.model.config import Queue
+from shared.cluster.model.independent_workers import grows, in_line
+from shared.cluster.model.job import Job, JobStatus
+from shared.cluster.model.queue_order import Order, order_in
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.quota import accounts
+from shared.events.queue import QueueDiscipline, QueueOrder
+from shared.events.reasons import DeferCode
+from shared.events.value import replace as changed
+from shared.events.values import JobSpec
+
+PASSES: Final = (ReasonKind.QUOTA, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
+WAITED_FOR: Final = (
+    *(code for code, kind in PRECEDENCE.items() if kind in PASSES),
+    DeferCode.RESERVED_FOR_OTHER,
+)
+"""What passes when others end, so that it helps to keep what becomes free."""
+
+PLAN_WAITS_MOST: Final = 24
+"""For so many times `backfill_wait_ms` at most a planned start puts off that nothing passes a head any more."""
+
+_NO_HEAD: Final = (*STRUCTURAL, DeferCode.ARRAY_LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A job that is the first of its kind not to fit. `reach` is where it could be, or, where a limit keeps it, all
+    nodes of the GPU types under that limit; `under` the tenant whose limit it is, None where it is room that is
+    missing. `is_due` whether nothing may pass it any more, `is_of_all` whether that holds for the queues behind its own
+    too, `is_of_earlier` whether it is one of those walked before, `is_for_owners` whether owners of its own queue may
+    pass it: those of a queue that backfills, and those of a strict one while its room is kept for owners.
+    `spec` is the job as it stands in line: what of it is to come together next.
+    `code` is why it does not fit, for one who reads the log; None where it was not tried yet. With `is_planned` its
+    `reach` are the nodes that are kept for its planned start, and a job that is over by then may pass.
+    """
+
+    spec: JobSpec
+    since_ms: int | None
+    reach: Reach
+    under: str | None
+    is_due: bool
+    is_of_all: bool
+    is_of_earlier: bool = False
+    is_for_owners: bool = False
+    is_before_turns: bool = False
+    code: DeferCode | None = None
+    is_planned: bool = False
+
+
+class Heads:
+    """The heads that a walk has met so far, and that hold in the queue at which it is."""
+
+    __slots__ = (
+        "_above",
+        "_before_turns",
+        "_first",
+        "_index",
+        "_is_by_tenant",
+        "_marks",
+        "_now_ms",
+        "_shut",
+        "_state",
+        "reserved",
+    )
+
+    def __init__(self, state: CellState, now_ms: int, reserved: Reserved | None = None) -> None:
+        """`reserved` is what is kept for planned starts."""
+        self._state, self._now_ms = state, now_ms
+        self.reserved = Reserved(state, {}, now_ms) if reserved is None else reserved
+        self._index = HeadIndex[Head]()
+        self._is_by_tenant = False
+        self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
+        self._marks: list[object] = []
+        self._shut: Shut = {}
+        self._before_turns: dict[tuple[Need, str], None] = {}
+        self._first: dict[str, tuple[Need, str]] = {}
+
+    def next_queue(self) -> None:
+        """The walk is over with a queue."""
+        lasting = [head for head in self._index.all if head.is_due and head.is_of_all]
+        self._index, self._is_by_tenant, self._before_turns, self._first = HeadIndex[Head](), False, {}, {}
+        for head in lasting:
+            self._put(replace(head, is_of_earlier=True, is_before_turns=False))
+
+    def _put(self, head: Head) -> None:
+        self._index.add(head)
+        self._is_by_tenant = self._is_by_tenant or self.is_by_tenant(head)
+
+    @property
+    def are_by_tenant(self) -> bool:
+        """Whether who is kept back goes by whose job it is, too."""
+        return self._is_by_tenant
+
+    def is_by_tenant(self, head: Head) -> bool:
+        """The same of one head."""
+        is_by_quota = (head.is_of_earlier or head.is_for_owners) and bool(self._state.quotas)
+        return head.under is not None or head.is_before_turns or is_by_quota
+
+    def over(self, need: Need, spec: JobSpec) -> Head | None:
+        """The head that this job would be started past, because it could use what that one needs; one that is due
+        before all others. None where there is none.
+        """
+        if not self._index.all:
+            return None
+        over = self._over(need, spec)
+        if over and self._state.quotas:
+            reach, lined = self.reach(need, spec), _lined(need, spec)
+            return next((head for head in over if meet(reach, _kept_from(self._state, lined, head))), None)
+        return over[0] if over else None
+
+    def _over(self, need: Need, spec: JobSpec) -> list[Head]:
+        if not self._index.all:
+            return []
+        job_class = (need, spec.tenant)
+        above = self._above.get(job_class, ()) if self._index.has_limits else ()
+        if self._index.has_limits and not above:
+            above = self._above[job_class] = _above(self._state, spec)
+        over = self._index.over(job_class, self.reach(need, spec), above)
+        if not self._before_turns:
+            return over
+        return [head for head in over if self._holds_for(head, job_class)]
+
+    def _holds_for(self, head: Head, job_class: tuple[Need, str]) -> bool:
+        """Whether a head holds for a class where some are heads before all turns: these keep back other tenants only,
+        and are kept back by no other tenant of their queue.
+        """
+        if head.is_of_earlier:
+            return True
+        if head.spec.tenant == job_class[1]:
+            return not head.is_before_turns
+        return job_class not in self._before_turns
+
+    def add_before_turns(self, job: Job, need: Need, code: DeferCode | None) -> None:
+        """By shares the turn of this head, which is due, may come behind that of any other tenant: from these what it
+        waits for is kept before, or its room where it may start now (`code` is None).
+        """
+        if is_ever_allowed(self._state, job):
+            since_ms, spec = self._state.heads[job.spec.id], in_line(job)
+            for part in _kept_for(self._state, spec, self.reach(need, job.spec), code, self._shut):
+                head = Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=part.code)
+                self._put(replace(head, is_for_owners=True, is_before_turns=True))
+            self._first[job.spec.id] = (need, job.spec.tenant)
+            self._before_turns[need, job.spec.tenant] = None
+
+    def is_behind_own(self, need: Need, spec: JobSpec, is_before: Callable[[str], bool]) -> bool:
+        """Whether a head that keeps its room from other tenants keeps this job of its own tenant back when the turn is
+        theirs: one that stands before it (`is_before`, told of a head). Then the job starts not before that one does.
+        """
+        reach, above = self.reach(need, spec), _above(self._state, spec) if self._index.has_limits else ()
+        over = self._index.over((need, spec.tenant), reach, above)
+        own = [head for head in over if head.is_before_turns and head.spec.tenant == spec.tenant]
+        lined = _lined(need, spec)
+        return any(is_before(head.spec.id) and meet(reach, _kept_from(self._state, lined, head)) for head in own)
+
+    def started(self, job_id: str) -> bool:
+        """A job of this queue starts. Whether it kept its room from other tenants: then another head may do so now."""
+        if self._first.pop(job_id, None) is None:
+            return False
+        self._before_turns = dict.fromkeys(self._first.values())
+        left = [head for head in self._index.all if head.spec.id != job_id]
+        self._index = HeadIndex[Head]()
+        for head in left:
+            self._index.add(head)
+        return True
+
+    @property
+    def are_before_turns(self) -> bool:
+        """Whether any job keeps its room so."""
+        return bool(self._first)
+
+    def is_before_turns(self, job_id: str) -> bool:
+        """Whether this job keeps its room from other tenants of its queue whoever has the turn."""
+        return job_id in self._first
+
+    def room_beside(self, need: Need, spec: JobSpec) -> Reach:
+        """Where the job could be and takes from no head that it may not be started past what that one waits for."""
+        beside, lined = self.reach(need, spec), _lined(need, spec)
+        for head in self._over(need, spec):
+            kept = _kept_from(self._state, lined, head) if head.is_due else {}
+            beside = {name: left for name, mask in beside.items() if (left := mask & ~kept.get(name, 0))}
+        return beside
+
+    def add(
+        self,
+        job: Job,
+        need: Need,
+        code: DeferCode,
+        discipline: QueueDiscipline,
+        like: Sequence[str],
+        beside: Reach | None = None,
+    ) -> bool:
+        """This job of a queue that is strict or backfills does not fit, or where another head keeps it back, does not
+        fit `beside` that. Whether it is a head by that; it is none of those that `over` names for others. `like` are
+        the heads of its queue that wait for this room, be it one: it has waited as long as they have, and may be passed
+        no more when one of them may not.
+        """
+        is_strict = discipline is QueueDiscipline.STRICT_FIFO
+        if code in STRUCTURAL or not (is_strict or code in WAITED_FOR):
+            return False
+        if not is_ever_allowed(self._state, job):
+            return False
+        since_ms = min([self._state.heads[each] for each in like], default=self._now_ms)
+        is_due_now = is_strict or is_due_with(self._state, job, like, self._now_ms)
+        reach = self.reach(need, job.spec) if beside is None else beside
+        is_of_all, spec = code in WAITED_FOR, in_line(job)
+        for part in _kept_for(self._state, spec, reach, code, self._shut):
+            head = Head(spec, since_ms, part.reach, part.under, is_due_now, is_of_all, code=part.code)
+            self._put(replace(head, is_for_owners=part.is_for_owners or not is_strict))
+        return True
+
+    def reach(self, need: Need, spec: JobSpec) -> Reach:
+        """Where the job could be: the same for all that need the same room, until a node becomes another one."""
+        if not self._marks:
+            self._marks = marks_of_reach(self._state)
+        if need.reach is None or need.reach[0] != self._marks:
+            need.reach = (self._marks, reach_of(self._state, _lined(need, spec)))
+        return need.reach[1]
+
+
+def _lined(need: Need, spec: JobSpec) -> JobSpec:
+    """The job as it stands in line: one that is no gang with as many workers as it needs at least."""
+    fewest = need.key[WORKERS]
+    return spec if spec.gang else changed(spec, workers=fewest, workers_min=fewest)
+
+
+def is_due(state: CellState, job: Job, since_ms: int, now_ms: int) -> bool:
+    """Whether a head of a queue that backfills has waited for so long that nothing may pass it any more. One for which
+    places are kept is waited for with these alone until its first planned start is over, but not for long: one run that
+    says how long it takes, and takes very long, makes a planned start far away, though all else may end much sooner.
+    """
+    kept, wait_ms = state.reservations.get(job.spec.id), state.policy.backfill_wait_ms
+    if kept is not None and kept.workers and kept.first_ms is not None:
+        wait_ms = max(wait_ms, min(kept.first_ms - since_ms, PLAN_WAITS_MOST * wait_ms))
+    return now_ms - since_ms >= wait_ms
+
+
+def is_due_with(state: CellState, job: Job, like: Sequence[str], now_ms: int) -> bool:
+    """Like is_due, for a job that inherits the wait of similar heads: it is due as soon as one of them is."""
+    heads = {each: state.heads[each] for each in like}
+    by_own = any(is_due(state, state.jobs[each], since_ms, now_ms) for each, since_ms in heads.items())
+    return by_own or is_due(state, job, min(heads.values(), default=now_ms), now_ms)
+
+
+def _keeps_back(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bool:
+    """Whether the job could use what the head needs, and may not."""
+    is_under = head.under is None or _is_below(state, spec, head.under)
+    return is_under and meet(reach, _kept_from(state, spec, head))
+
+
+def _kept_from(state: CellState, spec: JobSpec, head: Head) -> Reach:
+    """The nodes of a head on which this job may not be started past it. That are all of them, but for a head of an
+    earlier queue, and for one that lets owners of its own pass, who would else wait behind it while it waits for them:
+    of a GPU type that the head would borrow the job may take what is guaranteed to its tenant, or to one above it, if
+    it fits into that whole, or if the head waits for nothing but what is kept for that tenant.
+    """
+    may_pass = head.is_of_earlier or head.is_for_owners
+    if not (may_pass and state.quotas):
+        return head.reach
+    owned = [each for each, account in fits_in(state, spec).items() if borrows(state, head.spec, account)]
+    if head.code is DeferCode.RESERVED_FOR_OTHER:
+        owned += [account[1] for account in kept_for_it(state, spec) if borrows(state, head.spec, account)]
+    if not owned:
+        return head.reach
+    return {name: mask & ~nodes_of_types(state, name, owned) for name, mask in head.reach.items()}
+
+
+def head_before(
+    state: CellState, job: Job, before: Sequence[Job], queue: Queue, earlier: Sequence[Queue], now_ms: int
+) -> Head | None:
+    """The head that keeps this waiting job back, as far as the log tells: one of those `before` it in its queue, or
+    else one of the queues that are walked `earlier`. A head is kept back by no other one of its own queue.
+    """
+    is_head = job.spec.id in state.heads and job.deferred is not DeferCode.BEHIND_HEAD
+    reach, first_name = reach_of(state, in_line(job)), (*earlier, queue)[0].name
+    known = _Known(state, first_name, now_ms)
+    waiting = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
+    growing = [other for other in state.jobs.values() if grows(other, now_ms)]
+    heads: list[Head] = []
+    if not is_head:
+        running = _before(queue, _of_queue(queue, first_name, growing), job)
+        heads += _behind_others_last(known.in_own(queue, before) + known.of_growing(queue, running))
+    for each in earlier:
+        found = known.in_other(each, _of_queue(each, first_name, waiting))
+        found += known.of_growing(each, _of_queue(each, first_name, growing))
+        heads += [replace(head, is_of_earlier=True) for head in _behind_others_last(found)]
+    keeper = next((head for head in heads if _keeps_back(state, in_line(job), reach, head)), None)
+    return keeper or _planned_before(state, job, (*earlier, queue), reach, now_ms)
+
+
+def _planned_before(state: CellState, job: Job, queues: Sequence[Queue], reach: Reach, now_ms: int) -> Head | None:
+    """The first job with a planned start whose nodes this one, of the last of these queues, may not take until then."""
+    if job.spec.id in state.reservations or not state.reservations:
+        return None
+    by_name = {queue.name: queue for queue in queues}
+    names = {job_id: state.jobs[job_id].spec.queue or queues[0].name for job_id in state.reservations}
+    reserved = Reserved(state, {job_id: by_name[name] for job_id, name in names.items() if name in by_name}, now_ms)
+    for queue in queues:
+        reserved.enter(queue)
+    off, kept = reserved.kept_from(job, _place_in(queues[-1], job))
+    return reserved_head(state, kept) if kept is not None and meet(off, reach) else None
+
+
+def reserved_head(state: CellState, kept: Kept) -> Head:
+    """A job with a planned start, as a head that may not be passed on the nodes that are kept for it."""
+    spec = kept.job.spec
+    since_ms, code = state.heads.get(spec.id), kept.job.deferred
+    return Head(spec, since_ms, kept.reach, None, is_due=True, is_of_all=True, code=code, is_planned=True)
+
+
+def _behind_others_last(heads: list[Head]) -> list[Head]:
+    """Those that wait for something before those that only stand behind another head themselves."""
+    return sorted(heads, key=lambda head: head.code in (DeferCode.BEHIND_HEAD, None))
+
+
+def _of_queue(queue: Queue, first: str, jobs: Sequence[Job]) -> list[Job]:
+    """Those of a queue; a job that names none is in the first one."""
+    return [job for job in jobs if (job.spec.queue or first) == queue.name]
+
+
+def _before(queue: Queue, running: Sequence[Job], behind: Job) -> list[Job]:
+    """Those of a queue's running jobs whose turn may come before this job's: by shares, each of them."""
+    if queue.order is QueueOrder.FAIR_SHARE:
+        return list(running)
+    place = _place_in(queue, behind)
+    return [job for job in running if _place_in(queue, job) < place]
+
+
+class _Like(NamedTuple):
+    """Since when the heads that are like each other wait, and whether one of them may be passed no more."""
+
+    since_ms: int
+    is_due: bool
+
+
+class _Known:
+    """The heads that nobody may pass now, for one who reads the log."""
+
+    def __init__(self, state: CellState, first_name: str, now_ms: int) -> None:
+        """`first_name` is the queue of jobs that name none."""
+        self._state, self._first_name, self._now_ms = state, first_name, now_ms
+        self._reaches: dict[Key, Reach] = {}
+        self._like: dict[tuple[str, Key, str], _Like] | None = None
+        self._shut: Shut = {}
+
+    def in_own(self, queue: Queue, before: Sequence[Job]) -> list[Head]:
+        """Those of a job's own queue. In a strict one whoever comes before it counts, told why it waits or not yet."""
+        if queue.discipline is not QueueDiscipline.STRICT_FIFO:
+            return self.in_other(queue, before)
+        found = [other for other in before if other.deferred not in _NO_HEAD]
+        able = [other for other in found if is_ever_allowed(self._state, other)]
+        return [head for other in able for head in self._heads(other, other.deferred, queue)]
+
+    def in_other(self, queue: Queue, waiting: Sequence[Job]) -> list[Head]:
+        """Those of a queue of which these jobs wait."""
+        codes = (*WAITED_FOR, DeferCode.BEHIND_HEAD)
+        found = [each for each in waiting if each.deferred in codes and is_ever_allowed(self._state, each)]
+        if queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
+            return []
+        if queue.discipline is QueueDiscipline.BACKFILL:
+            found = [each for each in found if each.id in self._state.heads]
+            found = [each for each in found if self._is_due(queue, each)]
+        found.sort(key=lambda each: _place_in(queue, each))
+        return [head for other in found for head in self._heads(other, other.deferred, queue)]
+
+    def _is_due(self, queue: Queue, job: Job) -> bool:
+        """As `is_due_with`, with each head that is like others looked at once for all of them."""
+        like = self._like_in(queue, job)
+        return like is not None and (like.is_due or is_due(self._state, job, like.since_ms, self._now_ms))
+
+    def _like_in(self, queue: Queue, job: Job) -> _Like | None:
+        """The heads of a queue, by shares those of the job's tenant, that wait for the same room as this job; None if
+        there are none.
+        """
+        if self._like is None:
+            self._like = {}
+            for job_id, since_ms in self._state.heads.items():
+                other = self._state.jobs[job_id]
+                name, key = other.spec.queue or self._first_name, room_of(self._state, in_line(other))
+                is_due_now = is_due(self._state, other, since_ms, self._now_ms)
+                for tenant in ("", other.spec.tenant):
+                    known = self._like.get((name, key, tenant), _Like(since_ms, is_due=False))
+                    self._like[name, key, tenant] = _Like(min(known.since_ms, since_ms), known.is_due or is_due_now)
+        tenant = job.spec.tenant if queue.order is QueueOrder.FAIR_SHARE else ""
+        return self._like.get((queue.name, room_of(self._state, in_line(job)), tenant))
+
+    def of_growing(self, queue: Queue, growing: Sequence[Job]) -> list[Head]:
+        """Those of a queue that run and for whose further workers there is no room: in a strict one they keep back who
+        comes behind them.
+        """
+        if queue.discipline is not QueueDiscipline.STRICT_FIFO:
+            return []
+        found: list[Head] = []
+        for each in growing:
+            code = places_to_enter(self._state, each, self._now_ms)
+            if isinstance(code, DeferCode) and code not in _NO_HEAD and is_ever_allowed(self._state, each):
+                found += self._heads(each, code, queue)
+        return found
+
+    def _heads(self, job: Job, code: DeferCode | None, queue: Queue) -> list[Head]:
+        spec = in_line(job)
+        key = room_of(self._state, spec)
+        reach = self._reaches.get(key)
+        if reach is None:
+            reach = self._reaches[key] = reach_of(self._state, spec)
+        backfills = queue.discipline is QueueDiscipline.BACKFILL
+        like = self._like_in(queue, job) if backfills else None
+        since_ms = None if like is None else like.since_ms
+        parts = _kept_for(self._state, spec, reach, code, self._shut)
+        heads = [
+            Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=part.code) for part in parts
+        ]
+        passes = [backfills or part.is_for_owners for part in parts]
+        return [replace(head, is_for_owners=is_passed) for head, is_passed in zip(heads, passes, strict=True)]
+
+
+def _place_in(queue: Queue, job: Job) -> Order:
+    return order_in(queue, job.spec, job.submit_ms, job.number)
+
+
+Shut = dict[tuple[str, int], int]
+"""The nodes of a pool whose maintenance begins before a run of so many milliseconds would be over, as a mask."""
+
+
+class _Part(NamedTuple):
+    """The nodes that a head keeps for one reason, which its `code` tells: `under` whose limit it waits, None where that
+    is for room; and whether owners may pass it there (`is_for_owners`), since what it waits for is there beside
+    guarantees.
+    """
+
+    under: str | None
+    reach: Reach
+    is_for_owners: bool
+    code: DeferCode | None
+
+
+def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | None, shut: Shut) -> list[_Part]:
+    """The parts of a head which could be on these nodes (`reach`), by what keeps it of each GPU type. Where quotas keep
+    it of one that are all of its nodes: whatever runs on one of them takes from what is left below the limit, or to
+    all. Where they do not, it is room that it waits for, though the reason that was told is another one; or the places
+    that are kept for owners, which is told before any quota.
+    """
+    if state.closing and code is not DeferCode.MAINTENANCE:
+        reach = _without_closing(state, spec, reach, shut)
+    is_kept = code is DeferCode.RESERVED_FOR_OTHER
+    if not (is_kept or is_of_quota(code)):
+        return [_Part(None, reach, False, code)]
+    waits = waits_by_types(state, spec)
+    if is_kept and len(waits.room) == len(types_for(state, spec)):
+        return [_Part(None, reach, True, code)]
+    of_quota = DeferCode.QUOTA_REACHED if is_kept else code
+    parts = [_Part(under, _of_types(state, types), False, of_quota) for under, types in waits.under.items()]
+    parts.append(_Part(None, _of_types(state, waits.to_all), True, of_quota))
+    parts.append(_Part(None, _within_types(state, spec, reach, waits.room), is_kept, code))
+    return [part for part in parts if reach and part.reach]
+
+
+def _without_closing(state: CellState, spec: JobSpec, reach: Reach, shut: Shut) -> Reach:
+    """Without the nodes whose maintenance the head would meet: it waits for others, and what is over before the
+    maintenance begins takes nothing from it there.
+    """
+    run_ms = longest_run_ms(state, spec)
+    for name in reach:
+        if (name, run_ms) not in shut:
+            pool = state.pools[name]
+            shut[name, run_ms] = mask_from([pool.number(each) for each in shut_for(state, pool, spec)], len(pool.ids))
+    return {name: left for name, mask in reach.items() if (left := mask & ~shut[name, run_ms])}
+
+
+def _of_types(state: CellState, types: Sequence[str]) -> Reach:
+    """All nodes of the cell with GPUs of these types."""
+    return {name: mask for name in state.pools if (mask := nodes_of_types(state, name, types))} if types else {}
+
+
+def _within_types(state: CellState, spec: JobSpec, reach: Reach, types: Sequence[str]) -> Reach:
+    """Those of the nodes where the job could be if it may have one of these types only, all of it."""
+    found: Reach = {}
+    for each in types:
+        typed = reach_of(state, changed(spec, gpu_type=each)) if spec.gang else reach
+        for name, mask in typed.items():
+            if within := mask & reach.get(name, 0) & nodes_of_types(state, name, (each,)):
+                found[name] = found.get(name, 0) | within
+    return found
+
+
+def _is_below(state: CellState, spec: JobSpec, tenant: str) -> bool:
+    return tenant in _above(state, spec)
+
+
+def _above(state: CellState, spec: JobSpec) -> tuple[str, ...]:
+    """The job's tenant and those above it that have an account of a type that it could get."""
+    lines = (accounts(state.quotas, spec.tenant, each) for each in types_for(state, spec))
+    return tuple({spec.tenant: None, **{account[0]: None for line in lines for account in line}})

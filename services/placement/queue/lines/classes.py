@@ -1,0 +1,70 @@
+"""The scheduling key of a job: two jobs of one queue with the same key start or wait alike, in the same state."""
+
+from __future__ import annotations
+
+from services.placement.search.open_longest import tells_no_time
+from shared.cluster.capacity.maintenance import longest_run_ms
+from shared.cluster.model.job import Job, JobStatus
+from shared.cluster.model.state import CellState
+from shared.events.values import GPU, JobSpec
+
+Key = tuple[object, ...]
+
+_QUEUED = JobStatus.QUEUED
+
+
+WORKERS = 2
+"""Where in the key of a room stands how many workers must have it at once."""
+
+
+STEPS_OF_RUN_TIMES = 4
+"""Run times are told apart in so many steps from each to its double."""
+
+
+def room_of(state: CellState, spec: JobSpec) -> Key:
+    """What decides whether there is room for a job, whoever's it is. In a cell that has nodes that only short jobs may
+    use, how long it may run decides, too, and whether it has said so. What keeps the workers of a job that is no gang
+    from entering is not told apart by quota and room, so its room is its tenant's own.
+    """
+    wants = spec.resources
+    key = (
+        spec.pools,
+        spec.gpu_type,
+        spec.workers,
+        wants.gpu_milli,
+        wants.cpu_milli,
+        wants.memory_mib,
+        spec.kind,
+        spec.topology,
+        spec.spread,
+        spec.node_labels,
+        spec.tolerations,
+        spec.exclusive,
+        None if spec.gang else (spec.tenant, spec.preemptible),
+    )
+    return (*key, tells_no_time(spec), longest_run_ms(state, spec)) if state.closing else key
+
+
+def _step_of(run_ms: int) -> int:
+    """Run times of one step are alike for the classes of a line; each job goes by its own all the same."""
+    bits = max(run_ms.bit_length() - 1, 2)
+    return bits * STEPS_OF_RUN_TIMES + (run_ms >> (bits - 2)) % STEPS_OF_RUN_TIMES
+
+
+def ask_of(room: Key) -> tuple[tuple[str, ...], str | None, int]:
+    """What a worker wants of one node: the pools, the GPU type, and how many whole GPUs."""
+    pools, gpu_type, _, gpu_milli = room[:4]
+    assert isinstance(pools, tuple), "so `room_of` makes it"
+    assert isinstance(gpu_milli, int), "the same"
+    return tuple(sorted(set(pools))), None if gpu_type is None else str(gpu_type), gpu_milli // GPU
+
+
+def class_of(need: object, job: Job, spec: JobSpec, run_ms: int | None = None) -> Key:
+    """The whole key: what stands for the room (one thing for all jobs that need the same, which is quickly told from
+    others), and whose job it is, with what its quota goes by. `spec` is the job as its line knows it. `run_ms` is how
+    long it runs by its estimate, where nodes are kept for planned starts: about that long decides then, too.
+    """
+    is_queued = job.status is _QUEUED
+    array = spec.array_of if is_queued and spec.array_most_running is not None else None
+    key = (need, spec.tenant, spec.priority, spec.preemptible, spec.workers_min, array, is_queued)
+    return key if run_ms is None else (*key, _step_of(run_ms))

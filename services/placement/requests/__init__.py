@@ -1,0 +1,1 @@
+"""What tenants, operators and the cell file ask for."""

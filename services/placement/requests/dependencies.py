@@ -1,0 +1,91 @@
+"""Jobs that wait for others: which of them may wait for their turn now, and which never will."""
+
+from __future__ import annotations
+
+from services.placement.decision.decision import Turn
+from services.placement.requests.circles import STEPS_MOST, circle
+from shared.cluster.model.dependencies import is_live
+from shared.cluster.model.job import Job, JobStatus
+from shared.cluster.model.state import CellState
+from shared.events import effects as e
+from shared.events.reasons import CancelReason, DeferCode, RefuseCode
+from shared.events.values import JobSpec
+
+SETTLED_MOST = 1_000
+"""The waits of so many jobs end in one record at most, those of the others in the next ones."""
+
+
+def refusal(turn: Turn, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
+    """Why a job, whose ids these are, cannot wait for what it names; None if it can.
+
+    It may name what nobody knows yet: of two jobs that are sent together either may come first. So two could wait for
+    each other, and then the later one is refused.
+    """
+    for dependency in spec.after:
+        owner = _owner(turn.state, dependency.job)
+        if owner is not None and owner != spec.tenant:
+            return RefuseCode.NOT_THE_TENANTS_JOB, f"it would wait for {dependency.job}"
+    found = circle(turn.state, spec, ids)
+    turn.steps += found.steps + sum(1 + len(turn.state.dependents.get(job_id, ())) for job_id in ids)
+    if found.job is not None:
+        return RefuseCode.AFTER_ITSELF, f"{found.job} waits for it already"
+    if found.is_cut:
+        text = f"{STEPS_MOST} waits before it and {STEPS_MOST} behind it do not tell whether it would wait for itself"
+        return RefuseCode.AFTER_TOO_MANY, text
+    return None
+
+
+def _owner(state: CellState, job_id: str) -> str | None:
+    job = state.jobs.get(job_id)
+    if job is not None:
+        return job.spec.tenant
+    known = state.arrays.get(job_id) or state.over.get(job_id)
+    return None if known is None else known.tenant
+
+
+def begin(turn: Turn, job: Job) -> None:
+    """Say why a new job waits, if that is not for room."""
+    if job.status is JobStatus.AWAITING:
+        turn.do(e.JobDeferred(job=job.id, code=DeferCode.AFTER))
+    elif job.not_before_ms > turn.now_ms:
+        turn.do(e.JobDeferred(job=job.id, code=DeferCode.NOT_BEFORE))
+
+
+def settle(turn: Turn) -> None:
+    """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits."""
+    state, left = turn.state, SETTLED_MOST
+    while state.ripe:
+        for job_id in sorted(state.ripe):
+            if turn.is_full or not left:
+                return
+            _settle(turn, state.jobs[job_id])
+            left -= 1
+
+
+def _settle(turn: Turn, job: Job) -> None:
+    if job.broken_by:
+        # Of another tenant's job nothing is told, not even how it ended.
+        is_own = _owner(turn.state, job.broken_by) in (None, job.spec.tenant)
+        reason = CancelReason.DEPENDENCY_FAILED if is_own else CancelReason.DEPENDENCY_UNKNOWN
+        turn.do(_cancelled(job.id, reason, job.broken_by))
+        return
+    turn.do(e.JobReady(job=job.id))
+    if job.not_before_ms > turn.now_ms:
+        turn.do(e.JobDeferred(job=job.id, code=DeferCode.NOT_BEFORE))
+
+
+def give_up(turn: Turn, job: Job) -> None:
+    """The job has waited long enough for one that nobody knows."""
+    for waited in job.waits_for:
+        if not is_live(turn.state, waited):
+            turn.do(_cancelled(job.id, CancelReason.DEPENDENCY_UNKNOWN, waited))
+            return
+
+
+def waits_for_unknown(state: CellState, job: Job) -> bool:
+    """Whether one of those that it waits for has not come yet."""
+    return any(not is_live(state, waited) for waited in job.waits_for)
+
+
+def _cancelled(job_id: str, reason: CancelReason, because_of: str) -> e.JobCancelled:
+    return e.JobCancelled(job=job_id, reason=reason, because_of=because_of)

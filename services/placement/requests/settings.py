@@ -1,0 +1,237 @@
+"""What placement does with quotas, policies and what is not built in: proposals and loans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from services.placement.decision.decision import Turn
+from services.placement.requests.dropped_quotas import dropped, remove_unused, says_nothing
+from services.placement.requests.requests import too_old
+from shared.cluster.model.arrays import elements_of
+from shared.cluster.model.config import LEASE_MS_LEAST, CellFile
+from shared.cluster.model.job import WAITING, Job, JobStatus
+from shared.cluster.model.state import CellState
+from shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
+from shared.cluster.quota.rules import Fault, fault_among, fault_in_pools, top_down
+from shared.cluster.quota.tree import Account
+from shared.events import effects as e
+from shared.events.base import Event
+from shared.events.encoding import encode
+from shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
+from shared.events.reasons import ProposalCode, RefuseCode
+from shared.events.value import replace
+
+SET_QUOTA, SET_POLICY = "set-quota", "set-policy"
+"""How refusals name what they are about."""
+
+QUOTAS_BYTES_MOST = 400_000
+"""Quotas that are set together are one decision, and its record must have room for them."""
+
+_STEPS_OF_A_QUOTA = 20
+"""What a quota costs, whether it changes or not, when the rules over all of them are looked at."""
+
+
+def configure(
+    turn: Turn, file: CellFile, known: tuple[str, ...], in_force: CellFile | None = None, *, anew: bool
+) -> bool:
+    """Bring the state to the cell file, as far as the record has room. What was changed at run time stays, unless the
+    file is put in force `anew`: also that a quota was removed which the file `in_force` until now names already. What
+    only that file has goes. Whether all of it is in force now.
+    """
+    if anew or turn.state.version == 0:
+        _put_policy(turn, file.cell(turn.state.cell).policy, known, "cell-file")
+    old = dropped(turn.state, file, in_force, anew=anew)
+    changed = _new_in(turn.state, file, in_force, anew=anew)
+    if not remove_unused(turn, old):
+        return False
+    changed += [none for at, none in old.items() if turn.state.quotas.get(at, none) != none]
+    # Those that stood below others may stand elsewhere then.
+    return _put_all_that_fit(turn, changed, _tenants(file)) and remove_unused(turn, old)
+
+
+def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> list[Quota]:
+    """The quotas of a file that are to be set. One that says nothing counts as none: a file that did not have it has
+    left it so, as jobs lived.
+    """
+    there = frozenset[Account]() if in_force is None else frozenset((q.tenant, q.gpu_type) for q in in_force.quotas())
+    changed = []
+    for quota in file.quotas():
+        account = (quota.tenant, quota.gpu_type)
+        before = state.quotas.get(account)
+        is_free = before is None or before == says_nothing(account, before.parent)
+        if before != quota and (anew or (is_free and account not in there)):
+            changed.append(quota)
+    return changed
+
+
+def _put_all_that_fit(turn: Turn, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
+    """Set these quotas of the cell file, but for those that contradict others. Whether the record had room for all."""
+    merged, fault = _merged(turn, changed, tenants)
+    if fault is None:
+        return _put_first(turn, top_down(merged, changed))
+    # Some contradict what was set at run time: the rest of the file still counts.
+    faults, quotas = list[Fault](), QuotasOneByOne(turn.state.quotas, tenants)
+    for quota in changed:
+        if turn.is_full:
+            return False
+        fault = quotas.put(quota)
+        if fault is None:
+            turn.do(e.QuotaSet(quota=quota))
+        else:
+            faults.append(fault)
+    for number, each in enumerate(faults):
+        if turn.is_full:
+            text = f"{len(faults) - number} more quotas contradict others"
+            refuse(turn, "cell-file", ProposalCode.NOT_ALLOWED, text)
+            break
+        refuse(turn, "cell-file", ProposalCode.NOT_ALLOWED, str(each))
+    return True
+
+
+def _put_first(turn: Turn, quotas: Sequence[Quota]) -> bool:
+    """Set these quotas in their order. Whether the record had room for all of them."""
+    for quota in quotas:
+        if turn.is_full:
+            return False
+        turn.do(e.QuotaSet(quota=quota))
+    return True
+
+
+def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
+    """Set all of these quotas, or none if one contradicts the others."""
+    unknown = [name for name in event.fields if name not in Quota.__struct_fields__]
+    if unknown:
+        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, f"unknown quota field {unknown[0]!r}")
+        return
+    if _is_named_twice(turn, SET_QUOTA, event.fields):
+        return
+    quotas = event.quotas
+    if event.fields:
+        parents = {tenant.name: tenant.parent for tenant in file.tenants}
+        quotas = tuple(_changed(turn.state, quota, event.fields, parents) for quota in quotas)
+    size_bytes = sum(len(encode(e.QuotaSet(quota=quota))) + 1 for quota in quotas)
+    if size_bytes > QUOTAS_BYTES_MOST:
+        text = f"{len(quotas)} quotas need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MOST}: set fewer at once"
+        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, text)
+        return
+    fault = _put_quotas(turn, quotas, _tenants(file), file.gpus_of(turn.state.cell))
+    if fault is not None:
+        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, str(fault))
+
+
+def _is_named_twice(turn: Turn, what: str, fields: Sequence[str]) -> bool:
+    """Whether a field is named more than once, and the operation is refused for it."""
+    for number, name in enumerate(fields):
+        if name in fields[:number]:
+            refuse(turn, what, ProposalCode.NOT_ALLOWED, f"{name!r} is named more than once")
+            return True
+    return False
+
+
+def _changed(state: CellState, quota: Quota, fields: Sequence[str], parents: Mapping[str, str | None]) -> Quota:
+    """The quota in force with these fields of the other; a new one stands where the cell file puts its tenant."""
+    before = state.quotas.get((quota.tenant, quota.gpu_type))
+    if before is None:
+        before = Quota(tenant=quota.tenant, gpu_type=quota.gpu_type, parent=parents.get(quota.tenant))
+    return replace(before, **{name: getattr(quota, name) for name in fields})
+
+
+def _tenants(file: CellFile) -> frozenset[str]:
+    return frozenset(tenant.name for tenant in file.tenants)
+
+
+def _put_quotas(
+    turn: Turn, quotas: Sequence[Quota], tenants: frozenset[str], gpus: Mapping[str, int] | None = None
+) -> Fault | None:
+    """Put all of these quotas in force; or none, with the rule that they break. Pools of which the cell file speaks are
+    held against `gpus`, if there are any.
+    """
+    merged, fault = _merged(turn, quotas, tenants)
+    changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
+    if fault is None and gpus is not None:
+        fault = fault_in_pools(merged, (quota.gpu_type for quota in changed.values()), gpus)
+    if fault is None:
+        for quota in top_down(merged, changed.values()):
+            turn.do(e.QuotaSet(quota=quota))
+    return fault
+
+
+def _merged(turn: Turn, quotas: Sequence[Quota], tenants: frozenset[str]) -> tuple[dict[Account, Quota], Fault | None]:
+    """All quotas as they would be with these, and the rule that they would break together, if any."""
+    changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
+    merged = {**turn.state.quotas, **changed}
+    turn.steps += _STEPS_OF_A_QUOTA * len(merged)
+    return merged, fault_among(merged, tuple(changed.values()), tenants)
+
+
+def set_policy(turn: Turn, event: SetPolicy, known: tuple[str, ...]) -> None:
+    """Set the cell's numbers, if all of them are known, and the placement policy that they name."""
+    policy = event.policy
+    if event.fields:
+        unknown = [name for name in event.fields if name not in CellPolicy.__struct_fields__]
+        if unknown:
+            refuse(turn, SET_POLICY, ProposalCode.NOT_ALLOWED, f"{unknown[0]!r} is no setting of a policy")
+            return
+        if _is_named_twice(turn, SET_POLICY, event.fields):
+            return
+        policy = replace(turn.state.policy, **{name: getattr(policy, name) for name in event.fields})
+    _put_policy(turn, policy, known, SET_POLICY)
+
+
+def _put_policy(turn: Turn, policy: CellPolicy, known: tuple[str, ...], whose: str) -> None:
+    if policy.placement not in known:
+        text = f"placement {policy.placement!r} is not one of {', '.join(known)}"
+        refuse(turn, whose, ProposalCode.NOT_ALLOWED, text)
+    elif policy.lease_wall_ms < LEASE_MS_LEAST:
+        text = f"lease_wall_ms {policy.lease_wall_ms}: must be at least {LEASE_MS_LEAST}"
+        refuse(turn, whose, ProposalCode.NOT_ALLOWED, text)
+    elif policy != turn.state.policy:
+        turn.do(e.PolicySet(policy=policy))
+
+
+def refuse(turn: Turn, what: str, code: ProposalCode, text: str) -> None:
+    """Write down that something was not carried out."""
+    turn.do(e.ProposalRefused(proposal=what, code=code, text=text[:500]))
+
+
+def hold_or_release(
+    turn: Turn, event: HoldJob | ReleaseJob, following: Iterable[Event | None] = (), sent_ms: int | None = None
+) -> None:
+    """Keep a waiting job, or all waiting elements of an array, from starting, or let them go. To be in the wanted state
+    already is no error. What was sent before the job was meant an earlier one of its id. A hold is told of one element
+    only where another hold, or a release, is among those `following`: that one decides on all of them.
+    """
+    request = "hold" if isinstance(event, HoldJob) else "release"
+    array, job = turn.state.arrays.get(event.job), turn.state.jobs.get(event.job)
+    why = too_old(sent_ms, array or job)
+    if why:
+        turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.REQUEST_TOO_OLD, text=why))
+        return
+    turn.steps += 0 if array is None else array.elements
+    jobs = list(elements_of(turn.state, array)) if array is not None else [] if job is None else [job]
+    if not jobs:
+        over = turn.state.over.get(event.job)
+        code, text = (RefuseCode.UNKNOWN_JOB, "") if over is None else (RefuseCode.ALREADY_OVER, f"it is {over.status}")
+        turn.do(e.JobRefused(job=event.job, request=request, code=code, text=text))
+    elif not any(job.status in WAITING for job in jobs):
+        text = f"it is {jobs[0].status}" if array is None else "none of its elements waits"
+        turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.WRONG_STATE, text=text))
+    changes = _may_be_held if request == "hold" else _is_held
+    changed = [each for each in jobs if changes(each)]
+    if request == "hold" and len(changed) > 1 and any(_decides_too(later, event) for later in following):
+        del changed[1:]
+    for each in changed:
+        turn.do(e.JobHeld(job=each.id) if request == "hold" else e.JobReleased(job=each.id))
+
+
+def _may_be_held(job: Job) -> bool:
+    """Whether a hold changes the job: it waits, or it is held for another reason than a wish of a person."""
+    return job.status in (JobStatus.QUEUED, JobStatus.AWAITING) or bool(job.held_why)
+
+
+def _is_held(job: Job) -> bool:
+    return job.status is JobStatus.HELD
+
+
+def _decides_too(later: Event | None, event: HoldJob | ReleaseJob) -> bool:
+    return isinstance(later, HoldJob | ReleaseJob) and (later.cell, later.job) == (event.cell, event.job)

@@ -1,0 +1,99 @@
+"""What becomes of the jobs and quotas of tenants that go.
+
+A quota is removed only when no job needs it: none of its tenant lives, and no other tenant stands below it. To lift a
+limit under living jobs is to set it, so nothing is freed by mistake.
+
+A tenant that a cell file no longer names keeps what it has running. Its waiting jobs are held, also those that come
+back to the queue, until a file names it again or an operator releases or cancels them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from services.placement.decision.decision import Turn
+from services.placement.requests.dropped_quotas import remove_lowest
+from services.placement.requests.settings import refuse
+from shared.cluster.model.job import WAITING, Job, JobStatus
+from shared.cluster.quota.tree import Account
+from shared.events import effects as e
+from shared.events.operations import RemoveQuota
+from shared.events.reasons import ProposalCode
+
+REMOVE_QUOTA = "remove-quota"
+"""How a refusal names what it is about."""
+
+NOT_IN_THE_FILE = "its tenant is not in the cell file"
+"""Why a job is held whose tenant is gone; what is held for it is released when the tenant is back."""
+
+NAMED_MOST = 3
+
+
+def remove_quota(turn: Turn, event: RemoveQuota) -> None:
+    """Remove the tenant's quota of one GPU type, or of all; all of them or none."""
+    state, tenant = turn.state, event.tenant
+    accounts = [account for account in sorted(state.quotas) if account[0] == tenant]
+    if event.gpu_type is not None:
+        accounts = [account for account in accounts if account[1] == event.gpu_type]
+    if not accounts:
+        of = "" if event.gpu_type is None else f" of {event.gpu_type}"
+        refuse(turn, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, f"tenant {tenant} has no quota{of}")
+        return
+    why = _why_they_stay(turn, tenant, accounts)
+    if why is not None:
+        refuse(turn, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, why)
+        return
+    for account in accounts:
+        turn.do(e.QuotaRemoved(tenant=tenant, gpu_type=account[1]))
+
+
+def _why_they_stay(turn: Turn, tenant: str, accounts: Sequence[Account]) -> str | None:
+    state = turn.state
+    turn.steps += len(state.quotas) + len(state.jobs)
+    types = [gpu_type for _, gpu_type in accounts]
+    children = [quota for quota in state.quotas.values() if quota.parent == tenant]
+    below = {quota.tenant: None for quota in children if quota.gpu_type in types}
+    if below:
+        return f"tenant {_named(below)} stands below {tenant}: move it to another parent, or remove its quota first"
+    live = [job for job in state.jobs.values() if job.spec.tenant == tenant]
+    if live:
+        waiting = sum(job.status in WAITING for job in live)
+        return (
+            f"{waiting} jobs of {tenant} wait and {len(live) - waiting} run: cancel them or let them end first "
+            f"(to lift a limit: fallow quota set {tenant} --limit none)"
+        )
+    return None
+
+
+def _named(names: Collection[str]) -> str:
+    shown = sorted(names)[:NAMED_MOST]
+    return ", ".join(shown) + (" and others" if len(names) > NAMED_MOST else "")
+
+
+def follow_file(turn: Turn, tenants: Collection[str], gone: Collection[str]) -> bool:
+    """Hold the waiting jobs of tenants that the cell file does not name, release those whose tenant is back, and remove
+    the quotas of the tenants that have `gone` with it, if nothing needs them. Whether the record had room for all.
+    """
+    jobs = turn.state.jobs.values()
+    to_hold = [job.id for job in jobs if _is_to_be_held(job, tenants)]
+    to_release = [job.id for job in jobs if job.held_why == NOT_IN_THE_FILE and job.spec.tenant in tenants]
+    effects: list[e.AnyEffect] = [e.JobHeld(job=job_id, reason=NOT_IN_THE_FILE) for job_id in sorted(to_hold)]
+    effects += [e.JobReleased(job=job_id) for job_id in sorted(to_release)]
+    for effect in effects:
+        if turn.is_full:
+            return False
+        turn.do(effect)
+    live = {job.spec.tenant for job in turn.state.jobs.values()}
+    return remove_lowest(turn, [each for each in turn.state.quotas if each[0] in gone and each[0] not in live])
+
+
+def hold_requeued(turn: Turn, tenants: Collection[str]) -> None:
+    """Hold the jobs that have come back to the queue in this turn and whose tenant the cell file does not name."""
+    for job_id in turn.requeued:
+        job = turn.state.jobs.get(job_id)
+        if job is not None and _is_to_be_held(job, tenants):
+            turn.do(e.JobHeld(job=job_id, reason=NOT_IN_THE_FILE))
+
+
+def _is_to_be_held(job: Job, tenants: Collection[str]) -> bool:
+    return job.status in (JobStatus.QUEUED, JobStatus.AWAITING) and bool(tenants) and job.spec.tenant not in tenants

@@ -1,0 +1,1 @@
+"""The places of one job: gang, topology request, quota, replicas."""

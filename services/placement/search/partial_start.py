@@ -1,0 +1,179 @@
+"""How many workers of a job that is no gang enter now, and where: as many as it wants and as fit.
+
+It starts with as many as there are places for in one pool, but its fewest at least; from then on further ones enter
+whenever there is room, each time its turn comes in its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from services.placement.fit.empty_capacity import could_hold_singly
+from services.placement.fit.filling import count_room
+from services.placement.fit.free_capacity import Room
+from services.placement.owners.holdback import off_kept_places
+from services.placement.search.elsewhere import places_elsewhere_first
+from services.placement.search.gang import Places, place_gang
+from services.placement.search.quota_check import is_over_limits, refusal_of_places
+from services.placement.search.replicas import place_replicas
+from shared.cluster.capacity.capacity import PoolCapacity
+from shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of
+from shared.cluster.capacity.gpu_types import gpu_types_of, types_for
+from shared.cluster.model.independent_workers import fewest_of, is_service, may_enter, paused_ranks
+from shared.cluster.model.job import Job, JobStatus
+from shared.cluster.model.state import CellState
+from shared.events.reasons import DeferCode
+from shared.events.value import replace
+from shared.events.values import GPU, JobSpec, WorkerPlace
+
+AT_ONCE_MOST = 1_000
+"""So many workers enter in one step at most, if the job can start with so few: its record must have room for them."""
+
+
+def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE_MOST) -> Places | DeferCode:
+    """Places for the workers that enter now, or why there are none."""
+    is_first = job.status is JobStatus.QUEUED
+    fewest = fewest_of(job) if is_first else 1
+    wanted = may_enter(job, now_ms)
+    found = places_for(state, job, fewest, min(wanted, max(most, fewest)), now_ms)
+    is_refused = isinstance(found, DeferCode) and not is_first
+    if is_refused and not could_hold_singly(state, job.spec, len(job.workers) + 1):
+        return DeferCode.NO_SUCH_NODES  # with its own workers the nodes are full
+    return found
+
+
+def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) -> Places | DeferCode:
+    """Places for at least `fewest` and at most `most` workers beside those that the job has. Those that do not fit
+    beside the nodes of its last failures enter next, if enough others do.
+    """
+    search = _replicas if is_service(job) else _workers
+    found = places_elsewhere_first(state, job, lambda: search(state, job, fewest, most))
+    if isinstance(found, DeferCode):
+        return found
+    turn, since_ms = (0, 0) if job.status is JobStatus.QUEUED else (job.turns + 1, now_ms)
+    ranks = free_ranks(job, now_ms)
+    placed = tuple([replace(place, rank=next(ranks), turn=turn, since_ms=since_ms) for place in found])
+    return DeferCode.RECORD_TOO_LARGE if bytes_of(placed) > GANG_BYTES_MOST else placed
+
+
+def free_ranks(job: Job, now_ms: int) -> Iterator[int]:
+    """The ranks without a worker whose work is not done, and that wait for nothing, the lowest first; without end."""
+    taken, rank = {*job.done, *paused_ranks(job, now_ms), *(place.rank for place in job.workers)}, 0
+    while True:
+        if rank not in taken:
+            yield rank
+        rank += 1
+
+
+def _workers(state: CellState, job: Job, fewest: int, most: int) -> Places | DeferCode:
+    """The workers of a training job go where a gang of so many would go. Who has room for many has room for fewer."""
+    found = place_gang(state, _of_size(job.spec, most))
+    if not isinstance(found, DeferCode) or fewest >= most:
+        return found
+    best = place_gang(state, _of_size(job.spec, fewest))
+    fits, fails = fewest, most
+    while not isinstance(best, DeferCode) and fails - fits > 1:
+        middle = (fits + fails) // 2
+        tried = place_gang(state, _of_size(job.spec, middle))
+        if isinstance(tried, DeferCode):
+            fails = middle
+        else:
+            best, fits = tried, middle
+    return best
+
+
+def _of_size(spec: JobSpec, workers: int) -> JobSpec:
+    return replace(spec, workers=workers, workers_min=None)
+
+
+def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | DeferCode:
+    """A service's replicas go to its pools in their order."""
+    spec, pools = job.spec, state.pools
+    held = [place for place in job.workers if place.rank not in job.leaving]
+    found: list[WorkerPlace] = []
+    for name in spec.pools or sorted(pools) if _may_find(state, spec, fewest) else ():
+        pool = pools.get(name)
+        if pool is not None and len(found) < most:
+            found += _replicas_in(state, pool, spec, held, found, most - len(found))
+    if len(found) >= fewest:
+        return tuple(found)
+    refused = place_gang(state, _of_size(spec, fewest))
+    if refused is DeferCode.NO_SUCH_NODES and could_hold_singly(state, spec, fewest):
+        refused = _why_not_in_several(state, spec, fewest)
+    # Replicas that are alone on their nodes may be too many nodes, spread as they are, and not on the fewest.
+    return refused if isinstance(refused, DeferCode) or spec.exclusive else DeferCode.FRAGMENTED
+
+
+def _may_find(state: CellState, spec: JobSpec, fewest: int) -> bool:
+    """Whether there may be places for so many replicas. To count the room is much cheaper than to find places one after
+    the other, only to find too few.
+    """
+    if fewest == 1:
+        return True
+    if state.quotas and len(types_for(state, spec)) == 1 and is_over_limits(state, _of_size(spec, fewest)):
+        return False
+    missing = fewest
+    for name in spec.pools or state.pools:
+        if missing and name in state.pools:
+            missing -= count_room(Room.of(state, state.pools[name], spec), spec, missing)
+    return not missing
+
+
+def _why_not_in_several(state: CellState, spec: JobSpec, fewest: int) -> DeferCode:
+    """Why the fewest replicas that a service starts with have no room, where no single pool could hold them all."""
+    alone = place_gang(state, _of_size(spec, 1))
+    if isinstance(alone, DeferCode):
+        return alone
+    free = sum(pool.free_whole for name, pool in state.pools.items() if not spec.pools or name in spec.pools)
+    has_too_few = spec.resources.gpu_milli >= GPU and free * GPU < fewest * spec.resources.gpu_milli
+    return DeferCode.NO_FREE_GPUS if has_too_few else DeferCode.FRAGMENTED
+
+
+def _replicas_in(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, held: list[WorkerPlace], before: list[WorkerPlace], most: int
+) -> list[WorkerPlace]:
+    """Places for so many replicas in this pool, or for as many as fit and the tenant may use beside those `before`.
+    What it may not use of one GPU type keeps it from no other.
+    """
+    places = _replicas_off_kept(state, pool, spec, held, most)
+    found = _within_quota(state, spec, before, places)
+    types = gpu_types_of(state, pool) if len(found) < len(places) and spec.gpu_type is None else {}
+    if len(types) < 2:  # noqa: PLR2004 - nearly every pool has one
+        return found
+    by_type: list[WorkerPlace] = []
+    for gpu_type in types:
+        of_type = replace(spec, gpu_type=gpu_type)
+        more = _replicas_off_kept(state, pool, of_type, [*held, *by_type], most - len(by_type))
+        by_type += _within_quota(state, of_type, [*before, *by_type], more)
+    return by_type if len(by_type) > len(found) else found
+
+
+def _replicas_off_kept(
+    state: CellState, pool: PoolCapacity, spec: JobSpec, held: list[WorkerPlace], most: int
+) -> list[WorkerPlace]:
+    """The places of `place_replicas`, but for those that are kept for owners."""
+    places = place_replicas(state, pool, spec, held, most)
+    if not state.tree.kept.nodes or not places:
+        return places
+
+    def search(state: CellState, pool: PoolCapacity) -> Places | None:
+        return tuple(place_replicas(state, pool, spec, held, most)) or None
+
+    found = off_kept_places(state, pool, _of_size(spec, len(places)), tuple(places), search, 0)
+    return [] if isinstance(found, DeferCode) else list(found)
+
+
+def _within_quota(
+    state: CellState, spec: JobSpec, before: list[WorkerPlace], places: list[WorkerPlace]
+) -> list[WorkerPlace]:
+    """The first of these places that its tenant may use beside those `before`."""
+    if not state.quotas or refusal_of_places(state, spec, [*before, *places]) is None:
+        return places
+    fits, fails = 0, len(places)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if refusal_of_places(state, spec, [*before, *places[:middle]]) is None:
+            fits = middle
+        else:
+            fails = middle
+    return places[:fits]

@@ -1,0 +1,1 @@
+"""Where room is: indices over the nodes of a pool, kept by delta."""

@@ -1,0 +1,297 @@
+"""I1 to I4 over a whole log, by a ledger of its own: it shares no arithmetic with the fold that it checks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from shared.cluster.checks.audit_quota import QuotaBooks
+from shared.cluster.checks.invariants import Offence
+from shared.cluster.model.state import CellState
+from shared.events import effects as e
+from shared.events.decisions import Decision
+from shared.events.operations import Quota
+from shared.events.value import replace
+from shared.events.values import GPU, JobSpec, WorkerPlace
+
+Raised = dict[tuple[str, str], None]
+"""The accounts whose use a decision has raised so far."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What a reader of the effects alone knows. Feed it every accepted decision in order. `used` are the milli-GPUs in
+    use on each device of a node, `alone` the exclusive job on it.
+    """
+
+    gpus: dict[str, int] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    used: dict[str, list[int]] = field(default_factory=dict)
+    live: dict[str, JobSpec] = field(default_factory=dict)
+    live_of: Counter[str] = field(default_factory=Counter)
+    places: dict[str, tuple[WorkerPlace, ...]] = field(default_factory=dict)
+    ended: dict[str, str] = field(default_factory=dict)
+    quotas: dict[tuple[str, str], Quota] = field(default_factory=dict)
+    children: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
+    use: dict[tuple[str, str], int] = field(default_factory=dict)
+    alone: dict[str, str] = field(default_factory=dict)
+
+    def take(self, decision: Decision) -> Offence | None:
+        """The first offence of this decision, or None."""
+        raised, takes = Raised(), self._TAKE
+        for effect in decision.effects:
+            take = takes.get(type(effect))
+            offence = None if take is None else take(self, effect, raised)
+            if offence is not None:
+                return offence
+        return self._limits_hold(raised)
+
+    def _set_quota(self, quota: Quota, raised: Raised) -> Offence | None:
+        """What was raised before a limit was lowered is held against the limit of then."""
+        offence = self._limits_hold(raised)
+        raised.clear()
+        account = (quota.tenant, quota.gpu_type)
+        before = self.quotas.get(account)
+        if before is not None and before.parent is not None:
+            del self.children[before.parent, quota.gpu_type][quota.tenant]
+        if quota.parent is not None:
+            self.children.setdefault((quota.parent, quota.gpu_type), {})[quota.tenant] = None
+        self.quotas[account] = quota
+        return offence
+
+    def _take_node(self, effect: e.NodeChanged, _: Raised) -> None:
+        spec = effect.spec
+        self.gpus[spec.id], self.types[spec.id] = spec.gpus, spec.gpu_type
+        row = self.used.setdefault(spec.id, [])
+        row += [0] * (spec.gpus - len(row))
+
+    def _remove_node(self, effect: e.NodeRemoved, _: Raised) -> Offence | None:
+        if any(self.used.pop(effect.node, ())):
+            return Offence("I1", f"node {effect.node} is forgotten while it is in use")
+        self.gpus.pop(effect.node, None)
+        self.types.pop(effect.node, None)
+        return None
+
+    def _take_quota(self, effect: e.QuotaSet, raised: Raised) -> Offence | None:
+        return self._set_quota(effect.quota, raised)
+
+    def _remove_quota(self, effect: e.QuotaRemoved, raised: Raised) -> Offence | None:
+        """A quota that is removed limits no job that lives, and has no tenant below it."""
+        account = (effect.tenant, effect.gpu_type)
+        offence = self._limits_hold(raised)
+        raised.clear()
+        before = self.quotas.pop(account, None)
+        if before is None:
+            return Offence("I4", f"tenant {effect.tenant} has no quota of {effect.gpu_type} to be removed")
+        if self.live_of[effect.tenant]:
+            return Offence("I4", f"the quota of {effect.tenant} is removed while its jobs live")
+        if self.children.get(account):
+            return Offence("I4", f"the quota of {effect.tenant} is removed while others stand below it")
+        if before.parent is not None:
+            del self.children[before.parent, effect.gpu_type][effect.tenant]
+        return offence
+
+    def _enqueue(self, effect: e.JobEnqueued, _: Raised) -> Offence | None:
+        job = effect.spec.id
+        if job in self.live:
+            return Offence("I2", f"job {job} is enqueued twice")
+        self.live[job] = effect.spec
+        self.live_of[effect.spec.tenant] += 1
+        self.ended.pop(job, None)
+        return None
+
+    def _update(self, effect: e.JobUpdated, _: Raised) -> Offence | None:
+        before = self.live.get(effect.job)
+        if before is None or before.tenant != effect.tenant:
+            return Offence("I2", f"job {effect.job} is updated and is no live job of {effect.tenant}")
+        self.live[effect.job] = effect.applied_to(before)
+        return None
+
+    def _grow(self, effect: e.JobResizing, raised: Raised) -> Offence | None:
+        return self._resize(effect.job, self.places.get(effect.job, ()) + effect.add, raised)
+
+    def _shrink(self, effect: e.JobResized, raised: Raised) -> Offence | None:
+        return self._resize(effect.job, effect.workers, raised)
+
+    def _settle(self, effect: e.WorkersSettled, raised: Raised) -> Offence | None:
+        """Who is over holds nothing; only of jobs that are no gangs one worker ends without the others."""
+        if self.live.get(effect.job) is not None and self.live[effect.job].gang:
+            return Offence("I3", f"gang {effect.job} loses a worker and goes on")
+        over = {*effect.done, *effect.gone}
+        places = self.places.get(effect.job, ())
+        return self._resize(effect.job, tuple(place for place in places if place.rank not in over), raised)
+
+    def _let_go(self, effect: e.JobPreempted | e.JobRequeued, raised: Raised) -> Offence | None:
+        return self._hold(effect.job, (), raised)
+
+    def _resize(self, job: str, places: tuple[WorkerPlace, ...], raised: Raised) -> Offence | None:
+        if not self.places.get(job):
+            return Offence("I2", f"job {job} is resized and holds nothing")
+        spec, ranks = self.live[job], {place.rank for place in places}
+        fewest = (spec.workers_min or spec.workers) if spec.gang else 0
+        if len(ranks) < len(places) or len(ranks) < fewest:
+            return Offence("I3", f"job {job} is resized to {len(places)} workers of {len(ranks)} ranks")
+        return self._hold(job, places, raised)
+
+    def _start(self, effect: e.JobStarted, raised: Raised) -> Offence | None:
+        spec = self.live.get(effect.job)
+        if spec is None:
+            return Offence("I2", f"job {effect.job} starts and was never accepted, or is over")
+        if self.places.get(effect.job):
+            return Offence("I2", f"job {effect.job} starts while it runs")
+        fewest = (spec.workers_min or spec.workers) if spec.gang else 1
+        if not fewest <= len(effect.workers) <= spec.workers:
+            return Offence(
+                "I3", f"job {effect.job} starts with {len(effect.workers)} workers of {fewest} to {spec.workers}"
+            )
+        return self._hold(effect.job, effect.workers, raised)
+
+    def _end(self, effect: e.JobFinished | e.JobFailed | e.JobCancelled, raised: Raised) -> Offence | None:
+        if effect.job not in self.live:
+            return Offence(
+                "I2", f"job {effect.job} ends ({effect.kind}) and was not live: {self.ended.get(effect.job, 'unknown')}"
+            )
+        offence = self._hold(effect.job, (), raised)
+        tenant = self.live.pop(effect.job).tenant
+        self.live_of[tenant] -= 1
+        if not self.live_of[tenant]:
+            del self.live_of[tenant]
+        self.ended[effect.job] = effect.kind
+        return offence
+
+    def _hold(self, job: str, places: tuple[WorkerPlace, ...], raised: Raised) -> Offence | None:
+        spec, before = self.live.get(job), self.places.pop(job, ())
+        if spec is None:
+            return None  # it holds nothing, then
+        if before:
+            self._give_back(spec.tenant, before)
+        if self.alone or spec.exclusive:
+            offence = self._keep_apart(job, spec, before, places)
+            if offence is not None:
+                return offence
+        for place in places:
+            offence = self._take_place(job, spec.tenant, place)
+            if offence is not None:
+                return offence
+        if places:
+            self.places[job] = places
+        if len(places) > len(before):
+            # Who has come: those that were there before may be of another GPU type, whose limit was lowered since.
+            for place in places[len(before) :] if places[: len(before)] == before else places:
+                raised[spec.tenant, self.types.get(place.node, "")] = None
+        return None
+
+    def _keep_apart(
+        self, job: str, spec: JobSpec, before: tuple[WorkerPlace, ...], places: tuple[WorkerPlace, ...]
+    ) -> Offence | None:
+        """I1: an exclusive job comes to nodes where nothing is in use, and nobody comes to those that it holds."""
+        for place in before:
+            if self.alone.get(place.node) == job:
+                del self.alone[place.node]
+        for place in places:
+            node = place.node
+            other = self.alone.get(node, job)
+            if other != job:
+                return Offence("I1", f"job {job} comes to node {node}, which job {other} holds alone")
+            if spec.exclusive and node not in self.alone:
+                if any(self.used.get(node, ())):
+                    return Offence("I1", f"job {job} would be alone on node {node}, where others are")
+                self.alone[node] = job
+        return None
+
+    def _give_back(self, tenant: str, places: tuple[WorkerPlace, ...]) -> None:
+        used, types, use = self.used, self.types, self.use
+        for place in places:
+            node, devices, milli = place.node, place.devices, place.gpu_milli
+            if devices:
+                row, share = used[node], milli // len(devices)
+                for device in devices:
+                    row[device] -= share
+            account = (tenant, types.get(node, ""))
+            use[account] = use.get(account, 0) - milli
+            if not use[account]:
+                del use[account]
+
+    def _take_place(self, job: str, tenant: str, place: WorkerPlace) -> Offence | None:
+        """I1: the place's devices exist and hold no more than a device."""
+        node, devices, milli = place.node, place.devices, place.gpu_milli
+        if devices:
+            gpus, row, share = self.gpus.get(node, 0), self.used.get(node, []), milli // len(devices)
+            for device in devices:
+                if device >= gpus:
+                    return Offence("I1", f"job {job} holds device {device} of {node}, which has {gpus}")
+                used = row[device] = row[device] + share
+                if used > GPU:
+                    return Offence("I1", f"device {device} of {node} holds {used} milli-GPUs with job {job}")
+        account = (tenant, self.types.get(node, ""))
+        self.use[account] = self.use.get(account, 0) + milli
+        return None
+
+    def _limits_hold(self, raised: Raised) -> Offence | None:
+        """I4: what was raised is within its limits and its right to borrow, at each level of the tree."""
+        books = QuotaBooks(self.quotas, self.children, self.use)
+        for account in raised if self.quotas else ():
+            wrong = books.over(account)
+            if wrong is not None:
+                return Offence("I4", wrong)
+        return None
+
+    _TAKE: ClassVar[dict[type[e.Effect], Callable[[Ledger, Any, Raised], Offence | None]]] = {
+        e.NodeChanged: _take_node,
+        e.NodeRemoved: _remove_node,
+        e.QuotaSet: _take_quota,
+        e.QuotaRemoved: _remove_quota,
+        e.JobEnqueued: _enqueue,
+        e.JobUpdated: _update,
+        e.JobStarted: _start,
+        e.JobResizing: _grow,
+        e.JobResized: _shrink,
+        e.WorkersSettled: _settle,
+        e.JobPreempted: _let_go,
+        e.JobRequeued: _let_go,
+        e.JobFinished: _end,
+        e.JobFailed: _end,
+        e.JobCancelled: _end,
+    }
+    """What is made of each effect; of others, nothing."""
+
+    def compare(self, state: CellState) -> Offence | None:
+        """I2 and I1 against the folded state: the same jobs live, in the same places."""
+        for job_id in sorted({*self.live, *state.jobs}):
+            if job_id not in state.jobs or job_id not in self.live:
+                return Offence("I2", f"job {job_id} is live in the {'log' if job_id in self.live else 'state'} alone")
+            if state.jobs[job_id].workers + state.jobs[job_id].joining != self.places.get(job_id, ()):
+                return Offence("I1", f"job {job_id} holds other places in the state than in the log")
+        return None
+
+
+def ledger_of(state: CellState) -> Ledger:
+    """The ledger of somebody who was told this state, in effects: nodes, jobs and their places first, then the quotas.
+
+    Quotas come last, since a lowered quota evicts nobody: use above it is no offence until it grows.
+    """
+    ledger = Ledger()
+    # Little by little: the effects of 150,000 jobs take more memory than what is kept of them.
+    for effects in _told(state):
+        ledger.take(Decision(cell=state.cell or "none", version=1, epoch=0, at_ms=0, effects=effects))
+    return ledger
+
+
+def _told(state: CellState) -> Iterator[tuple[e.AnyEffect, ...]]:
+    for node in state.nodes.values():
+        yield (e.NodeChanged(spec=node.spec, boot=node.boot, status=node.status),)
+    for job in state.jobs.values():
+        places = job.workers + job.joining
+        if not places:
+            yield (e.JobEnqueued(spec=job.spec, submit_ms=job.submit_ms, digest=job.digest),)
+            continue
+        # What it holds is a whole gang of what it was started as, whatever it was updated to since.
+        began_as = replace(job.spec, workers=len(places), workers_min=None)
+        yield (
+            e.JobEnqueued(spec=began_as, submit_ms=job.submit_ms, digest=job.digest),
+            e.JobStarted(job=job.id, attempt=job.attempt, workers=places),
+            e.JobUpdated.of(job.spec),
+        )
+    yield tuple(e.QuotaSet(quota=quota) for quota in state.quotas.values())

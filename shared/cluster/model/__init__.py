@@ -1,0 +1,1 @@
+"""The state of a cell: jobs, nodes, arrays, dependencies, and the cell file."""

@@ -1,0 +1,95 @@
+"""Arrays: jobs that were submitted many at once, and how far they are. An array is over with its last element."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shared.cluster.fold.errors import must
+from shared.cluster.model.job import Job, JobStatus
+
+if TYPE_CHECKING:
+    from shared.cluster.model.state import CellState
+
+
+@dataclass(slots=True)
+class ArrayJob:
+    """An array of which some elements are not over: `left` of `elements`. `holding` of them hold places now, of which
+    there may be `most_running`; `failed` and `cancelled` came to such an end. Its submission came at `came_ms`.
+    """
+
+    id: str
+    tenant: str
+    digest: str
+    elements: int
+    most_running: int | None = None
+    left: int = 0
+    holding: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    came_ms: int = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so many elements run that no further one may start."""
+        return self.most_running is not None and self.holding >= self.most_running
+
+    @property
+    def outcome(self) -> JobStatus:
+        """What the array has come to, with what is over of it: a failure tells more than a cancel."""
+        if self.failed:
+            return JobStatus.FAILED
+        return JobStatus.CANCELLED if self.cancelled else JobStatus.FINISHED
+
+
+def element_id(array: str, index: int) -> str:
+    """The id of one element."""
+    return f"{array}.{index}"
+
+
+def elements_of(state: CellState, array: ArrayJob) -> Iterator[Job]:
+    """Those that are not over, in the order of their indices."""
+    for index in range(array.elements):
+        job = state.jobs.get(element_id(array.id, index))
+        if job is not None and job.spec.array_of == array.id:
+            yield job
+
+
+def enter(state: CellState, job: Job) -> None:
+    """One element more waits. The first one makes the array known."""
+    spec = job.spec
+    assert spec.array_of is not None, "an element names its array"
+    array = state.arrays.get(spec.array_of)
+    if array is None:
+        must(spec.array_of not in state.jobs and spec.array_of not in state.over, f"job {spec.array_of} exists already")
+        most, came_ms = spec.array_most_running, job.came_ms
+        array = ArrayJob(spec.array_of, spec.tenant, job.digest, spec.array or 1, most, came_ms=came_ms)
+        state.journal.put(state.arrays, array.id, array)
+    state.journal.set(array, "left", array.left + 1)
+
+
+def hold(state: CellState, array_id: str, change: int) -> None:
+    """An element takes its places (+1), or gives them back (-1)."""
+    array = state.arrays[array_id]
+    state.journal.set(array, "holding", array.holding + change)
+
+
+def leave(state: CellState, array_id: str, status: JobStatus) -> ArrayJob | None:
+    """An element is over. The array, if that was its last one."""
+    array, journal = state.arrays[array_id], state.journal
+    journal.set(array, "left", array.left - 1)
+    if status is JobStatus.FAILED:
+        journal.set(array, "failed", array.failed + 1)
+    elif status is JobStatus.CANCELLED:
+        journal.set(array, "cancelled", array.cancelled + 1)
+    if array.left:
+        return None
+    journal.drop(state.arrays, array_id)
+    return array
+
+
+def is_element_of(job_id: str, array: str) -> bool:
+    """Whether an element of this array would have this id."""
+    name, _, index = job_id.rpartition(".")
+    return name == array and index.isdecimal()

@@ -1,0 +1,318 @@
+"""The cell file: tenants, pools, cells, queues and limits, as one validated value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from shared.cluster.quota.rules import fault_among, fault_in_pools
+from shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
+from shared.events.effects import CELL_FILE_CHARACTERS_MOST
+from shared.events.operations import CellPolicy, Quota, ReclaimFrom
+from shared.events.queue import QueueDiscipline, QueueOrder
+from shared.events.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
+
+AGING_MOST_MS = 10 * 365 * 86_400_000
+
+GPUS_MOST = LARGEST_INTEGER // GPU
+"""So many GPUs a pool or a share of it has at most: the log counts them in thousandths."""
+
+Gpus = Annotated[int, Field(strict=True, ge=0, le=GPUS_MOST)]
+
+
+class Part(BaseModel):
+    """A part of the cell file. A key that it does not know is an error, not a comment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Pool(Part):
+    """Nodes of one GPU type. `gpus` and `gpus_per_node` are the most that the pool and one node will ever have;
+    `driver` is what its nodes can run: real processes, or virtual runs that only take time.
+    """
+
+    name: Name
+    gpu_type: Label = "gpu"
+    role: NodeRole = NodeRole.TRAINING
+    driver: Literal["virtual", "process"] = "virtual"
+    gpus: Annotated[int, Field(strict=True, ge=1, le=GPUS_MOST)]
+    gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=DEVICES_MOST)] = 8
+
+
+class Queue(Part):
+    """A line in which jobs wait, and how it lets jobs past one that does not fit.
+
+    `order` says whose job is next: the oldest, or one of the tenant with the smallest share. With `aging_ms` the first
+    steps of priority are worth so much waiting each, and all of them together at most `aging_most_ms`; with 0 priority
+    is everything.
+    """
+
+    name: Name
+    discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO
+    order: QueueOrder = QueueOrder.FIFO
+    aging_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 3_600_000
+    aging_most_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 7 * 86_400_000
+
+    @model_validator(mode="after")
+    def _a_step_counts_in_full(self) -> Queue:
+        if self.aging_most_ms < self.aging_ms:
+            raise ValueError(f"aging_most_ms {self.aging_most_ms} is below aging_ms {self.aging_ms}")
+        if self.aging_most_ms and not self.aging_ms and "aging_most_ms" in self.model_fields_set:
+            raise ValueError(f"aging_most_ms {self.aging_most_ms} without aging: aging_ms is 0")
+        return self
+
+
+LEASE_MS_LEAST = 1_000
+"""With a shorter lease nodes that live and report would be lost between two looks of the writer."""
+
+
+class CellPart(Part):
+    """One cell. Its ordinal is its partition in every topic, given once and never changed."""
+
+    name: Name
+    ordinal: Annotated[int, Field(strict=True, ge=0, le=9_999)]
+    pools: Annotated[tuple[Pool, ...], Field(min_length=1, max_length=POOLS_MOST)]
+    queues: Annotated[tuple[Queue, ...], Field(min_length=1)] = (Queue(name="default"),)
+    policy: CellPolicy = CellPolicy()
+
+    @field_validator("policy", mode="before")
+    @classmethod
+    def _policy_is_known(cls, policy: Any) -> Any:
+        """The policy is a value of the log too, where unknown fields are ignored: here they are misspelt."""
+        for key in policy if isinstance(policy, dict) else ():
+            if key not in CellPolicy.__struct_fields__:
+                raise ValueError(f"{key!r} is no setting of a policy")
+        return policy
+
+    @field_validator("policy")
+    @classmethod
+    def _lease_is_long_enough(cls, policy: CellPolicy) -> CellPolicy:
+        if policy.lease_wall_ms < LEASE_MS_LEAST:
+            raise ValueError(f"lease_wall_ms {policy.lease_wall_ms}: must be at least {LEASE_MS_LEAST}")
+        return policy
+
+    @model_validator(mode="after")
+    def _names_once(self) -> CellPart:
+        _once("pool", [pool.name for pool in self.pools])
+        _once("queue", [queue.name for queue in self.queues])
+        return self
+
+    @property
+    def default_queue(self) -> str:
+        """Where jobs wait that name no queue, of tenants that name none: in the first, whatever it is called."""
+        return self.queues[0].name
+
+    @property
+    def gpus_by_type(self) -> dict[str, int]:
+        """How many GPUs of each type its pools will ever have."""
+        found: dict[str, int] = {}
+        for pool in self.pools:
+            found[pool.gpu_type] = found.get(pool.gpu_type, 0) + pool.gpus
+        return found
+
+
+class TenantQuota(Part):
+    """A tenant's share of one GPU type, in whole GPUs; what each field means says `Quota`. A parent that names no
+    guarantee has what is guaranteed to its children.
+    """
+
+    gpu_type: Label = "gpu"
+    guaranteed: Gpus = 0
+    limit: Gpus | None = None
+    weight: Annotated[int, Field(strict=True, ge=0, le=1_000_000)] = 1
+    lends: bool = True
+    borrows: bool = True
+    borrow_limit: Gpus | None = None
+    lend_limit: Gpus | None = None
+    reclaim: ReclaimFrom = ReclaimFrom.ANY
+    min_run_ms: Annotated[Millis, Field(strict=True)] | None = None
+
+    @model_validator(mode="after")
+    def _limit_covers_the_guarantee(self) -> TenantQuota:
+        if self.limit is not None and self.limit < self.guaranteed:
+            raise ValueError(f"limit {self.limit} is below guaranteed {self.guaranteed}")
+        return self
+
+    def in_milli(self, tenant: str, parent: str | None) -> Quota:
+        """The same in the language of the log."""
+        return Quota(
+            tenant=tenant,
+            gpu_type=self.gpu_type,
+            guaranteed_milli=self.guaranteed * GPU,
+            limit_milli=None if self.limit is None else self.limit * GPU,
+            weight=self.weight,
+            lends=self.lends,
+            borrows=self.borrows,
+            parent=parent,
+            borrow_limit_milli=None if self.borrow_limit is None else self.borrow_limit * GPU,
+            lend_limit_milli=None if self.lend_limit is None else self.lend_limit * GPU,
+            reclaim=self.reclaim,
+            min_run_ms=self.min_run_ms,
+        )
+
+
+class SubmissionRate(Part):
+    """How many jobs a tenant may submit or update: a second in the long run, and at once after a pause (None: a
+    second's worth).
+
+    It goes by the wall clock of the brokers.
+    """
+
+    per_s: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+    burst: Annotated[int, Field(strict=True, ge=1, le=100_000_000)] | None = None
+
+    @property
+    def at_once(self) -> int:
+        """How many may come at once."""
+        return self.per_s if self.burst is None else self.burst
+
+
+class Tenant(Part):
+    """Who may submit. Without pools it may use all; without a queue it waits in its cell's first one; without a limit
+    of submissions it may send as many as come. No job of its own or of tenants below it may have a higher priority than
+    `max_priority`. Of its own jobs at most `waiting_jobs_most` wait in a cell, and the specifications of those that
+    wait or run take at most `live_bytes_most` (None: half of what the cell's policy allows, or all of it in a file of
+    one tenant).
+    """
+
+    name: Name
+    pools: tuple[Name, ...] = ()
+    queue: Name | None = None
+    parent: Name | None = None
+    quotas: tuple[TenantQuota, ...] = ()
+    own_topic: bool = False
+    submissions: SubmissionRate | None = None
+    max_priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000)] | None = None
+    waiting_jobs_most: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
+    live_bytes_most: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
+
+
+class Limits(Part):
+    """What no single job may pass, in every cell. `submit_skew_ms` bounds how far a submit time may be from the cell
+    time at which the submission came (None: as far as it says), `not_before_ahead_ms` how far ahead of that a job's own
+    earliest start.
+    """
+
+    workers_per_job: Annotated[int, Field(strict=True, ge=1, le=WORKERS_MOST)] = 10_000
+    gpus_per_job: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] = 100_000
+    retry_budget: Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)] = 100
+    submit_skew_ms: Annotated[int, Field(strict=True, ge=0, le=LATEST_MS)] | None = 10_000
+    not_before_ahead_ms: Annotated[int, Field(strict=True, ge=0, le=LATEST_MS)] = 30 * 86_400_000
+
+
+class CellFile(Part):
+    """Everything that an operator decides before the first job comes."""
+
+    cells: Annotated[tuple[CellPart, ...], Field(min_length=1)]
+    tenants: Annotated[tuple[Tenant, ...], Field(min_length=1)]
+    limits: Limits = Limits()
+    retention_hours: dict[str, Annotated[int, Field(strict=True, ge=1, le=876_000)]] = {}
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> CellFile:
+        _once("cell", [cell.name for cell in self.cells])
+        _once("ordinal", [str(cell.ordinal) for cell in self.cells])
+        _once("pool", [pool.name for cell in self.cells for pool in cell.pools])
+        _once("tenant", [tenant.name for tenant in self.tenants])
+        names = {tenant.name for tenant in self.tenants}
+        pools = {pool.name for cell in self.cells for pool in cell.pools}
+        queues = {queue.name for cell in self.cells for queue in cell.queues}
+        for tenant in self.tenants:
+            _known(f"tenants.{tenant.name}.pools", tenant.pools, pools)
+            _known(f"tenants.{tenant.name}.queue", (tenant.queue,) if tenant.queue else (), queues)
+            _known(f"tenants.{tenant.name}.parent", (tenant.parent,) if tenant.parent else (), names)
+            _once(f"GPU type of tenants.{tenant.name}.quotas", [quota.gpu_type for quota in tenant.quotas])
+        self._quotas_fit()
+        return self
+
+    @model_validator(mode="after")
+    def _fits_into_the_log(self) -> CellFile:
+        characters = len(self.content())
+        if characters > CELL_FILE_CHARACTERS_MOST:
+            rule = f"the log holds at most {CELL_FILE_CHARACTERS_MOST}"
+            raise ValueError(f"the file has {characters} characters (as JSON, without comments and defaults): {rule}")
+        return self
+
+    def content(self) -> str:
+        """The file as the log holds it: files that say the same are equal."""
+        said = self.model_dump(mode="json", exclude_defaults=True)
+        return json.dumps(said, separators=(",", ":"), sort_keys=True)
+
+    def _quotas_fit(self) -> None:
+        """The rules between quotas, and between what is guaranteed and the pools of each cell that has the GPU type."""
+        listed = self.quotas()
+        quotas = {(quota.tenant, quota.gpu_type): quota for quota in listed}
+        fault = fault_among(quotas, listed, {tenant.name: None for tenant in self.tenants})
+        if fault is not None:
+            at = f"tenants.{fault.tenant}.quotas"
+            raise ValueError(f"{at}: {fault.field} {fault.value} of {fault.gpu_type}: {fault.rule}")
+        for cell in self.cells:
+            gpus = self.gpus_of(cell.name)
+            fault = fault_in_pools(quotas, gpus, gpus)
+            if fault is not None:
+                rule = f"guaranteed {fault.value} of {fault.gpu_type}: {fault.rule}"
+                raise ValueError(f"cells.{cell.name}.pools: {rule} in {cell.name!r}")
+
+    def gpus_of(self, cell: str) -> dict[str, int]:
+        """How many GPUs of each type the cell's pools will ever have."""
+        return self.cell(cell).gpus_by_type
+
+    def cell(self, name: str) -> CellPart:
+        """The cell of this name; KeyError if there is none."""
+        for cell in self.cells:
+            if cell.name == name:
+                return cell
+        raise KeyError(name)
+
+    def quotas(self) -> tuple[Quota, ...]:
+        """Every tenant's quotas, parents before children, else in the order of the file.
+
+        A tenant gets a quota without a limit of its own for each GPU type in which an ancestor has one: the tree of a
+        type is climbed along quotas, so without it the ancestor's limit would not bind.
+        """
+        depths = depths_of(self.tenants)
+        found: dict[tuple[str, str], Quota] = {}
+        types: dict[str, list[str]] = {}
+        for tenant in sorted(self.tenants, key=lambda tenant: depths[tenant.name]):
+            inherited = [TenantQuota(gpu_type=type_) for type_ in types.get(tenant.parent or "", ())]
+            quotas = (*tenant.quotas, *inherited)
+            for quota in quotas:
+                found.setdefault((tenant.name, quota.gpu_type), quota.in_milli(tenant.name, tenant.parent))
+            types[tenant.name] = list(dict.fromkeys(quota.gpu_type for quota in quotas))
+        return tuple(found.values())
+
+
+def depths_of(tenants: Sequence[Tenant]) -> dict[str, int]:
+    """How many parents each tenant has above it. Raises ValueError for parents that form a cycle."""
+    parents = {tenant.name: tenant.parent for tenant in tenants}
+    found: dict[str, int] = {}
+    for name in parents:
+        line: dict[str, None] = {}
+        above: str | None = name
+        while above is not None and above not in found:
+            if above in line:
+                raise ValueError(f"tenants.{name}.parent: the parents form a cycle")
+            line[above] = None
+            above = parents[above]
+        depth = -1 if above is None else found[above]
+        for below in reversed(line):
+            depth += 1
+            found[below] = depth
+    return found
+
+
+def _once(what: str, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{what} {name!r} stands twice")
+        seen.add(name)
+
+
+def _known(field: str, names: tuple[str, ...], known: set[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(f"{field}: {name!r} is not defined in this file")

@@ -1,0 +1,81 @@
+"""The cell file as the log holds it: whole, as JSON, so that whoever takes the cell over goes by the same one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+
+from shared.cluster.model.config import CellFile, CellPart, Queue
+from shared.cluster.quota.waiting_limits import WaitingLimits
+from shared.events.effects import CellFileSet
+from shared.events.operations import Quota
+
+DIGEST_BYTES = 16
+
+
+def as_effect(file: CellFile) -> CellFileSet:
+    """What puts the file in force."""
+    content = file.content()
+    return CellFileSet(digest=digest_of(content), content=content)
+
+
+def digest_of(content: str) -> str:
+    """The name of a cell file: equal for files that say the same."""
+    return blake2b(content.encode(), digest_size=DIGEST_BYTES).hexdigest()
+
+
+def from_effect(effect: CellFileSet) -> CellFile:
+    """The file again. Raises ValueError for what another release may have written and this one cannot read."""
+    return CellFile.model_validate_json(effect.content)
+
+
+def part_in_force(effect: CellFileSet | None, own: CellPart) -> CellPart:
+    """What the file in force says of a cell; `own` where there is none, or none that this release can read: the writer
+    of the cell tells of that.
+    """
+    if effect is None:
+        return own
+    try:
+        return from_effect(effect).cell(own.name)
+    except (ValueError, KeyError):
+        return own
+
+
+def queue_in_force(effect: CellFileSet | None, cell: str, name: str) -> Queue:
+    """A cell's queue as the file in force has it; one with the defaults where that names none, or cannot be read."""
+    queues = {} if effect is None else _queues(effect.content, cell)
+    return queues.get(name) or Queue(name=name or "default")
+
+
+def waiting_limits_in_force(effect: CellFileSet | None) -> WaitingLimits | None:
+    """How many jobs of each tenant may wait by the file in force; None where there is none, or it cannot be read."""
+    try:
+        return None if effect is None else WaitingLimits(from_effect(effect))
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _queues(content: str, cell: str) -> dict[str, Queue]:
+    """The queues of a cell by name, in a cell file as the log holds it; the first one also for jobs that name none."""
+    try:
+        queues = CellFile.model_validate_json(content).cell(cell).queues
+    except (ValueError, KeyError):
+        return {}
+    return {"": queues[0], **{queue.name: queue for queue in queues}}
+
+
+def quotas_dropped(before: CellFile, now: CellFile) -> list[Quota]:
+    """The quotas that only the earlier file has, of tenants that the later one still names."""
+    tenants = {tenant.name for tenant in now.tenants}
+    left = {(quota.tenant, quota.gpu_type) for quota in now.quotas()}
+    all_before = [quota for quota in before.quotas() if quota.tenant in tenants]
+    return [quota for quota in all_before if (quota.tenant, quota.gpu_type) not in left]
+
+
+def difference(one: CellFile, other: CellFile, cell: str) -> str:
+    """In which parts two files differ, as far as it matters to this cell."""
+    mine, theirs = one.cell(cell), other.cell(cell)
+    parts = [f"{cell}.{part}" for part in ("pools", "queues", "policy") if getattr(mine, part) != getattr(theirs, part)]
+    parts += [part for part in ("tenants", "limits", "retention_hours") if getattr(one, part) != getattr(other, part)]
+    return ", ".join(parts) or "other cells"

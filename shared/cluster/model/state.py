@@ -1,0 +1,132 @@
+"""The state of one cell: what the fold of its decision log gives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from shared.cluster.capacity.capacity import Capacity, PoolCapacity
+from shared.cluster.fold.finished_jobs import Remembered
+from shared.cluster.fold.spec_interning import Kinds
+from shared.cluster.fold.undo_log import Journal
+from shared.cluster.model.arrays import ArrayJob
+from shared.cluster.model.job import Job
+from shared.cluster.model.node import Node
+from shared.cluster.model.unacknowledged import Unacknowledged
+from shared.cluster.quota.fair_use import FairUse
+from shared.cluster.quota.tree import Quotas, QuotaTree, Usage
+from shared.events.decisions import CHAIN_START
+from shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
+from shared.events.operations import CellPolicy
+
+
+@dataclass(slots=True)
+class CellState:
+    """One cell behind the record at `offset` of its log.
+
+    `version` counts the accepted records, `inputs` says how far the writer had read its inputs, `input_checksums` which
+    record it read last of each, `chain` is the hash over all accepted bytes. `jobs` are those that wait or run, `over`
+    those that are remembered. `capacity` and `usage` are indices: they can be counted from the rest at any time; so is
+    `unacknowledged`, where the policy asks for it.
+    `evictions` says that too many nodes are silent to be declared lost at once. `heads` are the first jobs of queues
+    that do not fit, with the cell time since when.
+
+    `singly`, the jobs that hold places and are no gangs, is an index: their workers come and go one by one.
+    `dependents`, who waits for the end of each job, and `ripe`, the jobs whose wait for others has ended, well or not,
+    and of which that is still to be said, are indices too. So is `closing`, when the planned maintenance of nodes will
+    begin, and `silent`, the nodes of which nothing is heard, and `offers`, those that have become other ones.
+    `clock_ms` is the cell time of the decision in the making, for who makes it.
+
+    A fold changes the state in place: a copy of 150,000 jobs for each record would serve nobody. `checkpoint` and
+    `rollback` give back what it was.
+    """
+
+    cell: str
+    version: int = 0
+    epoch: int = 0
+    offset: int = -1
+    chain: str = CHAIN_START
+    at_ms: int = 0
+    skipped: int = 0
+    inputs: dict[str, int] = field(default_factory=dict)
+    input_checksums: dict[str, int] = field(default_factory=dict)
+    policy: CellPolicy = field(default_factory=CellPolicy)
+    longest_patience_ms: int = 0
+    """By its own lease some node may be silent for so long (wall time), longer than the policy's; 0: none may."""
+    longest_named_ms: int = 0
+    """The longest patience that any policy in the log has named (wall time), longer than today's; 0: none has."""
+    cell_file: CellFileSet | None = None
+    cell_files: int = 0
+    """How many were put in force so far: tells a file that came back from one that stayed."""
+    quotas: Quotas = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    jobs: dict[str, Job] = field(default_factory=dict)
+    over: Remembered = field(default_factory=Remembered)
+    reservations: dict[str, ReservationSet] = field(default_factory=dict)
+    heads: dict[str, int] = field(default_factory=dict)
+    first_plans: dict[str, int] = field(default_factory=dict)
+    """When each waiting job for which places are or were kept was first planned to start."""
+    singly: dict[str, None] = field(default_factory=dict)
+    arrays: dict[str, ArrayJob] = field(default_factory=dict)
+    waiting: int = 0
+    waiting_of: dict[str, int] = field(default_factory=dict)
+    """How many jobs of each tenant wait; one of which none does is not named. An index."""
+    live_bytes: int = 0
+    live_bytes_of: dict[str, int] = field(default_factory=dict)
+    """What the specifications of the jobs that wait or run take (`spec_bytes`), of all and of each tenant that has any.
+    Those that run count, too: they stay in memory. An index.
+    """
+    entered: int = 0
+    """How many jobs have come into the cell so far."""
+    dependents: dict[str, dict[str, None]] = field(default_factory=dict)
+    ripe: dict[str, None] = field(default_factory=dict)
+    closing: dict[str, int] = field(default_factory=dict)
+    silent: dict[str, None] = field(default_factory=dict)
+    offers: dict[str, None] = field(default_factory=dict)
+    evictions: EvictionsHeld | None = None
+    clock_ms: int = field(default=0, compare=False, repr=False)
+    usage: Usage = field(default_factory=dict)
+    tree: QuotaTree = field(init=False, compare=False, repr=False)
+    unacknowledged: Unacknowledged | None = None
+    fair: FairUse = field(default_factory=FairUse)
+    capacity: Capacity = field(init=False, repr=False)
+    kinds: Kinds = field(default_factory=dict, compare=False, repr=False)
+    journal: Journal = field(default_factory=Journal, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """The indices are over tables that are the same for good."""
+        self.tree = QuotaTree(self.quotas, self.usage)
+        self.capacity = Capacity(self.nodes)
+
+    @property
+    def pools(self) -> dict[str, PoolCapacity]:
+        """Where room is, pool by pool, as of now: good until the next change."""
+        return self.capacity.pools()
+
+    @property
+    def over_first(self) -> int:
+        """The number of the oldest remembered job."""
+        return self.over.first
+
+    @property
+    def over_next(self) -> int:
+        """The number that the next job that ends will get: how many have ended."""
+        return self.over.next
+
+    def checkpoint(self) -> int:
+        """Begin a tentative change; end it with `rollback` or `commit`. Checkpoints nest."""
+        mark = self.journal.checkpoint()
+        # What changes with nearly every effect is kept once here instead of each time.
+        self.journal.entries += (
+            (setattr, self, "waiting", self.waiting),
+            (setattr, self, "entered", self.entered),
+            (setattr, self, "live_bytes", self.live_bytes),
+        )
+        return mark
+
+    def rollback(self, mark: int) -> None:
+        """Undo everything since the checkpoint, exactly."""
+        self.journal.rollback(mark)
+
+    def commit(self, mark: int) -> None:
+        """Keep what was done since the checkpoint."""
+        self.journal.commit(mark)

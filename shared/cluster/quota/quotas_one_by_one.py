@@ -1,0 +1,109 @@
+"""Quotas that are set one after the other, each only if it goes with all that are there.
+
+To try one costs as much as its tenant stands deep, and where it moves as stand below it, however many others there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from shared.cluster.quota.rules import LEVELS_MOST, Fault, contradiction, fault_of_holder
+from shared.cluster.quota.tree import Account, Quotas
+from shared.events.operations import Quota
+
+
+class QuotasOneByOne:
+    """The quotas so far. `below_milli` is what the children of an account are guaranteed together."""
+
+    def __init__(self, quotas: Quotas, tenants: Collection[str]) -> None:
+        """`tenants` may be parents without having a quota."""
+        self._tenants = tenants
+        self._quotas: Quotas = {}
+        self._children: dict[Account, dict[Account, None]] = {}
+        self._below_milli: Counter[Account] = Counter()
+        for account, quota in quotas.items():
+            self._place(account, quota)
+
+    def put(self, quota: Quota) -> Fault | None:
+        """Set it; or the rule that it would break, and nothing is changed."""
+        why = contradiction(self._quotas, quota)
+        if why is not None:
+            return Fault(quota.tenant, quota.gpu_type, "quota", "", why)
+        account = (quota.tenant, quota.gpu_type)
+        before = self._quotas.get(account)
+        self._place(account, quota)
+        is_moved = before is None or before.parent != quota.parent
+        fault = (self._fault_of_place(account, quota) if is_moved else None) or self._fault_above(account)
+        if fault is not None:
+            self._place(account, before)
+        return fault
+
+    def _place(self, account: Account, quota: Quota | None) -> None:
+        """Take the account out from below its parent, and put it where its quota says, with all below it."""
+        before = self._quotas.pop(account, None)
+        if before is not None and before.parent is not None:
+            above = (before.parent, account[1])
+            del self._children[above][account]
+            self._guarantee(above, -max(before.guaranteed_milli, self._below_milli[account]))
+        if quota is None:
+            return
+        self._quotas[account] = quota
+        if quota.parent is not None:
+            above = (quota.parent, account[1])
+            self._children.setdefault(above, {})[account] = None
+            self._guarantee(above, self._guaranteed_milli(account))
+
+    def _guarantee(self, account: Account | None, more_milli: int) -> None:
+        """The children of an account are guaranteed so much more: what does not fit into its own guarantee is so much
+        more for those above it.
+        """
+        while account is not None and more_milli:
+            before_milli = self._guaranteed_milli(account)
+            self._below_milli[account] += more_milli
+            more_milli = self._guaranteed_milli(account) - before_milli
+            account = self._above(account)
+
+    def _guaranteed_milli(self, account: Account) -> int:
+        quota = self._quotas.get(account)
+        return max(0 if quota is None else quota.guaranteed_milli, self._below_milli[account])
+
+    def _above(self, account: Account) -> Account | None:
+        quota = self._quotas.get(account)
+        return None if quota is None or quota.parent is None else (quota.parent, account[1])
+
+    def _fault_of_place(self, account: Account, quota: Quota) -> Fault | None:
+        parent = quota.parent
+        if parent is None:
+            return None if self._levels_from(account) <= LEVELS_MOST else self._too_deep(quota)
+        above, level = self._above(account), 1
+        while above is not None:
+            above, level = self._above(above), level + 1
+        if level - 1 + self._levels_from(account) > LEVELS_MOST:
+            return self._too_deep(quota)
+        if (parent, quota.gpu_type) in self._quotas or parent in self._tenants:
+            return None
+        rule = "is no tenant of the cell file, and has no quota of this GPU type"
+        return Fault(quota.tenant, quota.gpu_type, "parent", repr(parent), rule)
+
+    def _too_deep(self, quota: Quota) -> Fault:
+        rule = f"stands more than {LEVELS_MOST} levels deep, or others below it do"
+        return Fault(quota.tenant, quota.gpu_type, "parent", repr(quota.parent), rule)
+
+    def _levels_from(self, account: Account) -> int:
+        """How many levels there are from here down, with this one."""
+        level, levels = [account], 0
+        while level:
+            levels += 1
+            level = [below for each in level for below in self._children.get(each, ())]
+        return levels
+
+    def _fault_above(self, account: Account | None) -> Fault | None:
+        """The rules between a tenant and its children, for the tenant and all above it."""
+        while account is not None:
+            quota = self._quotas.get(account)
+            fault = None if quota is None else fault_of_holder(quota, self._guaranteed_milli(account))
+            if fault is not None:
+                return fault
+            account = self._above(account)
+        return None

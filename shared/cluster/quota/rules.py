@@ -1,0 +1,142 @@
+"""The rules by which quotas must go together. Who breaks one is refused with its name and the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from shared.cluster.quota.tree import Account, Branch, Quotas, QuotaTree, leaves_first
+from shared.events.operations import Quota
+from shared.events.values import GPU
+
+LEVELS_MOST = 16
+"""So many tenants stand in one line at most, from the top to the lowest one: a start counts at each of them."""
+
+_LINE_MOST = 2 * LEVELS_MOST
+"""While a change is put in force quota by quota, tenants that have moved stand above others that have not."""
+
+
+def contradiction(quotas: Quotas, quota: Quota) -> str | None:
+    """Why this quota can never be set beside the others, or None: what the log itself may not hold. It looks at so many
+    above the tenant only as a line may have.
+    """
+    if quota.limit_milli is not None and quota.limit_milli < quota.guaranteed_milli:
+        return f"limit {_gpus(quota.limit_milli)} is below the guarantee {_gpus(quota.guaranteed_milli)}"
+    seen, parent = {quota.tenant: None}, quota.parent
+    while parent is not None:
+        if parent in seen:
+            return "cycle: " + " -> ".join([*seen, parent])
+        if len(seen) == _LINE_MOST:
+            return f"stands more than {LEVELS_MOST} levels deep"
+        seen[parent] = None
+        above = quotas.get((parent, quota.gpu_type))
+        parent = above.parent if above is not None else None
+    return None
+
+
+class Fault(NamedTuple):
+    """A rule that quotas break together: whose (`*` for all of a cell's tenants), of which type, in which field, with
+    which value in GPUs or which name.
+    """
+
+    tenant: str
+    gpu_type: str
+    field: str
+    value: str
+    rule: str
+
+    def __str__(self) -> str:
+        """For people."""
+        at = f"{self.field} {self.value}: " if self.value else ""
+        return f"{self.tenant}/{self.gpu_type}: {at}{self.rule}"
+
+
+def fault_among(quotas: Quotas, changed: Sequence[Quota], tenants: Collection[str]) -> Fault | None:
+    """The first rule that these quotas break, of which some are `changed`, or None. `tenants` may be parents without
+    having a quota.
+    """
+    for quota in changed:
+        why = contradiction(quotas, quota)
+        if why is not None:
+            return Fault(quota.tenant, quota.gpu_type, "quota", "", why)
+    tree = QuotaTree(quotas, {})
+    deep = _too_deep(tree)
+    if deep is not None:
+        rule = f"stands more than {LEVELS_MOST} levels deep"
+        return Fault(deep.account[0], deep.account[1], "parent", repr(deep.quota.parent), rule)
+    for quota in changed:
+        parent = quota.parent
+        if parent is not None and (parent, quota.gpu_type) not in quotas and parent not in tenants:
+            rule = "is no tenant of the cell file, and has no quota of this GPU type"
+            return Fault(quota.tenant, quota.gpu_type, "parent", repr(parent), rule)
+        found = _holds_too_much(tree.branches[quota.tenant, quota.gpu_type])
+        if found is not None:
+            return found
+    return None
+
+
+def _too_deep(tree: QuotaTree) -> Branch | None:
+    """A tenant below the lowest level that there may be, or None."""
+    levels: dict[Account, int] = {}
+    for branch in reversed(leaves_first(tree.branches)):
+        level = 1 if branch.parent is None else levels[branch.parent.account] + 1
+        if level > LEVELS_MOST:
+            return branch
+        levels[branch.account] = level
+    return None
+
+
+def _holds_too_much(branch: Branch) -> Fault | None:
+    """The rules between a tenant and its children, for the tenant and all above it."""
+    above: Branch | None = branch
+    while above is not None:
+        fault = fault_of_holder(above.quota, above.guaranteed_milli)
+        if fault is not None:
+            return fault
+        above = above.parent
+    return None
+
+
+def fault_of_holder(quota: Quota, together_milli: int) -> Fault | None:
+    """Whether a tenant's children are guaranteed more together than it may hold itself."""
+    for field, most in (("guaranteed", quota.guaranteed_milli or None), ("limit", quota.limit_milli)):
+        if most is not None and together_milli > most:
+            rule = f"the children of {quota.tenant!r} are guaranteed {_gpus(together_milli)} GPUs together"
+            return Fault(quota.tenant, quota.gpu_type, field, _gpus(most), rule)
+    return None
+
+
+def fault_in_pools(quotas: Quotas, gpu_types: Iterable[str], gpus: Mapping[str, int]) -> Fault | None:
+    """The first of these GPU types of which more is guaranteed than the `gpus` of a cell's pools, or None."""
+    tree = QuotaTree(quotas, {})
+    for gpu_type in dict.fromkeys(gpu_types):
+        guaranteed_milli = sum(
+            branch.guaranteed_milli
+            for account, branch in tree.branches.items()
+            if account[1] == gpu_type and branch.parent is None
+        )
+        there = gpus.get(gpu_type, 0)
+        if guaranteed_milli > there * GPU:
+            rule = f"is guaranteed to all tenants together, the pools have {there} GPUs of that type"
+            return Fault("*", gpu_type, "guaranteed", _gpus(guaranteed_milli), rule)
+    return None
+
+
+def top_down(quotas: Quotas, changed: Iterable[Quota]) -> list[Quota]:
+    """The changed quotas in an order in which no step makes a cycle, if all of `quotas` together have none: those of
+    parents first.
+    """
+    return sorted(changed, key=lambda quota: len(_line(quotas, quota)))
+
+
+def _line(quotas: Quotas, quota: Quota) -> list[Account]:
+    line: list[Account] = [(quota.tenant, quota.gpu_type)]
+    found: Quota | None = quota
+    while found is not None and found.parent is not None and len(line) <= len(quotas) + 1:
+        line.append((found.parent, quota.gpu_type))
+        found = quotas.get(line[-1])
+    return line
+
+
+def _gpus(milli: int) -> str:
+    return f"{milli / GPU:g}"

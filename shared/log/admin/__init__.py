@@ -1,0 +1,1 @@
+"""Topics, rights and groups at Kafka: what is declared, and what is there."""

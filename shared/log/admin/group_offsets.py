@@ -1,0 +1,46 @@
+"""How far a consumer group has come, as Kafka remembers it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka import TopicPartition as KafkaTopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata
+
+from shared.log.kafka.connection import client_options
+from shared.log.port import LogUnavailable, TopicPartition
+from shared.runtime.kafka_access import KafkaAccess
+
+BOUND_S, AGAIN_S = 10.0, 0.2
+REQUEST_BOUND_MS = 5_000
+
+
+async def committed_offsets(kafka: str | KafkaAccess, group: str) -> dict[TopicPartition, int]:
+    """The next offset that the group will read, of each partition of which it has ever said so. Raises
+    LogUnavailable.
+    """
+    admin = AIOKafkaAdminClient(**client_options(kafka), request_timeout_ms=REQUEST_BOUND_MS)
+    try:
+        async with asyncio.timeout(BOUND_S):
+            await admin.start()
+            found = await _told(admin, group)
+    except (KafkaError, TimeoutError, OSError) as error:
+        raise LogUnavailable(f"offsets of group {group}: {error!r}") from error
+    finally:
+        await admin.close()
+    return {(tp.topic, tp.partition): said.offset for tp, said in sorted(found.items()) if said.offset >= 0}
+
+
+async def _told(admin: AIOKafkaAdminClient, group: str) -> dict[KafkaTopicPartition, OffsetAndMetadata]:
+    """Asked again while a broker that has just come up has nobody yet who knows."""
+    while True:
+        try:
+            told: dict[KafkaTopicPartition, OffsetAndMetadata] = await admin.list_consumer_group_offsets(group)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+        else:
+            return told
+        await asyncio.sleep(AGAIN_S)

@@ -1,0 +1,258 @@
+"""The log on Apache Kafka, by aiokafka. Every call has a time bound; no write is repeated behind the caller's back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaTopicPartition
+from aiokafka.errors import KafkaError
+
+from shared.log.admin.topic_admin import delete_records
+from shared.log.kafka.closing import close, start_or_close
+from shared.log.kafka.connection import client_options
+from shared.log.kafka.consumer import COMMITTED, WRITTEN
+from shared.log.kafka.group_timers import QUICK, GroupTimers
+from shared.log.kafka.looks import KafkaLooks
+from shared.log.kafka.member import KafkaMember
+from shared.log.kafka.producer import BoundedProducer, Compression, refused, send, send_all
+from shared.log.kafka.reader import Fetching, KafkaReader
+from shared.log.port import (
+    AppendAnswer,
+    Appended,
+    AppendRefused,
+    AppendUnknown,
+    LogRefused,
+    LogUnavailable,
+    Outgoing,
+    Reader,
+    Record,
+    TopicPartition,
+)
+from shared.runtime.kafka_access import KafkaAccess, access_to
+
+APPEND_BOUND_MS = 3_000
+PUBLISH_BOUND_MS = 10_000
+REQUEST_BOUND_MS = 2_500
+LOG_APPEND_TIME = 1
+"""The type of a time stamp that is the broker's."""
+
+FETCH_WAIT_MS, LONE_FETCH_WAIT_MS = 20, 500
+PATIENT_FETCH_BYTES = 262_144
+"""With so much there, a patient reader is woken before its time."""
+
+PUBLISH_CHUNK_RECORDS = 5_000
+"""So many records share one bound, so that a long but moving publish is not taken for a dead one."""
+
+
+class KafkaLog:
+    """One process's handle onto a Kafka cluster. Lives in one event loop; safe for many tasks of it at once."""
+
+    def __init__(  # noqa: PLR0913 - all by name; each is a difference of the embedded broker
+        self,
+        kafka: str | KafkaAccess,
+        client_id: str,
+        *,
+        append_bound_ms: int = APPEND_BOUND_MS,
+        publish_bound_ms: int = PUBLISH_BOUND_MS,
+        fetch_wait_ms: int | None = None,
+        compression: Compression | None = None,
+        timers: GroupTimers = QUICK,
+        has_clock: bool = True,
+    ) -> None:
+        """`fetch_wait_ms`: how long an idle fetch stays at the broker; see KafkaReader for why that is short for
+        several partitions. None: as is best on a real broker, where data wakes a fetch at once and brings all there is.
+
+        `compression` is for the embedded broker, which keeps only 5 MB of each partition; `timers` are EMBEDDED there,
+        and `has_clock` is False: it answers every append with the same made-up time.
+        """
+        self._kafka = access_to(kafka)
+        self._client_id = client_id
+        self._append_bound_s = append_bound_ms / 1000
+        self._publish_bound_s = publish_bound_ms / 1000
+        self._fetch_wait_ms = fetch_wait_ms
+        self._compression = compression
+        self._timers = timers
+        self._has_clock = has_clock
+        self._producers: BoundedProducer | None = None
+        self._queries: AIOKafkaConsumer | None = None
+        self._written: AIOKafkaConsumer | None = None
+        self._one_opens = asyncio.Lock()
+        self._looks = KafkaLooks(kafka, client_id)
+
+    async def start(self) -> None:
+        """Connect the part that answers questions; the producer is opened by the first write."""
+        self._producers = BoundedProducer(
+            self._kafka,
+            self._client_id,
+            request_timeout_ms=REQUEST_BOUND_MS,
+            compression=self._compression,
+        )
+        queries = self._consumer("queries", COMMITTED)
+        await self._open(queries)
+        self._queries = queries
+
+    def _consumer(self, what: str, isolation: str) -> AIOKafkaConsumer:
+        """One that answers questions and reads nothing. Where a topic ends, it tells by its isolation."""
+        return AIOKafkaConsumer(
+            **client_options(self._kafka),
+            client_id=f"{self._client_id}-{what}",
+            enable_auto_commit=False,
+            isolation_level=isolation,
+            request_timeout_ms=REQUEST_BOUND_MS,
+        )
+
+    async def _open(self, consumer: AIOKafkaConsumer) -> None:
+        await start_or_close(consumer, self._publish_bound_s, f"no Kafka at {self._kafka}")
+
+    async def stop(self) -> None:
+        """Close the producer without sending what it still holds, and the rest."""
+        producers, self._producers = self._producers, None
+        queries, self._queries = self._queries, None
+        written, self._written = self._written, None
+        if producers is not None:
+            await producers.close()
+        for consumer in (queries, written):
+            if consumer is not None:
+                await close(consumer)
+        await self._looks.stop()
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        """Pipelined: all are handed to the producer in order, then all acknowledgements are awaited."""
+        for first in range(0, len(messages), PUBLISH_CHUNK_RECORDS):
+            await self._publish_chunk(messages[first : first + PUBLISH_CHUNK_RECORDS])
+
+    async def _publish_chunk(self, messages: Sequence[Outgoing]) -> None:
+        producer: AIOKafkaProducer | None = None
+        acknowledgements: list[asyncio.Future[Any]] = []
+        try:
+            async with asyncio.timeout(self._publish_bound_s):
+                producer = await self._writing().current()
+                await send_all(producer, messages, acknowledgements)
+                await asyncio.gather(*acknowledgements)
+        except (KafkaError, TimeoutError, OSError, LogUnavailable) as error:
+            _settle(acknowledgements)
+            self._abandon(producer)
+            if isinstance(error, LogUnavailable):
+                raise
+            what = f"publish of {len(messages)} records"
+            raise (refused(what, error) or LogUnavailable(f"{what}: {error!r}")) from error
+
+    async def append(self, message: Outgoing) -> AppendAnswer:
+        """One record, idempotent, acknowledged by all replicas in sync; unknown after `append_bound_ms`."""
+        producer: AIOKafkaProducer | None = None
+        try:
+            async with asyncio.timeout(self._append_bound_s):
+                producer = await self._writing().current()
+                metadata = await (await send(producer, message))
+        except (KafkaError, TimeoutError, OSError, LogUnavailable) as error:
+            self._abandon(producer)
+            what = f"append to {message.topic}"
+            refusal = error if isinstance(error, LogRefused) else refused(what, error)
+            if refusal is not None:
+                return AppendRefused(refusal.code, str(refusal))
+            return AppendUnknown(reason=f"{what}: {error!r}")
+        if metadata.offset < 0:
+            # A duplicate whose metadata the broker has forgotten is acknowledged without an offset.
+            return AppendUnknown(reason=f"append to {message.topic}: acknowledged without an offset")
+        is_stamped = self._has_clock and metadata.timestamp_type == LOG_APPEND_TIME
+        return Appended(offset=metadata.offset, stamped_ms=metadata.timestamp if is_stamped else None)
+
+    async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Asked of the broker, each time."""
+        return await self._offsets(self._asking().beginning_offsets, tps)
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Asked of the broker, each time."""
+        return await self._offsets(self._asking().end_offsets, tps)
+
+    async def written_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Asked of the broker, each time, by a consumer of its own, which is opened by the first question."""
+        self._asking()
+        async with self._one_opens:
+            if self._written is None:
+                consumer = self._consumer("written-ends", WRITTEN)
+                await self._open(consumer)
+                self._written = consumer
+        return await self._offsets(self._written.end_offsets, tps)
+
+    async def _offsets(self, ask: Any, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        try:
+            async with asyncio.timeout(self._append_bound_s):
+                answer = await ask([KafkaTopicPartition(*tp) for tp in tps])
+        except (KafkaError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"offsets of {sorted(tps)}: {error!r}") from error
+        return {(tp.topic, tp.partition): offset for tp, offset in answer.items()}
+
+    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """By a consumer of its own, which is opened by the first look."""
+        return await self._looks.last_before(offsets)
+
+    async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        """By the same consumer."""
+        return await self._looks.first_from(offsets)
+
+    async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:
+        """Asked of the broker, each time."""
+        asked = KafkaTopicPartition(*tp)
+        try:
+            async with asyncio.timeout(self._append_bound_s):
+                found = (await self._asking().offsets_for_times({asked: timestamp_ms}))[asked]
+        except (KafkaError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"offset of {tp} at {timestamp_ms}: {error!r}") from error
+        return None if found is None else found.offset
+
+    async def delete_before(self, tp: TopicPartition, offset: int) -> None:
+        """By Kafka's DeleteRecords."""
+        await delete_records(self._kafka, tp, offset)
+
+    async def partitions(self, topic: str) -> int:
+        """Asked of the broker, each time, since a topic may appear or grow."""
+        client = self._asking()._client  # noqa: SLF001 - the consumer itself keeps no metadata of topics it does not read
+        try:
+            async with asyncio.timeout(self._append_bound_s):
+                cluster = await client.fetch_all_metadata()
+        except (KafkaError, TimeoutError, OSError) as error:
+            raise LogUnavailable(f"partitions of {topic}: {error!r}") from error
+        return len(cluster.partitions_for_topic(topic) or ())
+
+    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
+        """A consumer of its own, so that a slow reader holds up no other."""
+        return KafkaReader(self._kafka, self._client_id, positions, self._fetching(len(positions), patient_ms))
+
+    def _fetching(self, partitions: int, patient_ms: int) -> Fetching:
+        if self._fetch_wait_ms is not None:
+            return Fetching(wait_ms=self._fetch_wait_ms, gather_ms=self._fetch_wait_ms)
+        if patient_ms:
+            return Fetching(wait_ms=patient_ms, bytes_min=PATIENT_FETCH_BYTES)
+        # A fetch of one partition leaves nothing out, so it may stay at the broker: data wakes it at once.
+        return Fetching(wait_ms=FETCH_WAIT_MS if partitions > 1 else LONE_FETCH_WAIT_MS)
+
+    def member(self, group: str, topic: str) -> KafkaMember:
+        """A consumer of its own that never reads anything."""
+        return KafkaMember(self._kafka, self._client_id, group, topic, self._timers)
+
+    def _writing(self) -> BoundedProducer:
+        if self._producers is None:
+            raise RuntimeError("this log is not started")
+        return self._producers
+
+    def _asking(self) -> AIOKafkaConsumer:
+        if self._queries is None:
+            raise RuntimeError("this log is not started")
+        return self._queries
+
+    def _abandon(self, producer: AIOKafkaProducer | None) -> None:
+        if producer is not None and self._producers is not None:
+            self._producers.abandon(producer)
+
+
+def _settle(acknowledgements: Sequence[asyncio.Future[Any]]) -> None:
+    """Take note of every outcome, so that asyncio does not report the rest as never retrieved."""
+    for acknowledgement in acknowledgements:
+        if not acknowledgement.done():
+            acknowledgement.cancel()
+        elif not acknowledgement.cancelled():
+            acknowledgement.exception()

@@ -1,0 +1,1 @@
+"""The log within one process: for tests and simulation."""

@@ -1,0 +1,1 @@
+"""Topics and cells that replicas of a service share."""

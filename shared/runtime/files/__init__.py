@@ -1,0 +1,1 @@
+"""Files that people wrote: the cell file, YAML, texts."""

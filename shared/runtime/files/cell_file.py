@@ -1,0 +1,204 @@
+"""Reads the cell file, and says of each mistake where it stands: file, line, field, value and rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+from pydantic import ValidationError
+
+from shared.cluster.model.config import CellFile
+from shared.events.encoding import shorten
+from shared.runtime.files.text_file import TextFileError, read_text_file
+from shared.runtime.files.yaml_text import (
+    DEPTH_MOST,
+    FieldPath,
+    QuickYamlLoader,
+    YamlTextError,
+    error_of,
+    field_name,
+    key_mistakes,
+)
+from shared.runtime.several_lines import ErrorOfSeveralLines
+
+if TYPE_CHECKING:
+    from shared.runtime.process import Context
+
+MISTAKES_TOLD = 20
+"""A person mends these first; a file that was generated wrongly has thousands."""
+
+
+class CellFileError(ErrorOfSeveralLines, ValueError):
+    """The cell file cannot be used. One line for each mistake: file, line, field, value and rule."""
+
+
+def load_cell_file(path: Path) -> CellFile:
+    """The cell file, checked as a whole. Raises CellFileError."""
+    try:
+        text = read_text_file(path)
+    except TextFileError as error:
+        raise CellFileError(f"{path}: {error}") from error
+    return parse_cell_file(text, str(path))
+
+
+async def reloaded(context: Context[Any], before: CellFile) -> CellFile | None:
+    """The file read again, beside the other work of the process; None where it cannot be used and the old one stays in
+    force. The log tells, and the metric `fallow_cell_file_reloads_total`.
+    """
+    path = context.settings.cell_file
+    try:
+        file = await read_again(context, before)
+    except CellFileError as error:
+        context.telemetry.reloads.labels("refused").inc()
+        context.logger.warning("the cell file has an error, the old one stays in force", reason=str(error))
+        return None
+    context.telemetry.reloads.labels("in_force").inc()
+    context.logger.info("the cell file was read again", file=str(path))
+    return file
+
+
+async def read_again(context: Context[Any], before: CellFile) -> CellFile:
+    """The file as it is now. Raises CellFileError, also where it has other cells than before."""
+    path = context.settings.cell_file
+    file = await context.host.beside(partial(context.host.cell_file, path), "cell file", may_be_long=True)
+    if _cells(file) != _cells(before):
+        rule = "a reload keeps the cells and their ordinals; to change them, restart the services"
+        raise CellFileError(f"{path}: cells: {rule}")
+    return file
+
+
+def _cells(file: CellFile) -> dict[str, int]:
+    return {cell.name: cell.ordinal for cell in file.cells}
+
+
+def parse_cell_file(text: str, name: str) -> CellFile:
+    """The same from its text; `name` is how messages call the file. Raises CellFileError."""
+    try:
+        root, data = _read(text, name)
+    except CellFileError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:
+        raise CellFileError(f"{name}: {error_of(error)}") from error
+    places = _Places()
+    places.visit((), root)
+    try:
+        file = CellFile.model_validate(data)
+    except ValidationError as error:
+        raise _all_of(name, [_mistake(places, problem) for problem in _causes(error)]) from error
+    misspelt = list(_quotas_of_no_pool(file, places))
+    if misspelt:
+        raise _all_of(name, misspelt)
+    return file
+
+
+def _quotas_of_no_pool(file: CellFile, places: _Places) -> Iterator[str]:
+    """The quotas of a GPU type that no pool has: they would limit and guarantee nothing. A rule for who writes a file:
+    one that a log holds is read without it.
+    """
+    types = {pool.gpu_type for cell in file.cells for pool in cell.pools}
+    for number, tenant in enumerate(file.tenants):
+        for at, quota in enumerate(tenant.quotas):
+            if quota.gpu_type not in types:
+                path: FieldPath = ("tenants", number, "quotas", at, "gpu_type")
+                rule = f"no pool has GPUs of this type, there are: {', '.join(sorted(types))}"
+                yield f"line {places.line(path)}: {field_name(path)}{_value(quota.gpu_type)}: {rule}"
+
+
+def _read(text: str, name: str) -> tuple[yaml.Node, Any]:
+    """The nodes of a YAML text and the values that they stand for. Raises CellFileError, YAMLError, YamlTextError."""
+    _look_at_depth(text)
+    loader = QuickYamlLoader(text)  # type: ignore[call-arg]  # its base is chosen when it runs
+    try:
+        root = loader.get_single_node()
+        if not isinstance(root, yaml.MappingNode):
+            raise CellFileError(f"{name}: line 1: the file must be a mapping with cells and tenants")
+        keys = list(key_mistakes(root))
+        if keys:
+            raise _all_of(name, keys)
+        return root, loader.construct_document(root)
+    finally:
+        loader.dispose()
+
+
+def _look_at_depth(text: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=QuickYamlLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_MOST:
+            line = event.start_mark.line + 1  # type: ignore[union-attr]  # each event that is parsed has its mark
+            raise YamlTextError(f"line {line}: nested in more than {DEPTH_MOST} levels")
+
+
+def _all_of(name: str, mistakes: list[str]) -> CellFileError:
+    """The first mistakes, each with the name of the file, and how many more there are."""
+    lines = [f"{name}: {line}" for line in mistakes[:MISTAKES_TOLD]]
+    if len(mistakes) > MISTAKES_TOLD:
+        lines.append(f"{name}: and {len(mistakes) - MISTAKES_TOLD} more")
+    return CellFileError("\n".join(lines))
+
+
+@dataclass(slots=True)
+class _Places:
+    """Where each field stands, and where each plain value stands last."""
+
+    lines: dict[FieldPath, int] = field(default_factory=dict)
+    values: dict[str, int] = field(default_factory=dict)
+    seen: dict[int, None] = field(default_factory=dict)
+
+    def visit(self, path: FieldPath, node: yaml.Node) -> None:
+        """Note the lines below `node`. What an alias repeats keeps the line of its first place."""
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if id(node) in self.seen:
+            return
+        self.seen[id(node)] = None
+        if isinstance(node, yaml.MappingNode):
+            self._visit_mapping(path, node)
+        elif isinstance(node, yaml.SequenceNode):
+            for number, item in enumerate(node.value):
+                self.visit((*path, number), item)
+        else:
+            self.values[node.value] = node.start_mark.line + 1
+
+    def _visit_mapping(self, path: FieldPath, node: yaml.MappingNode) -> None:
+        for key, value in node.value:
+            self.lines[(*path, key.value)] = key.start_mark.line + 1
+            self.visit((*path, key.value), value)
+
+    def line(self, path: FieldPath) -> int:
+        """The line of a field, or of the nearest thing around it that stands in the file."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+    def line_of_value(self, rule: str) -> int | None:
+        """The last line on which the value stands that a rule quotes: the second of two, or the unknown one."""
+        quoted = re.search(r"'([^']*)'", rule)
+        return self.values.get(quoted[1]) if quoted else None
+
+
+def _causes(error: ValidationError) -> list[Any]:
+    """The problems without those that pydantic reports only because something inside them is wrong."""
+    problems = error.errors(include_url=False)
+    around = {problem["loc"][:length]: None for problem in problems for length in range(len(problem["loc"]))}
+    return [problem for problem in problems if problem["loc"] not in around]
+
+
+def _mistake(places: _Places, problem: Any) -> str:
+    path: FieldPath = tuple(problem["loc"])
+    shown = (
+        "" if problem["type"] == "missing" or isinstance(problem["input"], dict | list) else _value(problem["input"])
+    )
+    rule = problem["msg"].removeprefix("Value error, ")
+    at = f"{field_name(path)}{shown}: " if path else ""
+    line = places.line_of_value(rule) if problem["type"] == "value_error" else None
+    return f"line {line or places.line(path)}: {at}{rule}"
+
+
+def _value(value: Any) -> str:
+    return f" = {shorten(repr(value))}"

@@ -1,0 +1,1 @@
+"""What a service serves over HTTP: health, metrics, cursors."""
