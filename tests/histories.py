@@ -18,7 +18,7 @@ from shared.events import effects as e
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode
 from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import ClearReason, DeferCode, FailReason, RequeueReason, StopReason
+from shared.events.reasons import ClearReason, FailReason, PendingReason, RequeueReason, StopReason
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, WorkerPlace
 from shared.log.layout import Layout
@@ -181,7 +181,7 @@ class History:
 
     def deferred(self) -> list[e.Effect]:
         job = self._job(JobStatus.QUEUED)
-        return [e.JobDeferred(job=job.id, code=self._random.choice(list(DeferCode)))] if job else []
+        return [e.JobDeferred(job=job.id, code=self._random.choice(list(PendingReason)))] if job else []
 
     def held(self) -> list[e.Effect]:
         job = self._job(JobStatus.QUEUED)

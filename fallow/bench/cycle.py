@@ -26,7 +26,7 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.jobs import AdmittedJob, JobsAdmitted
-from shared.events.nodes import RunsReported, RunWord
+from shared.events.nodes import RunsReported, RunStatusUpdate
 from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, WorkerPlace
 from shared.log.machine.writer import Draft, Writer
 from shared.runtime.collector import tune_collector
@@ -132,10 +132,12 @@ class Busy:
         groups = [tuple(words[at : at + 500]) for at in range(0, len(words), 500)]
         return [self._input("nodes-0", RunsReported(cell=CELL, words=group)) for group in groups]
 
-    def _word(self, node: str, job: str, attempt: int, status: RunStatus) -> RunWord:
+    def _word(self, node: str, job: str, attempt: int, status: RunStatus) -> RunStatusUpdate:
         self.words += 1
         at_ms = int(self.now_ms)
-        return RunWord(node=node, boot="boot-1", seq=self.words, at_ms=at_ms, job=job, attempt=attempt, status=status)
+        return RunStatusUpdate(
+            node=node, boot="boot-1", seq=self.words, at_ms=at_ms, job=job, attempt=attempt, status=status
+        )
 
     def step(self, inputs: Iterable[Input]) -> None:
         """Let placement decide until it is at rest, by the clock of its own processor time."""

@@ -15,7 +15,7 @@ from fallow.bench.load.processor_time import ProcessorTime, Used
 from fallow.bench.load.stages import cell_of, on_stage
 from fallow.bench.pipeline import piped
 from fallow.cli.log.read_back import records_of
-from fallow.local.local_cell import Servers, Stage
+from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import CELL
 from shared.cluster.fold.fold import fold as fold_record
 from shared.cluster.model.state import CellState
@@ -40,7 +40,7 @@ class Folded:
 def fold(console: Console, *, nodes: int, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
-    async def work(stage: Stage) -> list[Record]:
+    async def work(stage: LocalCell) -> list[Record]:
         await piped(stage, console, rate=RATE, seconds=SECONDS, nodes=nodes)
         return [record async for record in records_of(stage.log, [stage.layout.tp("decisions", CELL)])]
 

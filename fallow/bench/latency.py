@@ -14,7 +14,7 @@ from fallow.bench.load.baseline import Chain, chain
 from fallow.bench.load.load import Load, nodes_joined, percentile, put_load
 from fallow.bench.load.stages import cell_of, on_stage
 from fallow.bench.load.traffic import Flow, ends_of, flows
-from fallow.local.local_cell import Servers, Stage
+from fallow.local.local_cell import LocalCell, Servers
 
 RATES = (200, 1_000)
 RUN_MS = 1_600
@@ -33,7 +33,7 @@ class Measured:
 def latency(console: Console, *, seconds: float, nodes: int, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
-    async def work(stage: Stage) -> Measured:
+    async def work(stage: LocalCell) -> Measured:
         return await measured(stage, console, seconds=seconds, nodes=nodes)
 
     async def baseline(found: Measured, servers: Servers, folder: Path) -> dict[str, float | None]:
@@ -58,7 +58,7 @@ def _lines(rate: int, answers: Mapping[str, float | None], plain: Mapping[str, f
     ]
 
 
-async def measured(stage: Stage, console: Console, *, seconds: float, nodes: int) -> Measured:
+async def measured(stage: LocalCell, console: Console, *, seconds: float, nodes: int) -> Measured:
     """A load at each rate, one after the other."""
     await nodes_joined(stage, nodes)
     first, loads = 0, dict[int, Load]()

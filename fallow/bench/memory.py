@@ -14,7 +14,7 @@ from fallow.bench.load.big_cell import BigCell, Live, big_cell
 from fallow.bench.load.load import Load
 from fallow.bench.load.stages import cell_of, on_stage
 from fallow.bench.pipeline import by_size, piped
-from fallow.local.local_cell import Servers, Stage
+from fallow.local.local_cell import LocalCell, Servers
 from shared.events.operations import CellPolicy
 from shared.runtime.stack.services import Services
 
@@ -45,7 +45,7 @@ def memory(
 ) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
-    async def work(stage: Stage) -> Growth:
+    async def work(stage: LocalCell) -> Growth:
         found = await piped(stage, console, rate=rate, seconds=seconds, nodes=nodes, warm_part=FILL_PART)
         return Growth(found.load, found.empty_mb)
 

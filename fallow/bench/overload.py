@@ -25,7 +25,7 @@ from fallow.bench.load.stages import cell_of, on_stage
 from fallow.bench.load.traffic import Flow, ends_of, flows
 from fallow.bench.pipeline import BASELINE_JOBS_MOST
 from fallow.bench.real.pipeline import GROWTH_MOST_PART
-from fallow.local.local_cell import Servers, Stage
+from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import CELL
 from shared.runtime.clocks import wall_ms
 from shared.runtime.stack.child import StackError
@@ -95,7 +95,7 @@ def overload(console: Console, *, rate: float | None, seconds: float, nodes: int
     StackError, LogUnavailable, LogOverflowed.
     """
 
-    async def work(stage: Stage) -> Found:
+    async def work(stage: LocalCell) -> Found:
         return await found(stage, console, rate, seconds=seconds, nodes=nodes)
 
     async def baseline(found: Found, servers: Servers, folder: Path) -> float:
@@ -108,7 +108,7 @@ def overload(console: Console, *, rate: float | None, seconds: float, nodes: int
     return Figure("overload", lines_of(staged.answer, body), body, staged.answer.course.used, staged.durable)
 
 
-async def found(stage: Stage, console: Console, rate: float | None, *, seconds: float, nodes: int) -> Found:
+async def found(stage: LocalCell, console: Console, rate: float | None, *, seconds: float, nodes: int) -> Found:
     """Learn what a stage holds whose nodes are still to come, then offer twice that, then half of it. Raises StackError
     where no rate is held.
     """
@@ -149,7 +149,7 @@ def _held(trials: list[Trial]) -> float:
     return held.per_s
 
 
-async def overloaded(stage: Stage, first: int, per_s: float, seconds: float, run_ms: int) -> Course:
+async def overloaded(stage: LocalCell, first: int, per_s: float, seconds: float, run_ms: int) -> Course:
     """Offer twice this rate for so long, then half of it until the backlog is gone."""
     topic = stage.layout.topic("submissions")
     ready = list(schedule(first, per_s, seconds, run_ms, await stage.log.partitions(topic)))

@@ -17,7 +17,7 @@ from fallow.bench.load.job_mix import run_ms_for
 from fallow.bench.load.load import WARM_PART, Load, nodes_joined, percentile, put_load
 from fallow.bench.load.stages import Staged, cell_of, on_stage
 from fallow.bench.load.traffic import Flow, ends_of, flows
-from fallow.local.local_cell import Servers, Stage
+from fallow.local.local_cell import LocalCell, Servers
 
 BASELINE_JOBS_MOST = 30_000
 
@@ -39,7 +39,7 @@ def pipeline(
 ) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
-    async def work(stage: Stage) -> Piped:
+    async def work(stage: LocalCell) -> Piped:
         return await piped(stage, console, rate=rate, seconds=seconds, nodes=nodes)
 
     async def baseline(found: Piped, servers: Servers, folder: Path) -> float:
@@ -52,7 +52,7 @@ def pipeline(
 
 
 async def piped(
-    stage: Stage, console: Console, *, rate: float, seconds: float, nodes: int, warm_part: float = WARM_PART
+    stage: LocalCell, console: Console, *, rate: float, seconds: float, nodes: int, warm_part: float = WARM_PART
 ) -> Piped:
     """One load on a stage whose nodes are still to come."""
     console.print(f"waiting for {nodes} nodes", highlight=False)

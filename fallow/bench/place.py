@@ -22,17 +22,17 @@ from fallow.bench.load.networked_cell import Network, enqueue, gang, lines_of, o
 from fallow.bench.load.processor_time import ProcessorTime
 from fallow.bench.place_mixes import IN_LEAF, LEAF, Mix, mixes
 from fallow.replay.workload import CELL
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.explain.shortfall import shortfall
 from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import walk_lines
+from services.placement.queue.scheduling_cycle import schedule_queues
 from services.placement.search.gang import Places, place_gang
 from shared.cluster.fold.apply import APPLY, apply
 from shared.cluster.model.job import Job
 from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
 from shared.events.effects import JobStarted, NodeChanged
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
 from shared.log.machine.writer import readable
@@ -174,7 +174,7 @@ def walk_and_start(state: CellState, lines: Lines) -> int:
         workers += len(places)
         return True
 
-    while not walk_lines(state, lines, 0, start).is_whole:
+    while not schedule_queues(state, lines, 0, start).is_whole:
         pass  # one walk tries so much at the most, and the writer's next decision goes on
     return workers
 
@@ -215,7 +215,7 @@ def speed_of(mix: Mix, nodes: int) -> Speed:
 def _ms(state: CellState, spec: JobSpec, is_right: Callable[[CellState, Places], bool]) -> float:
     """How long it takes to find the places of one gang."""
     found = place_gang(state, spec)
-    assert not isinstance(found, DeferCode), found
+    assert not isinstance(found, PendingReason), found
     assert is_right(state, found), "it sits as it wished"
     return round(_seconds(state, lambda _: place_gang(state, spec), 3 * RUNS) * 1_000, 3)
 
@@ -226,8 +226,8 @@ def _huge() -> dict[str, float]:
     enqueue(state, [spec])
 
     def decide(_: Lines) -> None:
-        places, turn = place_gang(state, spec), Turn(state, 0)
-        assert not isinstance(places, DeferCode), places
+        places, turn = place_gang(state, spec), DecisionBuilder(state, 0)
+        assert not isinstance(places, PendingReason), places
         assert turn.start(spec.id, 1, places)
         value = readable(Decision(cell=CELL, version=1, epoch=1, at_ms=0, effects=tuple(turn.effects)))
         assert isinstance(value, bytes)
@@ -267,6 +267,6 @@ def _no_ms(nodes: int) -> float:
         state = Network(nodes).cell()
         for number in range(used):
             occupy(state, number, 8 // used)
-        assert isinstance(place_gang(state, spec), DeferCode), "it does not fit"
+        assert isinstance(place_gang(state, spec), PendingReason), "it does not fit"
         found.append(_seconds(state, lambda _, s=state, j=spec: (place_gang(s, j), shortfall(s, j)), 3 * RUNS))  # type: ignore[misc]
     return round(max(found) * 1_000, 3)

@@ -12,9 +12,9 @@ from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import Quota
 from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Level, Resources, TopologyWish, Wish, WorkerPlace
+from shared.events.values import GPU, JobSpec, Level, Resources, TopologyRequest, Wish, WorkerPlace
 
-LEAF, IN_LEAF = TopologyWish(level=Level.LEAF), TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+LEAF, IN_LEAF = TopologyRequest(level=Level.LEAF), TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
 FITS_NOWHERE = "too-large"
 """Stands in the names of jobs that find no places in these cells."""
 

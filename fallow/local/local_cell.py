@@ -71,7 +71,7 @@ def running(kafka: Choice, redis: Choice) -> Iterator[Servers]:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class LocalCell:
     """A running cell, and the handles by which it is fed and watched."""
 
     folder: Path
@@ -119,7 +119,7 @@ async def stage_for(
     clock: Clock,
     *,
     more: Mapping[str, str] | None = None,
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[LocalCell]:
     """All services, ready, on topics of their own, with `more` environment. Raises WorkloadError, StackError,
     LogUnavailable.
     """
@@ -145,7 +145,7 @@ async def stage_for(
         await services.start()
         await log.start()
         await services.wait_ready()
-        yield Stage(folder, servers, namespace, layout_of(workload.cell_file, namespace), log, services)
+        yield LocalCell(folder, servers, namespace, layout_of(workload.cell_file, namespace), log, services)
     finally:
         await log.stop()
         await services.stop()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from fallow.local.local_cell import Stage
+from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL
 from shared.cluster.model.job import WAITING
 from shared.cluster.model.state import CellState
@@ -52,7 +52,7 @@ class View:
 class Watch:
     """Follows one cell's log in a task of its own."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: LocalCell) -> None:
         self._stage = stage
         self._follower = Follower(stage.log, stage.layout, CELL, snapshots=False)
         self._task: asyncio.Task[None] | None = None

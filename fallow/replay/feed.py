@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from fallow.local.local_cell import Stage
+from fallow.local.local_cell import LocalCell
 from fallow.local.watch import Watch
 from fallow.replay.workload import CELL, Timed, Workload
 from shared.events.base import Command, Event
@@ -76,7 +76,7 @@ def shifted(timed: Timed, base_ms: int) -> Command:
     return command
 
 
-async def drain(stage: Stage, watch: Watch, workload: Workload) -> bool:
+async def drain(stage: LocalCell, watch: Watch, workload: Workload) -> bool:
     """Wait until everything sent is answered and no job is left that comes to an end by itself.
 
     Returns False when jobs are left and nothing happens any more: they can never start, or they were lost on the way.
@@ -90,11 +90,11 @@ async def drain(stage: Stage, watch: Watch, workload: Workload) -> bool:
     return is_over
 
 
-async def _partitions(stage: Stage) -> int:
+async def _partitions(stage: LocalCell) -> int:
     return await stage.log.partitions(stage.layout.topic("submissions"))
 
 
-async def _handled(stage: Stage, service: str, tps: list[TopicPartition]) -> bool:
+async def _handled(stage: LocalCell, service: str, tps: list[TopicPartition]) -> bool:
     """Wait until a service has handled these partitions to where they end now; False when it gets no further."""
     ends = await stage.log.end_offsets(tps)
     stalled = Stall()
@@ -108,7 +108,7 @@ async def _handled(stage: Stage, service: str, tps: list[TopicPartition]) -> boo
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-async def _all_over(stage: Stage, watch: Watch, workload: Workload) -> bool:
+async def _all_over(stage: LocalCell, watch: Watch, workload: Workload) -> bool:
     stalled = Stall()
     while watch.has_live_jobs(workload.endless):
         watch.check()
@@ -119,7 +119,7 @@ async def _all_over(stage: Stage, watch: Watch, workload: Workload) -> bool:
     return True
 
 
-async def _anything_due(stage: Stage) -> bool:
+async def _anything_due(stage: LocalCell) -> bool:
     answers = await stage.services.cursors()
     return any(answer["next_due_ms"] is not None or answer["busy"] for answer in answers.values())
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fallow.local.cursor_line import CursorLine
-from fallow.local.local_cell import Stage
+from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL, Timed, Workload
 from shared.events.base import Event
 from shared.events.operations import AdvanceTime
@@ -77,7 +77,7 @@ class Answer:
 class Lockstep:
     """One stepped feeding."""
 
-    stage: Stage
+    stage: LocalCell
     workload: Workload
     progress: Progress = lambda _: None
     now_ms: int = 0

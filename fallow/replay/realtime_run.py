@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 
-from fallow.local.local_cell import Stage
+from fallow.local.local_cell import LocalCell
 from fallow.local.watch import Watch
 from fallow.replay.feed import Feed, drain
 from fallow.replay.progress import Display, day_time
@@ -16,7 +16,7 @@ from shared.runtime.clocks import WallCellClock
 SHOW_EVERY_S = 0.125
 
 
-async def run_paced(stage: Stage, workload: Workload, clock: WallCellClock, display: Display) -> int:
+async def run_paced(stage: LocalCell, workload: Workload, clock: WallCellClock, display: Display) -> int:
     """Feed and drain. The cell time at which the workload began."""
     watch = Watch(stage)
     await watch.start()

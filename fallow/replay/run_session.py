@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fallow.local.local_cell import Servers, Stage, running, stage_for
+from fallow.local.local_cell import LocalCell, Servers, running, stage_for
 from fallow.local.service_set import Clock
 from fallow.replay.lockstep import Lockstep, Progress
 from fallow.replay.progress import Display, day_time, display_on
@@ -52,7 +52,7 @@ async def _on_stage(plan: Plan, servers: Servers, display: Display) -> Report:
         return await stage.unless_one_ends(_fed_and_read(plan.workload, stage, clock, display))
 
 
-async def _fed_and_read(workload: Workload, stage: Stage, clock: Clock, display: Display) -> Report:
+async def _fed_and_read(workload: Workload, stage: LocalCell, clock: Clock, display: Display) -> Report:
     began_ms = monotonic_ms()
     if clock.kind is ClockKind.STEPPED:
         await Lockstep(stage, workload, progress=_steps_on(display, workload)).run()

@@ -12,26 +12,26 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.decision.decision_room import DecisionRoom
 from services.placement.decision.failures import Failures, told_of
 from services.placement.decision.inbox import Inbox, Input, weighed
 from services.placement.lifecycle.nodes import maintenance, nodes, quarantine, removal
 from services.placement.lifecycle.nodes.breaker import Breaker, counts, with_lost
 from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
-from services.placement.lifecycle.nodes.event_dedup import Past
-from services.placement.lifecycle.nodes.invalid_events import Stray
+from services.placement.lifecycle.nodes.event_dedup import StaleReason
+from services.placement.lifecycle.nodes.invalid_events import RejectedEvent
 from services.placement.lifecycle.nodes.leases import is_to_be_noted, silent_after_ms
-from services.placement.lifecycle.nodes.node_events import Hearing
+from services.placement.lifecycle.nodes.node_events import NodeEvents
 from services.placement.lifecycle.runs import runs
 from services.placement.lifecycle.runs.deadlines import Deadlines
-from services.placement.lifecycle.runs.replica_reconciler import Tending
+from services.placement.lifecycle.runs.replica_reconciler import ReplicaReconciler
 from services.placement.owners.owners import Owners, has_owners
 from services.placement.queue import reservations
-from services.placement.queue.fair_share_timer import FairClock
+from services.placement.queue.fair_share_timer import FairShareTimer
 from services.placement.queue.lines.lines import Lines
 from services.placement.queue.reservations import Reservations
-from services.placement.queue.scheduling_cycle import TRIES_MOST, WalkLines, walk_lines
+from services.placement.queue.scheduling_cycle import TRIES_MOST, ScheduleQueues, schedule_queues
 from services.placement.requests import arrays, dependencies, requests, settings, tenants
 from services.placement.requests.file_in_force import FileInForce
 from services.placement.search.gang import POLICIES, Places
@@ -59,10 +59,10 @@ from shared.events.jobs import (
 from shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from shared.events.proposals import Proposal
 from shared.events.queue import QueueDiscipline, StartsPlanned
-from shared.events.reasons import ClearReason, DeadLetterReason, DeferCode, ProposalCode
+from shared.events.reasons import ClearReason, DeadLetterReason, PendingReason, ProposalCode
 from shared.events.values import NodeStatus
 
-__all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "IDLE_WALL_MS", "Input", "PlacementService", "Tried"]
+__all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "IDLE_WALL_MS", "Input", "PendingDecision", "PlacementService"]
 
 DEFERRED_MOST = 200
 """How many jobs at most get a new reason to wait in one record; the others get theirs in the next ones."""
@@ -101,7 +101,7 @@ IDLE_INPUTS_MOST = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class PendingDecision:
     """What a cycle would write, and what has to be remembered or put back when its fate is known."""
 
     effects: list[e.AnyEffect]
@@ -134,7 +134,7 @@ class PlacementService:
         speed: float = 1.0,
         takes_plans: bool | None = None,
         clock_bound_ms: int = CLOCK_BOUND_MS,
-        walk: WalkLines = walk_lines,
+        walk: ScheduleQueues = schedule_queues,
     ) -> None:
         """`speed`: how fast cell time goes by, beside wall time. `takes_plans`: whether planned starts are put in
         force; not under a stepped clock, unless whoever plans keeps step: a replay comes to the same starts each time.
@@ -150,13 +150,13 @@ class PlacementService:
         self._passed = dict[str, int]()
         self._taken_back: dict[str, None] = {}
         self._deadlines = Deadlines(forgets_nodes=not stepped, speed=speed)
-        self._hearing = Hearing()
-        self._strays, self._culprits = list[tuple[Input, Stray]](), list[tuple[Input, Stray]]()
+        self._hearing = NodeEvents()
+        self._strays, self._culprits = list[tuple[Input, RejectedEvent]](), list[tuple[Input, RejectedEvent]]()
         self._failure_texts = dict[tuple[str, int], str]()
-        self._lines, self._fair_clock = Lines(file.cell(state.cell).queues), FairClock(file.cell(state.cell))
+        self._lines, self._fair_clock = Lines(file.cell(state.cell).queues), FairShareTimer(file.cell(state.cell))
         self._followed = 0
-        self._untold: dict[str, DeferCode] = {}
-        self._tending = Tending()
+        self._untold: dict[str, PendingReason] = {}
+        self._tending = ReplicaReconciler()
         self._owners = Owners()
         self._are_owners_to_note = True
         self._walk_is_due = self.has_new_leases = True
@@ -199,7 +199,7 @@ class PlacementService:
             # No other process has written since this one did: what it heard of nodes still holds.
             self._hearing.sequences.undo()
         else:
-            self._hearing, self._breaker = Hearing(), Breaker(self._speed)
+            self._hearing, self._breaker = NodeEvents(), Breaker(self._speed)
             self._hearing.leases.begin(self.state, wall_ms)
         self._hearing.leases.listening.reads_anew()
         self._reload = False
@@ -240,7 +240,7 @@ class PlacementService:
             return
         self._file, self._names, part = file, _names_of(file), file.cell(self.state.cell)
         self._waiting_limits = WaitingLimits(file)
-        self._lines, self._fair_clock, self._untold = Lines(part.queues), FairClock(part), {}
+        self._lines, self._fair_clock, self._untold = Lines(part.queues), FairShareTimer(part), {}
         self._walk_is_due = self._are_owners_to_note = True
 
     def take(self, inputs: list[Input]) -> None:
@@ -293,12 +293,12 @@ class PlacementService:
         """How far each input was taken in, with everything that follows from it written."""
         return {**self.state.inputs, **self._read}
 
-    def take_strays(self) -> list[tuple[Input, Stray]]:
+    def take_strays(self) -> list[tuple[Input, RejectedEvent]]:
         """What the last cycle could make nothing of: to be set aside before its inputs count as read."""
         found, self._strays, self._culprits = self._culprits + self._strays, [], []
         return found
 
-    def take_past(self) -> dict[Past, int]:
+    def take_past(self) -> dict[StaleReason, int]:
         """How many words of nodes were past since the last call, by why."""
         return self._hearing.take_past()
 
@@ -346,23 +346,23 @@ class PlacementService:
 
     # One cycle.
 
-    def start(self, now_ms: int, wall_ms: int) -> Tried:
+    def start(self, now_ms: int, wall_ms: int) -> PendingDecision:
         """The first decision of a writer: it takes the log over, and a new cell gets its quotas and policy."""
         turn = self._turn(now_ms)
         turn.do(e.WriterStarted(epoch=self.state.epoch + 1, writer=self._name))
         self._begins = True
         self._configure(turn)
-        return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False, size_bytes=turn.bytes)
+        return PendingDecision(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False, size_bytes=turn.bytes)
 
-    def resume(self, starts: Mapping[str, int], now_ms: int, wall_ms: int) -> Tried:
+    def resume(self, starts: Mapping[str, int], now_ms: int, wall_ms: int) -> PendingDecision:
         """Read these inputs, which have lost records, on from these offsets."""
         turn = self._turn(now_ms)
         for source, start in sorted(starts.items()):
             self._taken_back.pop(source, None)
             turn.do(e.InputResumed(input=source, from_offset=self.state.inputs.get(source, 0), to_offset=start))
-        return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
+        return PendingDecision(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
 
-    def fence(self, places: Mapping[str, tuple[int, int | None]], now_ms: int, wall_ms: int) -> Tried:
+    def fence(self, places: Mapping[str, tuple[int, int | None]], now_ms: int, wall_ms: int) -> PendingDecision:
         """Take these inputs back to places that their topics do not continue (offset, and checksum of the record before
         it), so that every later writer finds the loss. What was read behind them and waits is still decided upon, but
         does not count as read: a person may want it read again.
@@ -373,9 +373,9 @@ class PlacementService:
             self._read.pop(source, None)
             at = self.state.inputs.get(source, 0)
             turn.do(e.InputFenced(input=source, from_offset=at, to_offset=offset, checksum=checksum))
-        return Tried(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
+        return PendingDecision(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
 
-    def decide(self, now_ms: int, wall_ms: int) -> Tried | None:
+    def decide(self, now_ms: int, wall_ms: int) -> PendingDecision | None:
         """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
         rounds, self.tried_in_vain = ROUNDS_AT_REST_MOST, 0
         while True:
@@ -390,7 +390,9 @@ class PlacementService:
                 # What the fold refuses is not written. Which input it comes from, `unwritable` finds out.
                 fault = Undecodable(DeadLetterReason.INVALID, str(error))
                 taken = tuple(self._taken)
-                return Tried([], {}, turn.now_ms, wall_ms, taken, has_more=True, size_bytes=turn.bytes, fault=fault)
+                return PendingDecision(
+                    [], {}, turn.now_ms, wall_ms, taken, has_more=True, size_bytes=turn.bytes, fault=fault
+                )
             if tried is None and self._has_untried and rounds and self.tried_in_vain < TRIES_AT_REST_MOST:
                 rounds, self._walk_is_due = rounds - 1, True  # at rest there is time for those
             elif tried is not None or not self._inbox:
@@ -402,7 +404,7 @@ class PlacementService:
         if error is not None and check_state(self.state):
             raise error
 
-    def leave(self, now_ms: int, wall_ms: int) -> Tried | None:
+    def leave(self, now_ms: int, wall_ms: int) -> PendingDecision | None:
         """The last decision of a writer that leaves in order: how far it has read, and which nodes it has never heard.
         None where the log says all that already.
         """
@@ -416,7 +418,7 @@ class PlacementService:
         inputs = self._advance(())
         if not turn.effects and not inputs:
             return None
-        return Tried(
+        return PendingDecision(
             turn.effects,
             inputs,
             turn.now_ms,
@@ -435,7 +437,7 @@ class PlacementService:
     def _checksum_before(self, source: str) -> int | None:
         return None if source in self._handed_over else self.state.input_checksums.get(source)
 
-    def _cycle(self, turn: Turn, wall_ms: int) -> Tried | None:
+    def _cycle(self, turn: DecisionBuilder, wall_ms: int) -> PendingDecision | None:
         is_file_first = self._puts_file_first()
         if self._room.takes_inputs and not is_file_first:
             self._take_in(turn, wall_ms)
@@ -479,7 +481,7 @@ class PlacementService:
             or idle >= IDLE_INPUTS_MOST
             or self._is_idle_for_long(inputs, wall_ms)
         ):
-            return Tried(
+            return PendingDecision(
                 turn.effects,
                 inputs,
                 turn.now_ms,
@@ -503,21 +505,21 @@ class PlacementService:
         self._file_first = self._file_first + 1 if is_first else 0
         return is_first
 
-    def _go_on_losing(self, turn: Turn) -> None:
+    def _go_on_losing(self, turn: DecisionBuilder) -> None:
         """What an earlier record had no room for, of nodes that are lost."""
         for node_id in list(self._losing):
             if turn.is_full:
                 break
             nodes.go_on_losing(turn, node_id)
 
-    def _go_by_plan(self, turn: Turn) -> None:
+    def _go_by_plan(self, turn: DecisionBuilder) -> None:
         """Put the newest plan in force, and end what is planned no more."""
         if self.reservations.has_plan and self.reservations.take_newest(turn, self._backfills):
             self._walk_is_due = True
         if self.state.reservations:
             reservations.settle(turn, self._backfills)
 
-    def _configure(self, turn: Turn) -> None:
+    def _configure(self, turn: DecisionBuilder) -> None:
         """Bring the state to the cell file of this process, and last put it in force: a writer that dies in the middle
         leaves the rest to the next one.
         """
@@ -557,7 +559,7 @@ class PlacementService:
         self._hearing.sequences.keep()
         self._room.went_well(walk_goes_on=self._walk_is_due or self._has_untried)
 
-    def accepted(self, tried: Tried) -> None:
+    def accepted(self, tried: PendingDecision) -> None:
         """The decision is in force."""
         self._idle_inputs, self._idle_since_ms = 0, None
         self._keep()
@@ -585,7 +587,7 @@ class PlacementService:
         """Remember the due times that effects in force bring with them."""
         self._deadlines.note(self.state, effects, wall_ms)
 
-    def refused(self, tried: Tried) -> None:
+    def refused(self, tried: PendingDecision) -> None:
         """The decision is not in force; the state is back at the checkpoint. Its inputs wait again.
 
         The shell folds forward next and says `caught_up`.
@@ -599,7 +601,7 @@ class PlacementService:
         self._inbox.put_back(taken)
         self._taken = []
 
-    def unwritable(self, tried: Tried, why: Undecodable) -> bool:
+    def unwritable(self, tried: PendingDecision, why: Undecodable) -> bool:
         """No reader could read the decision, or fold it: nothing of it is in the state, and it was not appended. Its
         inputs wait again, and the next decision takes fewer of them. A single one that is left is the culprit: it is
         set aside. Whether that helps; if not, the decision comes from no input, and a rule of ours is broken.
@@ -611,7 +613,7 @@ class PlacementService:
         if not tried.taken:
             return False
         (culprit,) = tried.taken
-        self._set_aside(culprit, Stray(DeadLetterReason.UNWRITABLE, str(why)))
+        self._set_aside(culprit, RejectedEvent(DeadLetterReason.UNWRITABLE, str(why)))
         return True
 
     def failed(self, error: Exception) -> bool:
@@ -633,10 +635,10 @@ class PlacementService:
         text = told_of(error, culprit)
         may_be = self.failures.note(culprit, text)
         if may_be:
-            self._set_aside(culprit, Stray(DeadLetterReason.HANDLER_FAILED, text))
+            self._set_aside(culprit, RejectedEvent(DeadLetterReason.HANDLER_FAILED, text))
         return may_be
 
-    def _set_aside(self, culprit: Input, why: Stray) -> None:
+    def _set_aside(self, culprit: Input, why: RejectedEvent) -> None:
         self._culprits.append((culprit, why))
         self._inbox.drop_first(culprit)
 
@@ -652,12 +654,12 @@ class PlacementService:
 
     # Inside a cycle.
 
-    def _turn(self, now_ms: int) -> Turn:
+    def _turn(self, now_ms: int) -> DecisionBuilder:
         self._begun_ms = self._cell_ms
         self._cell_ms = max(self._cell_ms, self.state.at_ms, 0 if self._stepped else now_ms)
         self.state.clock_ms = self._cell_ms
         self._followed = 0
-        return Turn(
+        return DecisionBuilder(
             self.state,
             self._cell_ms,
             failure_texts=dict(self._failure_texts),
@@ -665,11 +667,11 @@ class PlacementService:
             losing=self._losing,
         )
 
-    def _take_in(self, turn: Turn, wall_ms: int) -> None:
+    def _take_in(self, turn: DecisionBuilder, wall_ms: int) -> None:
         self._take_from(self._inbox.others, turn.takes, turn, wall_ms)
         self._take_from(self._inbox.new_jobs, turn.takes_new_job, turn, wall_ms)
 
-    def _take_from(self, line: deque[Input], takes: Callable[[int], bool], turn: Turn, wall_ms: int) -> None:
+    def _take_from(self, line: deque[Input], takes: Callable[[int], bool], turn: DecisionBuilder, wall_ms: int) -> None:
         """Take inputs from the front of a line, as far as the record has room."""
         known, taken = self.state.inputs, self._taken
         while line and self._words_left > 0 and takes(line[0].size_bytes):
@@ -700,11 +702,11 @@ class PlacementService:
         self._words_left -= item.words
         return item
 
-    def _keeps_time(self, turn: Turn, event: Event | None) -> bool:
+    def _keeps_time(self, turn: DecisionBuilder, event: Event | None) -> bool:
         """A record has one time, for all of its effects: a step of the clock needs a record in which nothing is yet."""
         return not self._stepped or turn.is_empty or _time_of(event) <= turn.now_ms
 
-    def _expire(self, turn: Turn) -> None:
+    def _expire(self, turn: DecisionBuilder) -> None:
         """Put down which nodes are silent, and lose those that were so for too long, as far as the record has room."""
         if self._stepped:
             return
@@ -730,7 +732,7 @@ class PlacementService:
             ):
                 turn.do(self._silent(node, silent_ms))
 
-    def _silence_all(self, turn: Turn) -> None:
+    def _silence_all(self, turn: DecisionBuilder) -> None:
         """Nothing is heard of any node: none gets new work until it speaks. For its lease that is no more than a
         silence that is just told, and it runs no further while nothing is read.
         """
@@ -750,7 +752,7 @@ class PlacementService:
             held_ms = self._breaker.held_ms(self._hearing.leases.listened_ms)
         return e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=silent_ms, held_wall_ms=held_ms)
 
-    def _lose(self, turn: Turn, silent: dict[str, int], overdue: dict[str, int], listened_ms: int) -> None:
+    def _lose(self, turn: DecisionBuilder, silent: dict[str, int], overdue: dict[str, int], listened_ms: int) -> None:
         """Lose as many of the nodes whose lease has run out as the breaker lets go, and the record has room for. Those
         that do not count for the breaker are lost behind all others.
         """
@@ -765,7 +767,7 @@ class PlacementService:
             turn.do(held)
         self._lose_each(turn, [node_id for node_id in overdue if node_id not in counted])
 
-    def _lose_each(self, turn: Turn, node_ids: list[str]) -> int:
+    def _lose_each(self, turn: DecisionBuilder, node_ids: list[str]) -> int:
         """Lose these nodes as far as the record has room. How many that were."""
         for number, node_id in enumerate(node_ids):
             if turn.is_full:
@@ -791,7 +793,7 @@ class PlacementService:
                 self._read[source] = passed
         return {source: read for source, read in sorted(self._read.items()) if read > known.get(source, 0)}
 
-    def _handle(self, turn: Turn, item: Input, wall_ms: int) -> int | None:
+    def _handle(self, turn: DecisionBuilder, item: Input, wall_ms: int) -> int | None:
         """Do what an input asks for. How many of its words are done, where it has several."""
         event = item.event
         match event:
@@ -824,7 +826,7 @@ class PlacementService:
             case _:
                 # A command in another topic than its own, for example: its sender finds it among the dead letters.
                 text = f"ce_type: placement reads no {event.type}"
-                self._strays.append((item, Stray(DeadLetterReason.UNKNOWN_TYPE, text)))
+                self._strays.append((item, RejectedEvent(DeadLetterReason.UNKNOWN_TYPE, text)))
         return None
 
     def _backfills(self, job: Job) -> bool:
@@ -836,8 +838,8 @@ class PlacementService:
         return () if self._stepped else self._inbox.following(item)
 
     def _hear(
-        self, turn: Turn, event: NodeEvent | RunsReported | NodesReported, wall_ms: int
-    ) -> tuple[Stray | None, int]:
+        self, turn: DecisionBuilder, event: NodeEvent | RunsReported | NodesReported, wall_ms: int
+    ) -> tuple[RejectedEvent | None, int]:
         """What nodes say. Why it is to be set aside, or None; and how many of its words were heard."""
         if isinstance(event, RunsReported):
             return self._hearing.hear_runs(turn, event.words, wall_ms)
@@ -846,7 +848,7 @@ class PlacementService:
             return self._hearing.hear_reports(turn, cell, event.reports, wall_ms)
         return self._hearing.hear(turn, cell, event, wall_ms), 1
 
-    def _enqueue(self, turn: Turn, jobs: Sequence[JobAdmitted | AdmittedJob], size_bytes: int) -> int:
+    def _enqueue(self, turn: DecisionBuilder, jobs: Sequence[JobAdmitted | AdmittedJob], size_bytes: int) -> int:
         """Enqueue these jobs, each of so many bytes, until the record is full. How many that were."""
         done = 0
         for job in jobs:
@@ -858,12 +860,12 @@ class PlacementService:
                 break
         return done
 
-    def _step_to(self, turn: Turn, event: Event) -> None:
+    def _step_to(self, turn: DecisionBuilder, event: Event) -> None:
         """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""
         if self._stepped and _time_of(event) > turn.now_ms:
             self._cell_ms = turn.now_ms = self.state.clock_ms = _time_of(event)
 
-    def _operate(self, turn: Turn, event: o.Operation, item: Input) -> None:
+    def _operate(self, turn: DecisionBuilder, event: o.Operation, item: Input) -> None:
         match event:
             case o.AdvanceTime():
                 if self._stepped:
@@ -889,7 +891,7 @@ class PlacementService:
             case o.OfferLoan() | o.RecallLoan():
                 settings.refuse(turn, event.loan, ProposalCode.UNSUPPORTED, "loans are not carried out by this version")
 
-    def _walk(self, turn: Turn) -> bool:
+    def _walk(self, turn: DecisionBuilder) -> bool:
         """Whether the walk had to end before its time and goes on in the next record."""
         have_come = self._follow(turn)
         self._walk_is_due |= have_come
@@ -907,13 +909,13 @@ class PlacementService:
             self._tell(turn)
         return self._walk_is_due or self._are_owners_to_note or bool(self._untold)
 
-    def _follow(self, turn: Turn) -> bool:
+    def _follow(self, turn: DecisionBuilder) -> bool:
         """Bring the lines to what this turn has made so far. Whether somebody has come who may start."""
         effects = turn.effects[self._followed :] if self._followed else turn.effects
         self._followed = len(turn.effects)
         return self._lines.follow(self.state, effects, turn.now_ms)
 
-    def _walk_lines(self, turn: Turn) -> bool:
+    def _walk_lines(self, turn: DecisionBuilder) -> bool:
         """Start what fits, and say why the rest waits. Whether there is more to do."""
         passing, planned = dict[str, None](), len(self.state.reservations)
 
@@ -950,7 +952,7 @@ class PlacementService:
         are_others = self._are_owners_to_note and bool(self.state.singly) and self._note_owners()
         return are_others or goes_on or (self._fair_clock.matters and walk.starts > 0)
 
-    def _tell(self, turn: Turn) -> None:
+    def _tell(self, turn: DecisionBuilder) -> None:
         """Tell jobs why they wait that are told something else so far, as many as one record takes."""
         told, untold, jobs = 0, self._untold, self.state.jobs
         for job_id in list(untold):
@@ -970,7 +972,7 @@ class PlacementService:
         return is_other
 
 
-def _enter(turn: Turn, job: Job, places: Places, over: str) -> bool:
+def _enter(turn: DecisionBuilder, job: Job, places: Places, over: str) -> bool:
     """Workers of a job that is no gang start or enter."""
     is_first = job.status is JobStatus.QUEUED
     goes_on = turn.start(job.id, job.attempt + 1, places, over) if is_first else turn.enter(job, places)
@@ -995,7 +997,7 @@ def _is_waited_for_by_many(state: CellState) -> bool:
 OfNode = o.Cordon | o.Uncordon | o.Drain | o.PlanMaintenance | o.CancelMaintenance | o.DeclareLost | o.RemoveNode
 
 
-def _operate_on_node(turn: Turn, event: OfNode) -> str | None:
+def _operate_on_node(turn: DecisionBuilder, event: OfNode) -> str | None:
     """What an operator wants of a node. Why that cannot be, or None."""
     match event:
         case o.Cordon() | o.Uncordon() | o.Drain():

@@ -10,7 +10,7 @@ from shared.client.port import News
 from shared.cluster.model.arrays import element_id
 from shared.events import effects as e
 from shared.events.jobs import JobRejected
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec
 
 
@@ -42,9 +42,9 @@ _STAGES: dict[type[e.Effect], Stage] = {
     e.JobCancelled: Stage.CANCELLED,
 }
 
-_WAITS: dict[type[e.Effect], DeferCode] = {
-    e.JobHeld: DeferCode.HELD,
-    e.JobRequeued: DeferCode.BACKOFF,
+_WAITS: dict[type[e.Effect], PendingReason] = {
+    e.JobHeld: PendingReason.HELD,
+    e.JobRequeued: PendingReason.BACKOFF,
 }
 """Effects that say by themselves why a job waits from then on."""
 
@@ -80,7 +80,7 @@ class Progress:
     arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reasons: dict[str, e.JobRefused | JobRejected] = field(default_factory=dict)
     """The no to each job, or whole array, that was turned away."""
-    waits: dict[str, DeferCode] = field(default_factory=dict)
+    waits: dict[str, PendingReason] = field(default_factory=dict)
     """Why each job waits, as far as the news told."""
     tenants: dict[str, str] = field(default_factory=dict)
     """Whose each job or array is, where that is known."""
@@ -126,7 +126,7 @@ class Progress:
     def _note_wait(self, job: str, event: e.Effect) -> None:
         code = event.code if isinstance(event, e.JobDeferred) else _WAITS.get(type(event))
         if isinstance(event, e.JobEnqueued) and event.spec.hold:
-            code = DeferCode.HELD
+            code = PendingReason.HELD
         if code is not None:
             self.waits[job] = code
         elif isinstance(event, _MOVES_ON):

@@ -19,8 +19,8 @@ from shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
 from shared.events.reasons import (
     CancelReason,
     ClearReason,
-    DeferCode,
     FailReason,
+    PendingReason,
     ProposalCode,
     RefuseCode,
     RequeueReason,
@@ -279,7 +279,7 @@ class AttemptTimedOut(AttemptEffect):
 class JobDeferred(JobEffect):
     """The job still waits, now for this reason. Written only when the code changes."""
 
-    code: DeferCode
+    code: PendingReason
 
 
 class JobHeld(JobEffect):

@@ -120,7 +120,7 @@ class RunFailed(RunEvent, type="fallow.run.failed.v1", topic="nodes"):
     text: Text = ""
 
 
-class RunWord(Value):
+class RunStatusUpdate(Value):
     """What one node says of one run: the content of `RunStarted` (running), `RunFinished`, `RunStopped` or
     `RunFailed`.
     """
@@ -146,7 +146,7 @@ class RunsReported(CellEvent, type="fallow.runs.reported.v1", topic="nodes"):
     """
 
     names_only_known: ClassVar[bool] = True
-    words: Annotated[tuple[RunWord, ...], Meta(min_length=1, max_length=RUN_WORDS_MOST)]
+    words: Annotated[tuple[RunStatusUpdate, ...], Meta(min_length=1, max_length=RUN_WORDS_MOST)]
 
 
 class NodesReported(CellEvent, type="fallow.nodes.reported.v1", topic="nodes"):

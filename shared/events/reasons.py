@@ -47,7 +47,7 @@ class RefuseCode(StrEnum):
     REQUEST_TOO_OLD = "request_too_old"
 
 
-class DeferCode(StrEnum):
+class PendingReason(StrEnum):
     """Why a waiting job did not start in the cycle that last looked at it."""
 
     NO_FREE_GPUS = "no_free_gpus"

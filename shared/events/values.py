@@ -74,7 +74,7 @@ class Wish(StrEnum):
     PREFERRED = "preferred"
 
 
-class TopologyWish(Value):
+class TopologyRequest(Value):
     """All workers within one unit of `level`; with `slice_workers`, each slice of so many workers within one."""
 
     level: Level
@@ -190,7 +190,7 @@ class JobSpec(Value):
     workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
     resources: Resources = ONE_GPU
     gang: bool = True
-    topology: TopologyWish | None = None
+    topology: TopologyRequest | None = None
     spread: Level | None = None
     run: Run = ENDLESS
     preemptible: bool = True

@@ -9,12 +9,12 @@ from msgspec.json import Decoder, Encoder
 from msgspec.structs import astuple
 
 from shared.cluster.model.file_in_force import queue_in_force
-from shared.cluster.model.job import Job, JobStatus, OverJob, wait_reason
+from shared.cluster.model.job import FinishedJob, Job, JobStatus, wait_reason
 from shared.cluster.model.node import Node, bits
 from shared.cluster.model.queue_order import order_in
 from shared.cluster.model.state import CellState
 from shared.cluster.quota.quota import Account
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 from shared.view.keys import place_in_queue
 from shared.view.rows import AccountRow, JobRow, NodeRow, Place, PoolRow
@@ -43,7 +43,7 @@ class _JobFields(Struct, array_like=True):
     gpus_milli: int
     workers: int
     attempt: int
-    deferred: DeferCode | None
+    deferred: PendingReason | None
     submit_ms: int | None
     not_before_ms: int
     first_start_ms: int | None
@@ -129,7 +129,7 @@ def job_text(state: CellState, job: Job) -> str:
     return f"{spec.tenant} {job.status} {place}\n{_to_json(fields)}"
 
 
-def over_text(over: OverJob) -> str:
+def over_text(over: FinishedJob) -> str:
     """The row of a job that is over."""
     fields = (over.id, "", 0, None, 0, 0, 0, None, None, 0, None, None, over.over_ms, (), 0, 0, None)
     return f"{over.tenant} {over.status} \n{_to_json(fields)}"

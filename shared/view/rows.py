@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shared.cluster.model.job import JobStatus
 from shared.cluster.model.node import takes_work
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 
 
@@ -38,7 +38,7 @@ class JobRow:
     gpus_milli: int = 0
     workers: int = 0
     attempt: int = 0
-    deferred: DeferCode | None = None
+    deferred: PendingReason | None = None
     submit_ms: int | None = None
     not_before_ms: int = 0
     first_start_ms: int | None = None

@@ -9,14 +9,14 @@ import pytest
 from fallow.cli.job.head_words import head_words
 from services.placement.explain.explain import Behind
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 PLAIN: dict[str, Any] = {
     "job": "head",
     "since_ms": None,
     "queue": "urgent",
     "discipline": QueueDiscipline.STRICT_FIFO,
-    "code": DeferCode.NO_FREE_GPUS,
+    "code": PendingReason.NO_FREE_GPUS,
     "gpus_milli": 40_000,
     "pools": ("training",),
 }
@@ -28,13 +28,13 @@ OF_URGENT = "head, the head of queue urgent (strict-fifo), which waits for"
     [
         ({}, f"{OF_URGENT} 40 GPUs in training"),
         ({"code": None}, f"{OF_URGENT} 40 GPUs in training"),
-        ({"code": DeferCode.FRAGMENTED}, f"{OF_URGENT} 40 GPUs in training (fragmented)"),
+        ({"code": PendingReason.FRAGMENTED}, f"{OF_URGENT} 40 GPUs in training (fragmented)"),
         ({"pools": ("a", "b")}, f"{OF_URGENT} 40 GPUs in a or b"),
         ({"pools": tuple("abcdef")}, f"{OF_URGENT} 40 GPUs in a, b, c or 3 more"),
         ({"pools": ()}, f"{OF_URGENT} 40 GPUs"),
         ({"gpus_milli": 0}, f"{OF_URGENT} room in training"),
         (
-            {"code": DeferCode.QUOTA_REACHED, "under": "vision"},
+            {"code": PendingReason.QUOTA_REACHED, "under": "vision"},
             f"{OF_URGENT} 40 GPUs within the quota of vision",
         ),
         (

@@ -17,7 +17,7 @@ from shared.events.base import CALENDAR_FROM_MS
 from shared.events.effects import JobCancelled, JobDeferred, JobRequeued, LeaseExpired
 from shared.events.jobs import JobRejected
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode, RejectCode, RequeueReason
+from shared.events.reasons import PendingReason, RejectCode, RequeueReason
 from shared.events.value import replace
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import Catalogue
@@ -199,7 +199,7 @@ async def test_why_tells_what_happened_to_the_nodes_on_which_a_job_was(broker: M
     written = LogWriter()
     written.write(node(0), node(1))
     written.write(enqueued("a", 8))
-    written.write(JobDeferred(job="a", code=DeferCode.NO_FREE_GPUS))
+    written.write(JobDeferred(job="a", code=PendingReason.NO_FREE_GPUS))
     written.write(started("a", place(0, 0, 1, 2, 3, 4, 5, 6, 7)))
     written.write(
         JobRequeued(job="a", reason=RequeueReason.INFRASTRUCTURE, failures=0, not_before_ms=0),
@@ -239,9 +239,9 @@ def a_log_with_a_head() -> LogWriter:
     written = LogWriter()
     written.write(in_force, node(0), node(1))
     written.write(enqueued("first", 8), started("first", place(0, *range(8))))
-    written.write(enqueued("head", 8, workers=2), JobDeferred(job="head", code=DeferCode.NO_FREE_GPUS))
+    written.write(enqueued("head", 8, workers=2), JobDeferred(job="head", code=PendingReason.NO_FREE_GPUS))
     written.write(replace(late, spec=replace(late.spec, queue="default")))
-    written.write(JobDeferred(job="late", code=DeferCode.BEHIND_HEAD))
+    written.write(JobDeferred(job="late", code=PendingReason.BEHIND_HEAD))
     return written
 
 
@@ -312,7 +312,7 @@ async def test_nothing_is_told_of_a_job_that_never_was(log: MemoryLog) -> None:
 
 
 def test_every_reason_to_wait_is_explained() -> None:
-    assert list(DEFERRED) == list(DeferCode)
+    assert list(DEFERRED) == list(PendingReason)
 
 
 @pytest.mark.parametrize(

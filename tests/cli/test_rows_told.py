@@ -11,10 +11,10 @@ from fallow.cli.log import diff as log_diff
 from fallow.cli.log.at import _job, _job_row
 from fallow.cli.node import nodes
 from shared.client.port import News
-from shared.cluster.model.job import Job, JobStatus, OverJob
+from shared.cluster.model.job import FinishedJob, Job, JobStatus
 from shared.cluster.model.state import CellState
 from shared.events.effects import JobRefused
-from shared.events.reasons import DeferCode, RefuseCode
+from shared.events.reasons import PendingReason, RefuseCode
 from shared.events.values import JobSpec, LoanStatus, NodeRole, NodeStatus
 from shared.view.row_text import job_row, job_text, over_text
 from shared.view.rows import JobRow, NodeRow, Place
@@ -46,7 +46,7 @@ def test_a_job_that_waits_or_is_over_is_told_with_what_it_wants() -> None:
 
 def test_of_a_job_that_is_over_nothing_is_told_that_the_view_does_not_know() -> None:
     """Its row in the view holds zeros there."""
-    over = job_row(over_text(OverJob("j", "ada", "", JobStatus.FINISHED, 7, 0)))
+    over = job_row(over_text(FinishedJob("j", "ada", "", JobStatus.FINISHED, 7, 0)))
     told = jobs.job_object(over)
     known = {name: value for name, value in told.items() if value is not None}
     assert known == {"id": "j", "tenant": "ada", "status": "finished", "over_ms": 7, "places": ()}
@@ -54,7 +54,7 @@ def test_of_a_job_that_is_over_nothing_is_told_that_the_view_does_not_know() -> 
     assert jobs.job_object(job(0, 4, JobStatus.QUEUED))["priority"] == 0
 
 
-@pytest.mark.parametrize("before", [None, DeferCode.QUOTA_REACHED, DeferCode.NO_FREE_GPUS])
+@pytest.mark.parametrize("before", [None, PendingReason.QUOTA_REACHED, PendingReason.NO_FREE_GPUS])
 @pytest.mark.parametrize(
     ("status", "held_why", "told"),
     [
@@ -64,13 +64,13 @@ def test_of_a_job_that_is_over_nothing_is_told_that_the_view_does_not_know() -> 
     ],
 )
 def test_a_job_that_is_held_or_awaits_others_is_not_told_with_the_reason_of_before(
-    status: JobStatus, held_why: str, told: str, before: DeferCode | None
+    status: JobStatus, held_why: str, told: str, before: PendingReason | None
 ) -> None:
     job, state = Job(JobSpec(id="j", tenant="ada"), 0, ""), CellState("main")
     job.status, job.held_why, job.deferred = status, held_why, before
     row = job_row(job_text(state, job))
     assert jobs.where_or_why(row) == told
-    assert row.deferred is (DeferCode.HELD if status is JobStatus.HELD else DeferCode.AFTER)
+    assert row.deferred is (PendingReason.HELD if status is JobStatus.HELD else PendingReason.AFTER)
     assert _job_row(_job(job))[-1] == row.deferred
     assert log_diff._job(job).startswith(f"{status} ({told}): ")
 

@@ -19,8 +19,8 @@ from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import (
     CancelReason,
     ClearReason,
-    DeferCode,
     FailReason,
+    PendingReason,
     ProposalCode,
     RefuseCode,
     RejectCode,
@@ -113,7 +113,7 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.AttemptTimedOut(job="a", attempt=1, what="run"),
         "Attempt 1 of job a has run for as long as its max_run_ms allows.",
     ),
-    (e.JobDeferred(job="a", code=DeferCode.NO_FREE_GPUS), "Job a goes on waiting: no_free_gpus."),
+    (e.JobDeferred(job="a", code=PendingReason.NO_FREE_GPUS), "Job a goes on waiting: no_free_gpus."),
     (e.JobHeld(job="a"), "Job a is held back."),
     (e.JobReleased(job="a"), "Job a is no longer held."),
     (e.JobReady(job="a"), "Job a waits for no other job any more."),

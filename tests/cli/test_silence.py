@@ -11,7 +11,7 @@ from shared.cluster.fold.rows import rows_of, state_from
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import Resources
 from tests.cluster.examples import cell, enqueued, node, place, started, then
 
@@ -108,7 +108,9 @@ def test_the_silence_of_a_node_grows_while_nothing_more_is_noted() -> None:
 
 def test_a_job_that_waits_because_nodes_are_lost_is_told_which() -> None:
     gang = enqueued("gang", workers=3, resources=WHOLE)
-    state = then(a_cell(3, gang, e.JobDeferred(job="gang", code=DeferCode.NO_SUCH_NODES)), lost("n1"), at_ms=NOON_MS)
+    state = then(
+        a_cell(3, gang, e.JobDeferred(job="gang", code=PendingReason.NO_SUCH_NODES)), lost("n1"), at_ms=NOON_MS
+    )
     assert "why it waits: no_such_nodes" in why(state, "gang")
     assert "Node n1 has been lost since 2027-01-15 08:00:00.000Z." in why(state, "gang")
     found = reason_in(state, "gang", ())
@@ -120,7 +122,9 @@ def test_a_job_that_waits_because_nodes_are_lost_is_told_which() -> None:
 
 def test_what_is_recorded_names_the_nodes_too_where_nothing_keeps_the_job_now() -> None:
     gang = enqueued("gang", workers=2, resources=WHOLE)
-    state = then(a_cell(3, gang, e.JobDeferred(job="gang", code=DeferCode.NO_SUCH_NODES)), lost("n1"), at_ms=NOON_MS)
+    state = then(
+        a_cell(3, gang, e.JobDeferred(job="gang", code=PendingReason.NO_SUCH_NODES)), lost("n1"), at_ms=NOON_MS
+    )
     assert "nothing keeps it now" in why(state, "gang")
     assert "it was no_such_nodes" in why(state, "gang")
     assert "Node n1 has been lost since" in why(state, "gang")
@@ -153,4 +157,4 @@ def test_a_running_job_is_told_of_its_own_silent_node() -> None:
 
 
 def test_the_words_of_no_such_nodes_allow_for_lost_ones() -> None:
-    assert "not lost" in DEFERRED[DeferCode.NO_SUCH_NODES]
+    assert "not lost" in DEFERRED[PendingReason.NO_SUCH_NODES]

@@ -8,7 +8,7 @@ from fallow.cli.job.submit import why_it_waits
 from shared.client.answers import Progress
 from shared.client.port import News
 from shared.events import effects as e
-from shared.events.reasons import DeferCode, RequeueReason
+from shared.events.reasons import PendingReason, RequeueReason
 from shared.events.values import JobSpec, WorkerPlace
 
 PLACE = WorkerPlace(rank=0, node="n1", devices=(0,), gpu_milli=1000)
@@ -19,7 +19,7 @@ def enqueued(*, hold: bool = False) -> e.JobEnqueued:
     return e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32)
 
 
-DEFERRED = e.JobDeferred(job="a", code=DeferCode.NO_FREE_GPUS)
+DEFERRED = e.JobDeferred(job="a", code=PendingReason.NO_FREE_GPUS)
 REQUEUED = e.JobRequeued(job="a", reason=RequeueReason.WORKER_FAILED, not_before_ms=9, failures=1)
 
 
@@ -27,7 +27,7 @@ REQUEUED = e.JobRequeued(job="a", reason=RequeueReason.WORKER_FAILED, not_before
     ("effects", "code"),
     [
         ((enqueued(), DEFERRED), "no_free_gpus"),
-        ((enqueued(), DEFERRED, e.JobDeferred(job="a", code=DeferCode.BEHIND_HEAD)), "behind_head"),
+        ((enqueued(), DEFERRED, e.JobDeferred(job="a", code=PendingReason.BEHIND_HEAD)), "behind_head"),
         ((enqueued(hold=True),), "held"),
         ((enqueued(), DEFERRED, e.JobHeld(job="a")), "held"),
         ((enqueued(), e.JobHeld(job="a"), e.JobReleased(job="a")), None),

@@ -14,8 +14,8 @@ from shared.events.operations import CellPolicy, Quota
 from shared.events.reasons import (
     CancelReason,
     ClearReason,
-    DeferCode,
     FailReason,
+    PendingReason,
     ProposalCode,
     RefuseCode,
     RequeueReason,
@@ -246,8 +246,8 @@ def job_starts(world: Historian, at_ms: int) -> Effects:
     return [started, e.ReservationCleared(job=job.id, reason=ClearReason.STARTED)] if kept else [started]
 
 
-def another_code(world: Historian, job: Job) -> DeferCode:
-    return world.random.choice([code for code in DeferCode if code is not job.deferred])
+def another_code(world: Historian, job: Job) -> PendingReason:
+    return world.random.choice([code for code in PendingReason if code is not job.deferred])
 
 
 def run_gets_on(world: Historian, at_ms: int) -> Effects:

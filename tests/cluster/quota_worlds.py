@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from shared.cluster.checks.audit_quota import QuotaBooks
-from shared.cluster.fold.undo_log import Journal
+from shared.cluster.fold.undo_log import UndoLog
 from shared.cluster.quota.quota import charge, over_limit
 from shared.cluster.quota.tree import Account, QuotaTree
 from shared.events.operations import Quota
@@ -57,7 +57,7 @@ class Use:
     """What was started in a tree, tenant by tenant."""
 
     def __init__(self, tree: QuotaTree) -> None:
-        self.tree, self.own, self.journal = tree, dict[Account, int](), Journal()
+        self.tree, self.own, self.journal = tree, dict[Account, int](), UndoLog()
 
     def force(self, tenant: str, milli: int) -> None:
         """Use more (negative: less), whatever any limit says."""

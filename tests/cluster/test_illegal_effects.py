@@ -13,7 +13,7 @@ from shared.cluster.fold.rows import digest_of
 from shared.cluster.model.job import JobStatus
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import ClearReason, DeferCode, FailReason, StopReason
+from shared.events.reasons import ClearReason, FailReason, PendingReason, StopReason
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, RunStatus
 from tests.cluster.examples import (
@@ -53,7 +53,7 @@ TRANSITIONS: dict[str, tuple[e.Effect, set[JobStatus]]] = {
     "JobFailed": (e.JobFailed(job="job", reason=FailReason.RETRIES_EXHAUSTED), HOLDING),
     "JobCancelled": (e.JobCancelled(job="job"), {QUEUED, HELD, STOPPING}),
     "AttemptTimedOut": (e.AttemptTimedOut(job="job", attempt=1, what="run"), HOLDING),
-    "JobDeferred": (e.JobDeferred(job="job", code=DeferCode.NO_FREE_GPUS), {QUEUED, HELD}),
+    "JobDeferred": (e.JobDeferred(job="job", code=PendingReason.NO_FREE_GPUS), {QUEUED, HELD}),
     "JobHeld": (e.JobHeld(job="job"), {QUEUED}),
     "JobReleased": (e.JobReleased(job="job"), {HELD}),
     "JobReady": (e.JobReady(job="job"), set()),
@@ -286,8 +286,8 @@ BROKEN: dict[str, tuple[list[Any], Any, str]] = {
         "a run that is failed does not become finished",
     ),
     "the same reason to wait again": (
-        [enqueued("job"), e.JobDeferred(job="job", code=DeferCode.HELD)],
-        e.JobDeferred(job="job", code=DeferCode.HELD),
+        [enqueued("job"), e.JobDeferred(job="job", code=PendingReason.HELD)],
+        e.JobDeferred(job="job", code=PendingReason.HELD),
         "waits for held already",
     ),
     "a reservation on a node that does not exist": (

@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.fold.finished_jobs import BLOCK_JOBS, Remembered, is_digest
-from shared.cluster.fold.undo_log import Journal
-from shared.cluster.model.job import FINAL, JobStatus, OverJob
+from shared.cluster.fold.finished_jobs import BLOCK_JOBS, FinishedJobs, is_digest
+from shared.cluster.fold.undo_log import UndoLog
+from shared.cluster.model.job import FINAL, FinishedJob, JobStatus
 
 NAMES = [f"job-{number}" for number in range(12)]
 STEPS = st.lists(st.sampled_from(["forget", *NAMES]), max_size=120)
 
 
-def over_job(name: str, over_ms: int) -> OverJob:
-    return OverJob(name, f"team-{over_ms % 3}", f"{over_ms:032x}", FINAL[over_ms % 3], over_ms, over_ms // 2)
+def over_job(name: str, over_ms: int) -> FinishedJob:
+    return FinishedJob(name, f"team-{over_ms % 3}", f"{over_ms:032x}", FINAL[over_ms % 3], over_ms, over_ms // 2)
 
 
-def take(step: str, over: Remembered, plain: dict[str, OverJob], journal: Journal) -> None:
+def take(step: str, over: FinishedJobs, plain: dict[str, FinishedJob], journal: UndoLog) -> None:
     """One step on both: a name that is remembered is not remembered again."""
     if step == "forget" and plain:
         over.forget(journal.entries)
@@ -31,7 +31,7 @@ def take(step: str, over: Remembered, plain: dict[str, OverJob], journal: Journa
         over.add(journal.entries, *job)
 
 
-def equal(over: Remembered, plain: dict[str, OverJob]) -> bool:
+def equal(over: FinishedJobs, plain: dict[str, FinishedJob]) -> bool:
     """Whether both say the same to every question."""
     return (
         [*over] == [*plain]
@@ -46,7 +46,7 @@ def equal(over: Remembered, plain: dict[str, OverJob]) -> bool:
 
 @given(steps=STEPS, segment_jobs=st.sampled_from((1, 2, 5, 40)))
 def test_it_holds_what_a_plain_table_holds(steps: list[str], segment_jobs: int) -> None:
-    over, plain, journal = Remembered(segment_jobs), dict[str, OverJob](), Journal()
+    over, plain, journal = FinishedJobs(segment_jobs), dict[str, FinishedJob](), UndoLog()
     for step in steps:
         take(step, over, plain, journal)
     assert equal(over, plain)
@@ -56,7 +56,7 @@ def test_it_holds_what_a_plain_table_holds(steps: list[str], segment_jobs: int) 
 def test_what_is_undone_leaves_no_trace(
     before: list[str], tried: list[str], after: list[str], segment_jobs: int
 ) -> None:
-    over, plain, journal = Remembered(segment_jobs), dict[str, OverJob](), Journal()
+    over, plain, journal = FinishedJobs(segment_jobs), dict[str, FinishedJob](), UndoLog()
     for step in before:
         take(step, over, plain, journal)
     kept, mark, plain_tried = deepcopy(over), journal.checkpoint(), {**plain}
@@ -71,7 +71,7 @@ def test_what_is_undone_leaves_no_trace(
 
 
 def test_an_id_that_was_forgotten_and_used_again_is_found_in_its_new_row() -> None:
-    over, journal = Remembered(), Journal()
+    over, journal = FinishedJobs(), UndoLog()
     over.add(journal.entries, *over_job("again", 1))
     over.forget(journal.entries)
     assert "again" not in over
@@ -81,7 +81,7 @@ def test_an_id_that_was_forgotten_and_used_again_is_found_in_its_new_row() -> No
 
 @pytest.mark.parametrize("many", [BLOCK_JOBS - 1, BLOCK_JOBS, 10 * BLOCK_JOBS + 1])
 def test_each_of_many_blocks_is_searched(many: int) -> None:
-    over, journal = Remembered(), Journal()
+    over, journal = FinishedJobs(), UndoLog()
     for number in range(many):
         over.add(journal.entries, *over_job(f"job-{number}", number))
     assert [over[f"job-{number}"].over_ms for number in range(many)] == [*range(many)]
@@ -89,7 +89,7 @@ def test_each_of_many_blocks_is_searched(many: int) -> None:
 
 def test_what_is_not_remembered_is_a_key_error() -> None:
     with pytest.raises(KeyError):
-        Remembered()["stranger"]
+        FinishedJobs()["stranger"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_is_not_remembered_is_a_key_error() -> None:
     ],
 )
 def test_what_cannot_be_a_row_changes_nothing(row: tuple[str, str, str, JobStatus, int]) -> None:
-    over, journal = Remembered(), Journal()
+    over, journal = FinishedJobs(), UndoLog()
     with pytest.raises(ValueError, match=r"hexadecimal|tuple|cannot be remembered"):
         over.add(journal.entries, *row, 1)
     over.add(journal.entries, *over_job("job", 1))
@@ -115,7 +115,7 @@ def test_a_digest_is_what_comes_back_as_it_was(text: str) -> None:
 
 
 def test_tenants_are_forgotten_with_the_last_jobs_of_theirs() -> None:
-    over, journal = Remembered(10), Journal()
+    over, journal = FinishedJobs(10), UndoLog()
     for number in range(1_000):
         over.add(journal.entries, f"job-{number}", f"team-{number}", "0" * 32, JobStatus.FINISHED, number, number)
         if number >= 20:

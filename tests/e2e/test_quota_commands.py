@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shared.cluster.model.job import JobStatus
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from tests.cli.test_commands import call
 from tests.e2e.running_cell import RunningCell, a_job, running_cell
 
@@ -24,7 +24,7 @@ def fallow(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> Fallow
 
 
 def waits_for_quota(job: str) -> Callable[[RunningCell], bool]:
-    return lambda c: job in c.state.jobs and c.state.jobs[job].deferred is DeferCode.QUOTA_REACHED
+    return lambda c: job in c.state.jobs and c.state.jobs[job].deferred is PendingReason.QUOTA_REACHED
 
 
 def runs(job: str) -> Callable[[RunningCell], bool]:

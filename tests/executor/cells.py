@@ -14,7 +14,7 @@ from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode
-from shared.events.nodes import NodeEvent, NodeJoined, NodesReported, RunsReported, RunWord
+from shared.events.nodes import NodeEvent, NodeJoined, NodesReported, RunsReported, RunStatusUpdate
 from shared.events.reasons import FailReason, StopReason
 from shared.events.values import (
     GPU,
@@ -97,7 +97,7 @@ class Writer:
     def _answer(self, event: Said) -> list[e.Effect]:
         if isinstance(event, NodeJoined):
             return [e.NodeChanged(spec=event.spec, boot=event.boot, status=NodeStatus.READY)]
-        if not isinstance(event, RunWord):
+        if not isinstance(event, RunStatusUpdate):
             return []
         job = self.state.jobs.get(event.job)
         if job is None or job.attempt != event.attempt or job.status not in HOLDING:
@@ -125,7 +125,7 @@ _ABOUT_RUNS = {
 
 
 def _about(event: Said) -> str:
-    if isinstance(event, RunWord):
+    if isinstance(event, RunStatusUpdate):
         return f"{_ABOUT_RUNS[event.status]} {event.job}/{event.attempt}"
     return f"{event.__class__.__name__} {event.boot}"
 

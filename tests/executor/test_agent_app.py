@@ -20,7 +20,7 @@ from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from shared.events.effects import PolicySet
 from shared.events.encoding import encode
-from shared.events.nodes import LivingNode, NodeEvent, NodeJoined, RunWord
+from shared.events.nodes import LivingNode, NodeEvent, NodeJoined, RunStatusUpdate
 from shared.events.value import replace
 from shared.events.values import ProcessRun, RunStatus
 from shared.log.layout import Layout
@@ -115,7 +115,10 @@ async def test_an_agent_that_is_stopped_leaves_its_workers_to_the_next(world: Wo
     await eventually(lambda: "job-1" in world.writer.state.over)
     assert start_ticks(worker) is None
     assert world.said(NodeJoined) == 1
-    assert {said.status for said in world.heard if isinstance(said, RunWord)} == {RunStatus.RUNNING, RunStatus.STOPPED}
+    assert {said.status for said in world.heard if isinstance(said, RunStatusUpdate)} == {
+        RunStatus.RUNNING,
+        RunStatus.STOPPED,
+    }
     second.stopping.set()
     await task
 
@@ -152,7 +155,7 @@ async def test_no_job_of_a_tenant_ends_the_agent(world: World, run: ProcessRun) 
     world.append(world.writer.start("job-1", "node-1", run=run))
     await eventually(lambda: task.done() or "job-1" in world.writer.state.over)
     assert not task.done()
-    assert [said.status for said in world.heard if isinstance(said, RunWord)][-1] is RunStatus.FAILED
+    assert [said.status for said in world.heard if isinstance(said, RunStatusUpdate)][-1] is RunStatus.FAILED
     context.stopping.set()
     await task
 

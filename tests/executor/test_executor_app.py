@@ -22,7 +22,7 @@ from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from shared.events.encoding import encode
-from shared.events.nodes import RunWord
+from shared.events.nodes import RunStatusUpdate
 from shared.events.operations import AdvanceTime
 from shared.events.value import plain, replace
 from shared.events.values import RunStatus, VirtualRun
@@ -117,7 +117,9 @@ class World:
                     self.append(decision)
 
     def finished(self) -> list[str]:
-        return [said.job for said in self.heard if isinstance(said, RunWord) and said.status is RunStatus.FINISHED]
+        return [
+            said.job for said in self.heard if isinstance(said, RunStatusUpdate) and said.status is RunStatus.FINISHED
+        ]
 
     def offences(self) -> list[str]:
         orders = Orders()

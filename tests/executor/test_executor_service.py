@@ -13,7 +13,7 @@ from services.executor.policy.turn import Turn
 from services.executor.service import ExecutorService
 from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from shared.events import effects as e
-from shared.events.nodes import RunWord
+from shared.events.nodes import RunStatusUpdate
 from shared.events.operations import CellPolicy
 from shared.events.reasons import RequeueReason
 from shared.events.values import RunStatus, VirtualRun
@@ -393,7 +393,7 @@ def test_a_run_ends_at_the_same_time_whoever_looks_after_it(duration_ms: int, fi
     for at_ms in (0, *sorted((first_ms, second_ms))):
         service, _ = site.executor(7 + at_ms)
         site.keep(service.tick(site.writer.state, now(7 + at_ms)))
-    over = [event for event in site.heard if isinstance(event, RunWord) and event.status is RunStatus.FINISHED]
+    over = [event for event in site.heard if isinstance(event, RunStatusUpdate) and event.status is RunStatus.FINISHED]
     due = 7 + duration_ms
     assert service.next_due_ms() == (None if over else due)
     assert not over or 7 + max(first_ms, second_ms) >= due

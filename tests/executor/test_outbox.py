@@ -87,8 +87,8 @@ async def log() -> AsyncIterator[Moody]:
     await log.stop()
 
 
-def finished(job: str, seq: int) -> n.RunWord:
-    return n.RunWord(node="node-1", boot="boot-1", seq=seq, job=job, attempt=1, status=RunStatus.FINISHED)
+def finished(job: str, seq: int) -> n.RunStatusUpdate:
+    return n.RunStatusUpdate(node="node-1", boot="boot-1", seq=seq, job=job, attempt=1, status=RunStatus.FINISHED)
 
 
 def report(seq: int, node: str = "node-1") -> n.NodeEvent:

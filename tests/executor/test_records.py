@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from services.executor.policy.records import Said, as_records, by_node, in_parts
 from shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST
 from shared.events.encoding import encode
-from shared.events.nodes import RUN_WORDS_MOST, NodeReport, RunWord
+from shared.events.nodes import RUN_WORDS_MOST, NodeReport, RunStatusUpdate
 from shared.events.value import replace
 from shared.events.values import WORKERS_MOST, ObservedRun, RunStatus
 from shared.log.port import RECORD_BYTES_MAX
 from tests.executor.cells import CELL, each_said
 
 
-def word(seq: int, node: str = "node-1", text: str = "") -> RunWord:
-    return RunWord(
+def word(seq: int, node: str = "node-1", text: str = "") -> RunStatusUpdate:
+    return RunStatusUpdate(
         node=node, boot="boot-1", seq=seq, job=f"job-{seq}", attempt=1, status=RunStatus.FAILED, exit_code=1, text=text
     )
 

@@ -17,7 +17,7 @@ from shared.cluster.model.job import JobStatus
 from shared.cluster.model.state import CellState
 from shared.events.base import Event
 from shared.events.decisions import Decision
-from shared.events.nodes import NodeJoined, RunsReported, RunWord
+from shared.events.nodes import NodeJoined, RunsReported, RunStatusUpdate
 from shared.events.operations import DeclareLost, RemoveNode
 from shared.events.values import NodeSpec, RunStatus
 from tests.placement.world import CELL, World, admitted, is_ready, spec_of
@@ -100,7 +100,7 @@ class Cell:
 
 
 def _record(event: Said) -> Event:
-    if isinstance(event, RunWord):
+    if isinstance(event, RunStatusUpdate):
         return RunsReported(cell=CELL, words=(event,))
     return event
 

@@ -18,7 +18,7 @@ from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from shared.cluster.model.job import JobStatus, index_of
 from shared.events import effects as e
 from shared.events.decisions import Decision
-from shared.events.nodes import RunWord
+from shared.events.nodes import RunStatusUpdate
 from shared.events.reasons import RequeueReason
 from shared.events.values import JobSpec, ProcessRun, RunStatus, VirtualRun, WorkerPlace
 from tests.contract.eventually import eventually
@@ -60,7 +60,7 @@ def executor(writer: Writer, diary: list[DiaryLine] | None = None, seq: int = 0)
 
 
 def words(turn: Turn) -> list[str]:
-    return [f"{w.node} {w.rank}/{w.turn} {w.status}" for w in turn.events if isinstance(w, RunWord)]
+    return [f"{w.node} {w.rank}/{w.turn} {w.status}" for w in turn.events if isinstance(w, RunStatusUpdate)]
 
 
 def test_each_worker_is_told_of_by_itself() -> None:

@@ -14,7 +14,7 @@ from sys import stdout
 from time import process_time
 
 from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import walk_lines
+from services.placement.queue.scheduling_cycle import schedule_queues
 from services.placement.search.gang import place_gang
 from services.placement.service import Input, PlacementService
 from shared.cluster.fold.apply import apply
@@ -24,7 +24,7 @@ from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.encoding import decode, encode
 from shared.events.nodes import NodeEvent
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import NodeSpec, NodeStatus
 from shared.log.machine.writer import Draft, Writer
@@ -128,7 +128,7 @@ def gangs(nodes: int, workers: int, count: int) -> str:
     begin_s = process_time()
     for spec in specs:
         found = place_gang(state, spec)
-        assert not isinstance(found, DeferCode)
+        assert not isinstance(found, PendingReason)
         apply(state, e.JobStarted(job=spec.id, attempt=1, workers=found), 0)
     spent_s = process_time() - begin_s
     return f"gangs: {nodes} nodes, {count} of {workers} workers: {workers * count / spent_s:,.0f} workers/s"
@@ -149,7 +149,7 @@ def walk(classes: int, jobs_of_each: int) -> str:
         lines.free()
         lines.open_due(state)
         begin_s = process_time()
-        found = walk_lines(state, lines, 0, lambda *_: True)
+        found = schedule_queues(state, lines, 0, lambda *_: True)
         times.append(process_time() - begin_s)
         assert not found.starts
     return f"walk: {len(jobs)} jobs of {classes} classes that do not fit: {min(times) * 1000:.2f} ms"

@@ -23,7 +23,7 @@ from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, Decision
 from shared.events.encoding import TYPE_HEADER, encode
-from shared.events.nodes import RunsReported, RunWord
+from shared.events.nodes import RunsReported, RunStatusUpdate
 from shared.events.values import JobSpec, Resources, RunStatus
 from shared.log.machine.writer import Draft, Writer
 from shared.log.port import Record
@@ -111,10 +111,10 @@ class Flow:
         groups = [tuple(words[at : at + 500]) for at in range(0, len(words), 500)]
         return [self.topics["nodes"].record(RunsReported(cell=CELL, words=group)) for group in groups]
 
-    def word(self, node: str, job: str, attempt: int, status: RunStatus) -> RunWord:
+    def word(self, node: str, job: str, attempt: int, status: RunStatus) -> RunStatusUpdate:
         """What one node says of one run."""
         self.words += 1
-        return RunWord(
+        return RunStatusUpdate(
             node=node, boot="boot-1", seq=self.words, at_ms=self.now_ms, job=job, attempt=attempt, status=status
         )
 

@@ -16,7 +16,7 @@ from services.placement.policy.policies import Places
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.model.state import CellState
 from shared.cluster.quota.kept_places import taken
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import GPU, JobSpec
 
 Search = Callable[[CellState, PoolCapacity], Places | None]
@@ -24,7 +24,7 @@ Search = Callable[[CellState, PoolCapacity], Places | None]
 
 def off_kept_places_one_by_one(
     state: CellState, pool: PoolCapacity, spec: JobSpec, places: Places, search: Search, fewest_milli: int
-) -> Places | DeferCode:
+) -> Places | PendingReason:
     """The places that a search has found in a pool, if none is on a node where something is kept; else what `search`
     finds while the kept places count as in use. If it finds nothing, a job that would borrow from an owner waits as
     `reserved_for_other`, and any other job has the first places. `fewest_milli`: with fewer whole GPUs than that free
@@ -40,7 +40,7 @@ def off_kept_places_one_by_one(
             found = look.beside(places, borrowed=True)
         if found is not None:
             return found
-    return DeferCode.RESERVED_FOR_OTHER if kept.borrowed_places else places
+    return PendingReason.RESERVED_FOR_OTHER if kept.borrowed_places else places
 
 
 class _Look(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import floor
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.queue.fair_share import Shares
 from services.placement.queue.lines.classes import room_of
 from services.placement.requests.arrays import may_start_one_more
@@ -31,19 +31,19 @@ from shared.events.decisions import next_chain
 from shared.events.encoding import encode
 from shared.events.operations import Quota
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import GPU, JobSpec, NodeStatus
 from shared.log.machine.writer import Draft
 from tests.placement.world import CELL, World
 
-NEVER_WAITED_FOR = (DeferCode.NO_SUCH_NODES, DeferCode.RECORD_TOO_LARGE)
-OF_TENANT = (DeferCode.QUOTA_REACHED, DeferCode.RESERVED_FOR_OTHER)
-NOT_WAITED_FOR = (*NEVER_WAITED_FOR, DeferCode.MAINTENANCE)
+NEVER_WAITED_FOR = (PendingReason.NO_SUCH_NODES, PendingReason.RECORD_TOO_LARGE)
+OF_TENANT = (PendingReason.QUOTA_REACHED, PendingReason.RESERVED_FOR_OTHER)
+NOT_WAITED_FOR = (*NEVER_WAITED_FOR, PendingReason.MAINTENANCE)
 
 ROOM: Account = ("", "room")
 """What an exclusive job waits for that quotas allow on smaller nodes than those that it would get."""
 
-HeadOf = tuple[Job, DeferCode, Account | None, frozenset[str]]
+HeadOf = tuple[Job, PendingReason, Account | None, frozenset[str]]
 """A job that waits for room, and what keeps it; where that is a limit, the account that it would pass, or None where it
 waits for what is guaranteed to nobody.
 """
@@ -52,7 +52,7 @@ waits for what is guaranteed to nobody.
 class Idle(PlacementService):
     """Placement that does all but start jobs."""
 
-    def _walk(self, _: Turn) -> bool:
+    def _walk(self, _: DecisionBuilder) -> bool:
         return False
 
 
@@ -114,10 +114,10 @@ class NaiveWorld(World):
             found = self._find_beside(job, in_the_way) if in_the_way else self._find(job)
             by_head = bool(in_the_way) and self._is_head_by_tenant(queue, in_the_way[0], due)
             self._is_by_tenant = found in OF_TENANT or by_head
-            if in_the_way and found not in (*NOT_WAITED_FOR, DeferCode.BEHIND_HEAD):
+            if in_the_way and found not in (*NOT_WAITED_FOR, PendingReason.BEHIND_HEAD):
                 over = []  # it waits for other nodes than those heads
             waits = bool(self._heads_like(queue, job)) and not in_the_way and not self._is_met(job, own)
-            if not isinstance(found, DeferCode):
+            if not isinstance(found, PendingReason):
                 made.append(self._done(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found)))
             elif queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
                 continue
@@ -127,7 +127,7 @@ class NaiveWorld(World):
                     made.append(self._done(e.HeadCleared(job=job.id)))
             elif (not over or waits) and (is_strict or found not in NOT_WAITED_FOR):
                 nodes = self._nodes_of(job) - self._kept_by(in_the_way)
-                nodes -= frozenset() if found is DeferCode.MAINTENANCE else frozenset(_shut_for(self, job.spec))
+                nodes -= frozenset() if found is PendingReason.MAINTENANCE else frozenset(_shut_for(self, job.spec))
                 own.append((job, found, self._limit_of(job), nodes))
                 if not is_strict and job.id not in self.state.heads:
                     made.append(self._done(e.HeadBlocked(job=job.id)))
@@ -137,9 +137,9 @@ class NaiveWorld(World):
     def _is_head_by_tenant(self, queue: Queue, head: HeadOf, due: list[HeadOf]) -> bool:
         """Whether it goes by whose job it is whether this head keeps it back."""
         is_by_quota = head in due or queue.discipline is QueueDiscipline.BACKFILL or head[1] in OF_TENANT
-        return head[1] is DeferCode.QUOTA_REACHED or (is_by_quota and bool(self.state.quotas))
+        return head[1] is PendingReason.QUOTA_REACHED or (is_by_quota and bool(self.state.quotas))
 
-    def _waits_for_ever(self, job: Job, why: DeferCode) -> bool:
+    def _waits_for_ever(self, job: Job, why: PendingReason) -> bool:
         """Whether no room would help it, whatever ends."""
         return why in NEVER_WAITED_FOR or not may_ever_use(self, job.spec)
 
@@ -163,15 +163,15 @@ class NaiveWorld(World):
         is_fair = queue.order is QueueOrder.FAIR_SHARE
         return [since_ms[each.id] for each in like if not is_fair or each.spec.tenant == job.spec.tenant]
 
-    def _find(self, job: Job) -> Places | DeferCode:
+    def _find(self, job: Job) -> Places | PendingReason:
         """Places without the nodes that the job avoids where that costs nothing, without those of its last failures if
         it needs some of them, or else with them.
         """
         anywhere = found = place_gang(self.state, job.spec)
         avoided = [self.state.nodes[node] for node in job.avoid if node in self.state.nodes]
-        while avoided and isinstance(found := self._without(avoided, job.spec), DeferCode):
+        while avoided and isinstance(found := self._without(avoided, job.spec), PendingReason):
             avoided = avoided[1:]
-        if isinstance(found, DeferCode) or isinstance(anywhere, DeferCode):
+        if isinstance(found, PendingReason) or isinstance(anywhere, PendingReason):
             return anywhere
         return anywhere if self._on_maintained(found) > self._on_maintained(anywhere) else found
 
@@ -179,11 +179,11 @@ class NaiveWorld(World):
         """How many workers of these would be on nodes with planned maintenance."""
         return sum(self.state.nodes[place.node].maintenance_ms is not None for place in places)
 
-    def _find_beside(self, job: Job, heads: list[HeadOf]) -> Places | DeferCode:
+    def _find_beside(self, job: Job, heads: list[HeadOf]) -> Places | PendingReason:
         """Places on nodes where none of these heads could be."""
         here, kept = self._nodes_of(job), self._kept_by(heads)
-        if here <= kept or any(why is DeferCode.QUOTA_REACHED and limit != ROOM for _, why, limit, _ in heads):
-            return DeferCode.BEHIND_HEAD
+        if here <= kept or any(why is PendingReason.QUOTA_REACHED and limit != ROOM for _, why, limit, _ in heads):
+            return PendingReason.BEHIND_HEAD
         with closed(
             self.state, [node for node in self.state.nodes.values() if node.id in here & kept and node.is_schedulable]
         ):
@@ -197,7 +197,7 @@ class NaiveWorld(World):
         """The nodes of these heads. One that another head keeps back is a head only of the nodes beside."""
         return frozenset().union(*(nodes for *_, nodes in heads))
 
-    def _without(self, nodes: Sequence[Node], spec: JobSpec) -> Places | DeferCode:
+    def _without(self, nodes: Sequence[Node], spec: JobSpec) -> Places | PendingReason:
         """Places while these nodes take nothing; what is idle there counts for quotas all the same."""
         with closed(self.state, [node for node in nodes if node.is_schedulable]):
             return place_gang(self.state, spec)
@@ -246,21 +246,23 @@ class NaiveWorld(World):
 
         return best(0, list(firsts.values()))
 
-    def _is_kept_by(self, job: Job, head: Job, why: DeferCode, limit: Account | None, nodes: frozenset[str]) -> bool:
+    def _is_kept_by(
+        self, job: Job, head: Job, why: PendingReason, limit: Account | None, nodes: frozenset[str]
+    ) -> bool:
         here = self._nodes_of(job)
-        if why is not DeferCode.QUOTA_REACHED or limit == ROOM:
+        if why is not PendingReason.QUOTA_REACHED or limit == ROOM:
             return bool(here & nodes)
         # What is left below a limit is used up on any node.
         is_under = limit is None or limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
         return bool(here and self._nodes_of(head)) and is_under
 
-    def _is_owner_before(self, job: Job, head: Job, why: DeferCode) -> bool:
+    def _is_owner_before(self, job: Job, head: Job, why: PendingReason) -> bool:
         """Whether the job fits whole into a guarantee from which the head would borrow, or the head waits for what is
         kept for the job's line, and would borrow that.
         """
         line, kept = self._line_of(job), [account[0] for account in self.state.tree.kept.owners]
         owner = next((name for name in line if self._is_sure(job, name)), None)
-        waited_for = [name for name in line if name in kept] if why is DeferCode.RESERVED_FOR_OTHER else []
+        waited_for = [name for name in line if name in kept] if why is PendingReason.RESERVED_FOR_OTHER else []
         return any(self._would_borrow(head, name) for name in (owner, *waited_for) if name is not None)
 
     def _would_borrow(self, head: Job, owner: str) -> bool:
@@ -293,9 +295,11 @@ class NaiveWorld(World):
         below = [other for other in self.state.quotas.values() if other.parent == tenant]
         return max(sum(other.guaranteed_milli for other in below), 0 if quota is None else quota.guaranteed_milli)
 
-    def _may_pass(self, queue: Queue, job: Job, head: Job, why: DeferCode, limit: Account | None) -> bool:
+    def _may_pass(self, queue: Queue, job: Job, head: Job, why: PendingReason, limit: Account | None) -> bool:
         """Whether the job passes this head of its own queue as an owner."""
-        by_guarantees = why is DeferCode.RESERVED_FOR_OTHER or (why is DeferCode.QUOTA_REACHED and limit is None)
+        by_guarantees = why is PendingReason.RESERVED_FOR_OTHER or (
+            why is PendingReason.QUOTA_REACHED and limit is None
+        )
         return (queue.discipline is QueueDiscipline.BACKFILL or by_guarantees) and self._is_owner_before(job, head, why)
 
     def _limit_of(self, head: Job) -> Account | None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.fit.filling import fullest, places_of_gang
-from services.placement.fit.free_capacity import Room
+from services.placement.fit.free_capacity import FreeCapacity
 from services.placement.policy.best_fit import place_alone
 from shared.cluster.fold.apply import apply
 from shared.cluster.model.state import CellState
@@ -51,7 +51,7 @@ def test_the_only_worker_goes_where_the_first_of_a_gang_would_go(seed: int) -> N
     for number in range(12):
         job = spec(random, f"job-{number}")
         alone = place_alone(state, state.pools["train"], job)
-        gang = places_of_gang(Room.of(state, state.pools["train"], job), job, fullest)
+        gang = places_of_gang(FreeCapacity.of(state, state.pools["train"], job), job, fullest)
         assert gang == (None if alone is None else (alone,))
         if alone is not None:
             put(state, job, alone)

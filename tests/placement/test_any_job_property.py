@@ -38,7 +38,7 @@ from shared.events.values import (
     NodeRole,
     Position,
     Resources,
-    TopologyWish,
+    TopologyRequest,
     Wish,
     WorkerPlace,
 )
@@ -108,7 +108,7 @@ class Cell:
         random, workers = self.random, self.random.choice((1, 1, 2, 3, 4, 9))
         self.submitted += 1
         kind, is_gang = self._sometimes(0.3, JobKind.INFERENCE, JobKind.TRAINING), random.random() < 0.6
-        wish = TopologyWish(
+        wish = TopologyRequest(
             level=random.choice(list(Level)),
             wish=random.choice(list(Wish)),
             slice_workers=self._sometimes(0.4, random.randint(1, workers), None),

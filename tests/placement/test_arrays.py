@@ -13,7 +13,7 @@ from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.jobs import JobUpdateRequested
 from shared.events.operations import HoldJob, ReleaseJob
-from shared.events.reasons import CancelReason, DeferCode, RefuseCode
+from shared.events.reasons import CancelReason, PendingReason, RefuseCode
 from shared.events.values import Dependency, JobSpec, RetryPolicy
 from tests.placement.world import (
     CELL,
@@ -65,7 +65,7 @@ def test_no_more_of_its_elements_run_than_may() -> None:
     world = cell()
     effects = world.tell(admitted(array(4, array_most_running=2)))
     assert starts(effects) == ["many.0", "many.1"]
-    assert world.job("many.2").deferred is DeferCode.ARRAY_LIMIT
+    assert world.job("many.2").deferred is PendingReason.ARRAY_LIMIT
     assert starts(end(world, "many.0")) == ["many.2"]
     assert starts(end(world, "many.1", "many.2")) == ["many.3"]
 
@@ -196,7 +196,7 @@ def test_a_new_writer_knows_how_many_run() -> None:
 def test_a_reader_is_told_that_the_array_keeps_an_element() -> None:
     world = cell()
     world.tell(admitted(array(2, array_most_running=1)))
-    assert why_not(world.state, world.job("many.1"), (), 0).codes == (DeferCode.ARRAY_LIMIT,)
+    assert why_not(world.state, world.job("many.1"), (), 0).codes == (PendingReason.ARRAY_LIMIT,)
 
 
 @pytest.mark.parametrize("count", [1, 1_000])

@@ -8,7 +8,7 @@ from services.placement.lifecycle.runs.retry import RUNS_WELL_MS
 from shared.events import nodes as n
 from shared.events.effects import AVOIDED_MOST
 from shared.events.operations import PlanMaintenance
-from shared.events.values import Level, NodeRole, NodeStatus, Position, RetryPolicy, TopologyWish, Wish
+from shared.events.values import Level, NodeRole, NodeStatus, Position, RetryPolicy, TopologyRequest, Wish
 from tests.placement.replicas import all_start, loose, word
 from tests.placement.replicas import service as replica
 from tests.placement.world import (
@@ -136,7 +136,7 @@ def test_a_job_that_ran_well_for_an_hour_forgets_its_earlier_failures() -> None:
 def test_a_gang_is_near_together_again_rather_than_on_other_nodes() -> None:
     world = cell_with(*(joined(f"n{number}", position=Position(leaf=f"l{number // 2}")) for number in range(4)))
     world.run(spec_of("other", 8))
-    wish = TopologyWish(level=Level.LEAF, wish=Wish.PREFERRED)
+    wish = TopologyRequest(level=Level.LEAF, wish=Wish.PREFERRED)
     world.tell(admitted(spec_of("gang", 8, workers=2, topology=wish, retry=PATIENT)))
     near = world.nodes_of("gang")
     world.tell(failed("gang", near[0]), stopped("gang", near[1]))

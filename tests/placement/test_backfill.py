@@ -12,7 +12,7 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, HoldJob
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import Dependency
 from tests.placement.world import (
     CELL,
@@ -83,7 +83,7 @@ def test_when_the_head_has_waited_for_long_nothing_passes_it_any_more() -> None:
     assert starts(submit(world, "early")) == {"early": "big"}
     world.pass_time(1)
     assert starts(submit(world, "late")) == {}
-    assert world.job("late").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("late").deferred is PendingReason.BEHIND_HEAD
 
 
 def test_when_a_head_that_is_due_starts_one_that_stood_behind_it_is_passed_by_none_either() -> None:
@@ -220,11 +220,11 @@ def test_who_waits_behind_a_head_that_waited_for_long_is_told_which_and_since_wh
     world.pass_time(WAIT_MS)
     submit(world, "late")
     told = why_not(world.state, world.job("late"), FILE.cells[0].queues, world.now_ms)
-    assert told.codes == (DeferCode.BEHIND_HEAD,)
+    assert told.codes == (PendingReason.BEHIND_HEAD,)
     assert told.behind is not None
     assert (told.behind.job, told.behind.since_ms) == ("big", 0)
     head = why_not(world.state, world.job("big"), FILE.cells[0].queues, world.now_ms)
-    assert (head.codes, head.behind) == ((DeferCode.NO_FREE_GPUS,), None)
+    assert (head.codes, head.behind) == ((PendingReason.NO_FREE_GPUS,), None)
     assert head.head_since_ms == 0
 
 
@@ -241,9 +241,9 @@ def test_a_job_behind_a_head_is_told_so_when_its_own_wait_is_over(discipline: Qu
     world.tell(joined("n1"), admitted(spec_of("runs", queue="line")), admitted(spec_of("head", 8, queue="line"), 1))
     world.tell(admitted(spec_of("later", queue="line", not_before_ms=world.now_ms + 5_000), 2))
     world.tell(admitted(spec_of("behind", queue="line", after=(Dependency(job="runs"),)), 3))
-    assert [world.job(job).deferred for job in ("later", "behind")] == [DeferCode.NOT_BEFORE, DeferCode.AFTER]
+    assert [world.job(job).deferred for job in ("later", "behind")] == [PendingReason.NOT_BEFORE, PendingReason.AFTER]
     world.pass_time(6_000)
-    assert world.job("later").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("later").deferred is PendingReason.BEHIND_HEAD
 
 
 def test_a_head_that_its_quota_never_lets_start_any_more_is_none_and_is_cleared() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.events.nodes import NodeJoined
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import Resources
 from tests.placement.world import (
     World,
@@ -101,7 +101,7 @@ def test_the_shares_of_one_gang_may_sit_on_one_device() -> None:
 def test_a_gang_of_shares_is_whole_or_waits() -> None:
     world = cell_of(joined("n1", 2))
     submit(world, admitted(spec_of("first")), share_of("gang", 250, workers=5))
-    assert world.job("gang").deferred is DeferCode.FRAGMENTED
+    assert world.job("gang").deferred is PendingReason.FRAGMENTED
     assert world.job("gang").workers == ()
 
 
@@ -115,7 +115,7 @@ def test_a_failed_shared_device_gives_no_room_to_a_gang() -> None:
     assert [places_of(world, job)[0][1] for job in "aef"] == [(0,), (0,), (1,)]
     world.tell(finished("e"), report("n1", failed=(1,)))
     submit(world, share_of("gang", 300, workers=2))
-    assert world.job("gang").deferred is DeferCode.FRAGMENTED
+    assert world.job("gang").deferred is PendingReason.FRAGMENTED
 
 
 def test_cpus_and_memory_of_a_node_bind_all_workers_of_a_gang_together() -> None:
@@ -128,7 +128,7 @@ def test_cpus_and_memory_of_a_node_bind_all_workers_of_a_gang_together() -> None
 def test_memory_alone_can_keep_a_job_waiting() -> None:
     world = cell_of(joined("n1", memory_mib=100))
     submit(world, *(admitted(spec_of(job, resources=Resources(memory_mib=60))) for job in ("a", "b")))
-    assert world.job("b").deferred is DeferCode.FRAGMENTED
+    assert world.job("b").deferred is PendingReason.FRAGMENTED
 
 
 def test_a_job_that_names_a_gpu_type_gets_nothing_else() -> None:
@@ -147,7 +147,7 @@ def test_pools_are_tried_in_the_order_of_the_job() -> None:
 def test_a_gang_never_spans_two_pools() -> None:
     world = cell_of(joined("a1", 1, pool="first"), joined("b1", 1, pool="second"))
     submit(world, admitted(spec_of("gang", workers=2)))
-    assert world.job("gang").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("gang").deferred is PendingReason.NO_SUCH_NODES
 
 
 def test_a_job_is_told_the_reason_that_is_nearest_to_a_start() -> None:
@@ -164,10 +164,10 @@ def test_a_job_is_told_the_reason_that_is_nearest_to_a_start() -> None:
     )
     told = {job: world.job(job).deferred for job in ("fragments", "no-gpus", "too-many", "nowhere")}
     assert told == {
-        "fragments": DeferCode.FRAGMENTED,
-        "no-gpus": DeferCode.NO_FREE_GPUS,
-        "too-many": DeferCode.NO_SUCH_NODES,
-        "nowhere": DeferCode.NO_SUCH_NODES,
+        "fragments": PendingReason.FRAGMENTED,
+        "no-gpus": PendingReason.NO_FREE_GPUS,
+        "too-many": PendingReason.NO_SUCH_NODES,
+        "nowhere": PendingReason.NO_SUCH_NODES,
     }
 
 
@@ -175,7 +175,7 @@ def test_a_limit_keeps_a_job_waiting_until_use_goes_down() -> None:
     world = cell_of(joined("n1"))
     world.tell(set_quotas(quota("ada", 2)))
     submit(world, admitted(spec_of("a", 2)), admitted(spec_of("b", 1)), admitted(spec_of("c", 6, tenant="bob")))
-    assert world.job("b").deferred is DeferCode.QUOTA_REACHED
+    assert world.job("b").deferred is PendingReason.QUOTA_REACHED
     assert "JobStarted" in kinds(world.tell(finished("a")))
     assert world.nodes_of("b") == ["n1"]
 
@@ -184,7 +184,7 @@ def test_the_limit_of_a_parent_binds_its_children_together() -> None:
     world = cell_of(joined("n1"))
     world.tell(set_quotas(quota("lab", 3), quota("ada", None, "lab"), quota("bob", None, "lab")))
     submit(world, admitted(spec_of("a", 2)), admitted(spec_of("b", 2, tenant="bob")))
-    assert world.job("b").deferred is DeferCode.QUOTA_REACHED
+    assert world.job("b").deferred is PendingReason.QUOTA_REACHED
 
 
 def test_a_limit_in_the_first_pool_sends_a_job_to_its_second() -> None:

@@ -11,7 +11,7 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.effects import JobDeferred
 from shared.events.operations import Quota, ReclaimFrom
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import JobKind, Resources
 from tests.placement.world import CELL, World, admitted, cancel, cell_with, finished, joined, set_quotas, spec_of
@@ -30,7 +30,7 @@ def cell_of(gpus: int, *quotas: Quota) -> World:
     return world
 
 
-def why(world: World, job: str) -> DeferCode | None:
+def why(world: World, job: str) -> PendingReason | None:
     """Why the job waits; None if it runs."""
     return world.job(job).deferred
 
@@ -49,21 +49,21 @@ def test_idle_quota_is_lent_to_who_wants_more_than_his_own() -> None:
 def test_who_may_not_borrow_so_much_waits_for_his_quota(rule: dict[str, Any]) -> None:
     world = cell_of(8, share("ada", 4, **rule), share("bob", 4))
     world.tell(admitted(spec_of("his-own", 4)), admitted(spec_of("more", 2)))
-    assert (world.nodes_of("his-own"), why(world, "more")) == (["n1"], DeferCode.QUOTA_REACHED)
+    assert (world.nodes_of("his-own"), why(world, "more")) == (["n1"], PendingReason.QUOTA_REACHED)
 
 
 def test_what_is_idle_of_another_type_in_the_same_pool_does_not_stand_for_what_is_not_lent() -> None:
     world = cell_with(joined("n1", 8), joined("n2", 8, gpu_type="a100"))
     world.tell(set_quotas(share("ada"), share("bob", 8, lends=False)))
     world.tell(admitted(spec_of("more", 4, gpu_type="gpu")))
-    assert why(world, "more") is DeferCode.QUOTA_REACHED
+    assert why(world, "more") is PendingReason.QUOTA_REACHED
 
 
 @pytest.mark.parametrize("rule", [{"lends": False}, {"lend_limit": 1}], ids=["lends nothing", "lends too little"])
 def test_what_is_not_lent_stays_idle_for_its_owner(rule: dict[str, Any]) -> None:
     world = cell_of(8, share("ada", 4), share("bob", 4, **rule))
     world.tell(admitted(spec_of("more", 6)))
-    assert why(world, "more") is DeferCode.QUOTA_REACHED
+    assert why(world, "more") is PendingReason.QUOTA_REACHED
     world.tell(admitted(spec_of("his", 4, tenant="bob")))
     assert world.nodes_of("his") == ["n1"]
 
@@ -77,32 +77,32 @@ def test_what_is_lent_up_to_a_limit_may_be_borrowed_so_far() -> None:
 def test_children_of_a_parent_that_borrows_nothing_share_its_guarantee_and_no_more() -> None:
     world = cell_of(8, share("lab", 4, borrows=False), share("ada", 1, parent="lab"), share("bob", 1, parent="lab"))
     world.tell(admitted(spec_of("a", 3)), admitted(spec_of("b", 1, tenant="bob")), admitted(spec_of("c", 1)))
-    assert (world.nodes_of("a"), world.nodes_of("b"), why(world, "c")) == (["n1"], ["n1"], DeferCode.QUOTA_REACHED)
+    assert (world.nodes_of("a"), world.nodes_of("b"), why(world, "c")) == (["n1"], ["n1"], PendingReason.QUOTA_REACHED)
 
 
 def test_a_job_that_may_not_be_preempted_borrows_nothing() -> None:
     world = cell_of(8, share("ada", 3), share("bob", 1))
     world.tell(admitted(spec_of("firm", 4, preemptible=False)), admitted(spec_of("small", 3, preemptible=False)))
-    assert (why(world, "firm"), world.nodes_of("small")) == (DeferCode.QUOTA_REACHED, ["n1"])
+    assert (why(world, "firm"), world.nodes_of("small")) == (PendingReason.QUOTA_REACHED, ["n1"])
 
 
 def test_without_a_guarantee_it_has_what_is_guaranteed_to_nobody() -> None:
     world = cell_of(8, share("bob", 6))
     world.tell(admitted(spec_of("large", 3, preemptible=False)), admitted(spec_of("small", 2, preemptible=False)))
-    assert (why(world, "large"), world.nodes_of("small")) == (DeferCode.QUOTA_REACHED, ["n1"])
+    assert (why(world, "large"), world.nodes_of("small")) == (PendingReason.QUOTA_REACHED, ["n1"])
 
 
 def test_quota_is_told_before_room() -> None:
     world = cell_of(8, share("ada", 4, borrows=False))
     world.tell(admitted(spec_of("full", 8, tenant="bob")))
     world.tell(admitted(spec_of("both", 5)), admitted(spec_of("room", 4)))
-    assert (why(world, "both"), why(world, "room")) == (DeferCode.QUOTA_REACHED, DeferCode.NO_FREE_GPUS)
+    assert (why(world, "both"), why(world, "room")) == (PendingReason.QUOTA_REACHED, PendingReason.NO_FREE_GPUS)
 
 
 def test_what_no_pool_ever_holds_is_told_before_quota() -> None:
     world = cell_of(8, share("ada", 4, borrows=False))
     world.tell(admitted(spec_of("huge", 8, workers=2)))
-    assert why(world, "huge") is DeferCode.NO_SUCH_NODES
+    assert why(world, "huge") is PendingReason.NO_SUCH_NODES
 
 
 def keeping(reclaim: ReclaimFrom = ReclaimFrom.ANY, **waits: Any) -> World:
@@ -117,7 +117,10 @@ def keeping(reclaim: ReclaimFrom = ReclaimFrom.ANY, **waits: Any) -> World:
 @pytest.mark.parametrize("reclaim", ReclaimFrom)
 def test_idle_quota_is_kept_for_an_owner_who_waits_whatever_he_may_reclaim(reclaim: ReclaimFrom, priority: int) -> None:
     world = keeping(reclaim, priority=priority)
-    assert (why(world, "waits"), why(world, "borrows")) == (DeferCode.NO_FREE_GPUS, DeferCode.RESERVED_FOR_OTHER)
+    assert (why(world, "waits"), why(world, "borrows")) == (
+        PendingReason.NO_FREE_GPUS,
+        PendingReason.RESERVED_FOR_OTHER,
+    )
     world.tell(finished("first"))
     assert world.nodes_of("waits") == ["n1"]
 
@@ -134,14 +137,14 @@ def two_owners(*wants: int, guaranteed: int = 4) -> World:
 @pytest.mark.parametrize("guaranteed", [1, 4])
 def test_of_two_owners_who_each_want_more_than_their_own_the_first_starts_and_then_the_other(guaranteed: int) -> None:
     world = two_owners(8, 8, guaranteed=guaranteed)
-    assert (world.nodes_of("ada"), why(world, "bob")) == (["n1"], DeferCode.NO_FREE_GPUS)
+    assert (world.nodes_of("ada"), why(world, "bob")) == (["n1"], PendingReason.NO_FREE_GPUS)
     world.tell(finished("ada"))
     assert world.nodes_of("bob") == ["n1"]
 
 
 def test_an_owner_who_wants_no_more_than_his_own_goes_before_one_who_would_borrow_it() -> None:
     world = two_owners(6, 4)
-    assert (why(world, "ada"), world.nodes_of("bob")) == (DeferCode.NO_FREE_GPUS, ["n1"])
+    assert (why(world, "ada"), world.nodes_of("bob")) == (PendingReason.NO_FREE_GPUS, ["n1"])
 
 
 def test_nothing_is_kept_for_a_job_that_no_node_could_hold() -> None:
@@ -162,7 +165,7 @@ def test_a_new_writer_keeps_it_too() -> None:
     world = keeping(ReclaimFrom.NEVER)
     world.restart()
     world.tell(admitted(spec_of("another", 1, tenant="bob")))
-    assert (why(world, "borrows"), why(world, "another")) == (DeferCode.RESERVED_FOR_OTHER,) * 2
+    assert (why(world, "borrows"), why(world, "another")) == (PendingReason.RESERVED_FOR_OTHER,) * 2
 
 
 def test_a_quota_that_is_set_lets_start_who_waited_for_it() -> None:
@@ -178,16 +181,16 @@ def test_a_guarantee_lowered_below_its_use_stops_nobody() -> None:
     world.tell(set_quotas(replace(share("ada", 2), borrows=False)))
     assert world.nodes_of("runs") == ["n1"]
     world.tell(admitted(spec_of("late", 1)))
-    assert why(world, "late") is DeferCode.QUOTA_REACHED
+    assert why(world, "late") is PendingReason.QUOTA_REACHED
 
 
 def test_reading_tells_what_is_kept_for_an_owner_too() -> None:
     world = keeping(ReclaimFrom.NEVER)
     told = why_not(world.state, world.job("borrows"), (), world.now_ms)
     told_by_twin = why_not(world.twin, world.twin.jobs["borrows"], (), world.now_ms)
-    assert (told.codes, told_by_twin.codes) == ((DeferCode.RESERVED_FOR_OTHER,),) * 2
+    assert (told.codes, told_by_twin.codes) == ((PendingReason.RESERVED_FOR_OTHER,),) * 2
     world.tell(admitted(spec_of("another", 1, tenant="bob")))
-    assert why(world, "another") is DeferCode.RESERVED_FOR_OTHER
+    assert why(world, "another") is PendingReason.RESERVED_FOR_OTHER
 
 
 def test_a_job_that_wants_more_than_the_whole_limit_is_told_so() -> None:
@@ -214,7 +217,7 @@ def test_as_much_is_kept_for_a_tenant_with_several_waiting_jobs_as_the_largest_o
         world.tell(admitted(spec_of(f"bob-{number}", tenant="bob", node_labels=(f"name=n{number}",)), number))
     world.tell(admitted(spec_of("ada-1", 2), 10), admitted(spec_of("ada-2", 2), 11))
     world.tell(*(admitted(spec_of(f"borrows-{number}", tenant="bob"), 20 + number) for number in range(4)))
-    waits = [number for number in range(4) if why(world, f"borrows-{number}") is DeferCode.RESERVED_FOR_OTHER]
+    waits = [number for number in range(4) if why(world, f"borrows-{number}") is PendingReason.RESERVED_FOR_OTHER]
     assert waits == [3]
     world.tell(finished("bob-0", "n0"))
     assert world.nodes_of("ada-1") == ["n0"]
@@ -225,7 +228,7 @@ def test_no_more_is_kept_for_a_tenant_than_the_idle_part_of_its_guarantee() -> N
     world.tell(admitted(spec_of("own", 3)), admitted(spec_of("other", 2, tenant="bob")))
     world.tell(admitted(spec_of("waits", 4)))
     world.tell(*(admitted(spec_of(f"borrows-{number}", tenant="bob"), 20 + number) for number in range(3)))
-    waits = [number for number in range(3) if why(world, f"borrows-{number}") is DeferCode.RESERVED_FOR_OTHER]
+    waits = [number for number in range(3) if why(world, f"borrows-{number}") is PendingReason.RESERVED_FOR_OTHER]
     assert waits == [2]
 
 
@@ -233,7 +236,7 @@ def test_nothing_is_kept_for_a_tenant_at_its_limit() -> None:
     world = cell_of(4, share("ada", 4, limit=4), share("bob", 0))
     world.tell(admitted(spec_of("own", 3)), admitted(spec_of("waits", 2)))
     world.tell(admitted(spec_of("borrows", 1, tenant="bob")))
-    assert (why(world, "waits"), world.nodes_of("borrows")) == (DeferCode.QUOTA_REACHED, ["n1"])
+    assert (why(world, "waits"), world.nodes_of("borrows")) == (PendingReason.QUOTA_REACHED, ["n1"])
 
 
 def test_nothing_is_kept_for_an_array_of_which_no_more_may_run() -> None:
@@ -266,7 +269,7 @@ def test_in_a_strict_queue_quota_is_kept_for_the_first_job_that_some_node_could_
     world.tell(admitted(spec_of("own", 1, queue="line")), admitted(giant, 1))
     world.tell(admitted(spec_of("waits", 2, queue="line"), 2))
     world.tell(admitted(spec_of("borrows", 1, tenant="bob", queue="urgent"), 3))
-    assert why(world, "borrows") is DeferCode.RESERVED_FOR_OTHER
+    assert why(world, "borrows") is PendingReason.RESERVED_FOR_OTHER
 
 
 @pytest.mark.parametrize("more", [{}, {"gang": False}, {"gang": False, "kind": JobKind.INFERENCE}])

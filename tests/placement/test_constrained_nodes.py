@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.events.operations import Drain, Uncordon
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import Resources
 from tests.placement.world import CELL, World, admitted, cell_with, joined, kinds, spec_of, started, stopped
@@ -18,7 +18,7 @@ def again(world: World, node: str, **spec: object) -> list[str]:
 def test_a_job_waits_until_a_node_has_the_right_label() -> None:
     world = cell_with(joined("n1"), joined("n2"))
     world.tell(admitted(spec_of("job", 1, node_labels=("zone=a",))))
-    assert world.job("job").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("job").deferred is PendingReason.NO_SUCH_NODES
     again(world, "n2", labels={"zone": "a"})
     assert world.nodes_of("job") == ["n2"]
 
@@ -46,7 +46,7 @@ def test_at_a_drains_deadline_a_job_goes_to_another_of_its_nodes_and_to_no_other
     assert (world.nodes_of("filler"), world.nodes_of("job")) == (["n1"], ["n3"])
     world.tell(started("job", "n3"), Drain(cell=CELL, node="n3", deadline_ms=world.now_ms))
     world.tell(stopped("job", "n3"))
-    assert (world.nodes_of("job"), world.job("job").deferred) == ([], DeferCode.NO_FREE_GPUS)
+    assert (world.nodes_of("job"), world.job("job").deferred) == ([], PendingReason.NO_FREE_GPUS)
     world.tell(Uncordon(cell=CELL, node="n3"))
     assert world.nodes_of("job") == ["n3"]
 

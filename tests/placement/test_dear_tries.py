@@ -10,8 +10,8 @@ from services.placement.queue.scheduling_cycle import LOOKS_OF_A_TRY, TRIES_MOST
 from services.placement.service import TRIES_AT_REST_MOST
 from shared.cluster.capacity.topology import LOOKS_TO_INDEX_NODE
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
-from shared.events.values import JobSpec, Level, Position, Resources, TopologyWish, Wish
+from shared.events.reasons import PendingReason
+from shared.events.values import JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.replicas import service
 from tests.placement.test_many_kinds import bob, cell_of, running
 from tests.placement.world import World, admitted, finished, joined, set_policy, spec_of
@@ -56,7 +56,7 @@ def looks(world: World) -> list[int]:
             return found
 
 
-def told(world: World, tenant: str) -> set[DeferCode | None]:
+def told(world: World, tenant: str) -> set[PendingReason | None]:
     return {job.deferred for job in world.state.jobs.values() if job.spec.tenant == tenant}
 
 
@@ -64,7 +64,7 @@ def test_no_decision_looks_at_more_nodes_than_it_may_and_all_are_told_why_they_w
     world = filled(NODES)
     world.hand_over(*(admitted(dear(number)) for number in range(KINDS)))
     assert max(looks(world)) <= BOUND + ONE_TRY
-    assert told(world, "crowd") == {DeferCode.FRAGMENTED}
+    assert told(world, "crowd") == {PendingReason.FRAGMENTED}
     world.hand_over(joined("later", 1))
     assert max(looks(world)) <= BOUND + ONE_TRY
 
@@ -91,7 +91,7 @@ def test_another_tenants_job_starts_at_once_however_many_dear_kinds_stand_before
 
 def test_another_tenants_job_starts_though_one_try_is_all_that_a_walk_has_and_it_is_tried_again_each_time() -> None:
     world = filled(6_000)
-    wish = TopologyWish(level=Level.NODE, wish=Wish.PREFERRED)
+    wish = TopologyRequest(level=Level.NODE, wish=Wish.PREFERRED)
     world.hand_over(admitted(dear(1, workers=2, topology=wish)))
     assert max(looks(world)) > TRIES_MOST * LOOKS_OF_A_TRY
     world.hand_over(admitted(bob("next")))
@@ -108,10 +108,10 @@ def test_jobs_with_rules_of_their_own_that_find_too_few_free_gpus_need_no_index(
         rule = "own=" + "|".join(f"o{k + number}" for number in range(8))
         world.hand_over(admitted(dear(k, workers=10, resources=wants, node_labels=(rule,))))
     world.rest()
-    assert told(world, "crowd") == {DeferCode.NO_FREE_GPUS}
+    assert told(world, "crowd") == {PendingReason.NO_FREE_GPUS}
     world.hand_over(finished("bob-0050", node=world.job("bob-0050").workers[0].node))
     assert sum(looks(world)) < 100 * LOOKS_TO_INDEX_NODE
-    assert told(world, "crowd") == {DeferCode.NO_FREE_GPUS}
+    assert told(world, "crowd") == {PendingReason.NO_FREE_GPUS}
 
 
 def test_a_service_for_which_there_is_too_little_room_is_counted_and_not_placed() -> None:
@@ -120,7 +120,7 @@ def test_a_service_for_which_there_is_too_little_room_is_counted_and_not_placed(
     world.tell(*(joined(f"open-{number}", 8, cpu_milli=1_000) for number in range(50)))
     world.hand_over(admitted(service("web", 5_000, workers_min=4_500, spread=Level.LEAF, **more)))
     assert sum(looks(world)) <= 20 * NODES
-    assert told(world, "crowd") == {DeferCode.FRAGMENTED}
+    assert told(world, "crowd") == {PendingReason.FRAGMENTED}
 
 
 def test_no_decision_looks_at_more_nodes_than_it_may_for_jobs_that_a_head_keeps_back() -> None:
@@ -139,7 +139,7 @@ def test_by_shares_a_due_head_starts_though_one_look_for_its_places_is_all_that_
     """It is looked for before the first turn, since it comes before all of them, and again when its turn comes."""
     world = filled(6_000, QueueDiscipline.BACKFILL, QueueOrder.FAIR_SHARE)
     world.tell(set_policy(backfill_wait_ms=1_000))
-    wish = TopologyWish(level=Level.NODE, wish=Wish.PREFERRED)
+    wish = TopologyRequest(level=Level.NODE, wish=Wish.PREFERRED)
     world.hand_over(admitted(dear(1, workers=2, topology=wish)))
     assert max(looks(world)) > TRIES_MOST * LOOKS_OF_A_TRY
     world.pass_time(1_000)
@@ -154,7 +154,7 @@ def test_by_shares_the_looks_for_due_heads_before_the_first_turn_count_among_tho
     nodes = 3_000
     world = filled(nodes, QueueDiscipline.BACKFILL, QueueOrder.FAIR_SHARE)
     world.tell(set_policy(backfill_wait_ms=1_000))
-    wish = TopologyWish(level=Level.NODE, wish=Wish.PREFERRED)
+    wish = TopologyRequest(level=Level.NODE, wish=Wish.PREFERRED)
     world.hand_over(admitted(dear(0, workers=2, topology=wish, node_labels=("half=a",))))
     assert max(looks(world)) > TRIES_MOST * LOOKS_OF_A_TRY / 2
     world.pass_time(1_000)

@@ -12,7 +12,7 @@ from services.placement.requests.dependencies import SETTLED_MOST
 from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import HoldJob, ReleaseJob
-from shared.events.reasons import CancelReason, DeferCode, RefuseCode
+from shared.events.reasons import CancelReason, PendingReason, RefuseCode
 from shared.events.values import AfterWhen, Dependency, JobSpec
 from tests.placement.world import (
     CELL,
@@ -65,7 +65,7 @@ def test_a_job_does_not_start_before_its_own_time_and_does_at_it() -> None:
     world = small_cell()
     effects = submit(world, spec_of("late", 1, not_before_ms=500))
     assert kinds(effects) == ["JobEnqueued", "JobDeferred"]
-    assert world.job("late").deferred is DeferCode.NOT_BEFORE
+    assert world.job("late").deferred is PendingReason.NOT_BEFORE
     assert world.service.next_cell_ms() == 500
     assert world.pass_time(499) == []
     assert kinds(world.pass_time(1)) == ["JobStarted"]
@@ -80,7 +80,7 @@ def test_a_time_that_has_passed_changes_nothing() -> None:
 def test_a_job_waits_until_another_has_ended_well() -> None:
     world = small_cell()
     assert kinds(submit(world, spec("a"), spec("b", "a"))) == ["JobEnqueued"] * 2 + ["JobDeferred", "JobStarted"]
-    assert (world.job("b").status, world.job("b").deferred) == (JobStatus.AWAITING, DeferCode.AFTER)
+    assert (world.job("b").status, world.job("b").deferred) == (JobStatus.AWAITING, PendingReason.AFTER)
     assert kinds(end(world, "a")) == ["JobFinished", "JobReady", "JobStarted"]
 
 
@@ -207,7 +207,7 @@ def test_a_job_waits_for_its_time_behind_the_ends_of_others() -> None:
     world = small_cell()
     submit(world, spec("a"), spec("b", "a", not_before_ms=9_000))
     assert kinds(end(world, "a")) == ["JobFinished", "JobReady", "JobDeferred"]
-    assert world.job("b").deferred is DeferCode.NOT_BEFORE
+    assert world.job("b").deferred is PendingReason.NOT_BEFORE
     assert kinds(world.pass_time(9_000)) == ["JobStarted"]
 
 
@@ -230,7 +230,7 @@ def test_a_reader_is_told_whom_a_job_waits_for_and_until_when() -> None:
     submit(world, spec("a"), spec("b", "a", not_before_ms=9_000))
     found = why_not(world.state, world.job("b"), (), world.state.at_ms)
     assert (found.codes, found.waits_for, found.not_before_ms) == (
-        (DeferCode.NOT_BEFORE, DeferCode.AFTER),
+        (PendingReason.NOT_BEFORE, PendingReason.AFTER),
         ("a",),
         9_000,
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from services.placement.app.look_back import LookBack
 from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
 from shared.events.base import replace
-from shared.events.nodes import NodesReported, RunsReported, RunWord
+from shared.events.nodes import NodesReported, RunsReported, RunStatusUpdate
 from shared.events.values import RunStatus
 from shared.log.memory.log import MemoryBroker, MemoryLog
 from tests.placement.world import report
@@ -22,7 +22,7 @@ PAUSE_MS, NODES = 15_000, LAYOUT.tp("nodes", CELL)
 
 def test_a_node_is_silent_since_its_last_word_of_any_kind() -> None:
     reports = EarlierReports(PAUSE_MS)
-    word = RunWord(node="n2", boot="b", seq=1, job="job", attempt=1, status=RunStatus.RUNNING)
+    word = RunStatusUpdate(node="n2", boot="b", seq=1, job="job", attempt=1, status=RunStatus.RUNNING)
     reports.take(1_000, report("n1"))
     reports.take(3_000, RunsReported(cell=CELL, words=(word,)))
     reports.take(6_000, NodesReported(cell=CELL, reports=(report("n3"), report("n4"))))

@@ -8,11 +8,11 @@ import pytest
 
 from services.placement.owners.patience import PATIENCE_MS, changes_ms, turned_since_ms
 from shared.cluster.model.job import HOLDING
-from shared.events.values import JobSpec, Level, Position, TopologyWish, Wish
+from shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
 from tests.placement.test_borrowing import share
 from tests.placement.world import World, admitted, cell_with, finished, joined, set_quotas, spec_of
 
-RACK = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+RACK = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
 RUN_MS = 1_500_000
 
 

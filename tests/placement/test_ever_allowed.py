@@ -11,8 +11,8 @@ from services.placement.search.quota_check import is_ever_allowed
 from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.operations import CellPolicy, Cordon, Drain, Quota, Uncordon
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
-from shared.events.values import Level, TopologyWish, Wish
+from shared.events.reasons import PendingReason
+from shared.events.values import Level, TopologyRequest, Wish
 from tests.placement.world import CELL, World, admitted, cell_with, finished, joined, set_quotas, spec_of
 
 GPUS = 16
@@ -77,7 +77,7 @@ def test_a_job_for_which_others_would_have_to_give_up_what_is_theirs_for_good_ke
     world = cell_of(Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=2_000, lends=is_lent), discipline=discipline)
     world.tell(admitted(spec_of("head", 16, queue="first", preemptible=not is_lent)))
     world.tell(admitted(spec_of("small", queue=queue)))
-    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert world.job("head").deferred is PendingReason.QUOTA_REACHED
     world.tell(admitted(spec_of("later", queue=queue)))
     world.tell(admitted(spec_of("of-bob", 2, tenant="bob", queue=queue)))
     world.tell(admitted(spec_of("last", queue=queue)))
@@ -97,7 +97,7 @@ def test_a_job_that_quotas_allow_only_with_closed_nodes_keeps_nobody_back_until_
         world.tell(set_quotas(Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=12_000, lends=False)))
     world.tell(admitted(spec_of("small", 2, queue="first")))
     world.tell(admitted(spec_of("later", 2, queue="first")))
-    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert world.job("head").deferred is PendingReason.QUOTA_REACHED
     assert [world.nodes_of(job) for job in ("small", "later")] == [["n1"]] * 2
     world.tell(Uncordon(cell=CELL, node="n2"))
     assert world.job("head").workers
@@ -108,7 +108,7 @@ def test_a_job_whose_allowed_gpu_type_is_on_closed_nodes_alone_keeps_nobody_back
     world.tell(joined("a1", GPUS, gpu_type="a100"), Cordon(cell=CELL, node="a1"))
     world.tell(admitted(spec_of("head", 8, queue="first")))
     world.tell(admitted(spec_of("small", queue="first")))
-    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert world.job("head").deferred is PendingReason.QUOTA_REACHED
     assert world.nodes_of("small") == ["n1"]
     world.tell(Uncordon(cell=CELL, node="a1"))
     assert world.nodes_of("head") == ["a1"]
@@ -116,11 +116,11 @@ def test_a_job_whose_allowed_gpu_type_is_on_closed_nodes_alone_keeps_nobody_back
 
 def test_a_gang_in_slices_that_each_need_one_node_is_held_by_as_many_nodes_that_are_alike() -> None:
     world = cell_with(joined("n1", 2), joined("n2", 2))
-    wish = TopologyWish(level=Level.NODE, wish=Wish.REQUIRED, slice_workers=2)
+    wish = TopologyRequest(level=Level.NODE, wish=Wish.REQUIRED, slice_workers=2)
     world.run(spec_of("runs"))
     world.tell(admitted(spec_of("more", 1, 6, topology=wish)), admitted(spec_of("gang", 1, 4, topology=wish)))
-    assert world.job("more").deferred is DeferCode.NO_SUCH_NODES
-    assert world.job("gang").deferred is not DeferCode.NO_SUCH_NODES
+    assert world.job("more").deferred is PendingReason.NO_SUCH_NODES
+    assert world.job("gang").deferred is not PendingReason.NO_SUCH_NODES
     world.tell(finished("runs", world.nodes_of("runs")[0]))
     assert sorted(place.node for place in world.job("gang").workers) == ["n1", "n1", "n2", "n2"]
 

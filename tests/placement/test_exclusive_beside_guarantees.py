@@ -15,7 +15,7 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.quota.summary import QuotaRow, quota_rows
 from shared.events.operations import CellPolicy, Quota
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobKind, JobSpec, Resources, WorkerPlace
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import CELL, World, admitted, cell_with, finished, joined, set_policy, set_quotas, spec_of
@@ -40,7 +40,7 @@ def row(world: World, tenant: str) -> QuotaRow:
 def test_a_borrower_takes_no_whole_node_of_which_an_owner_needs_a_part() -> None:
     world = two_nodes(share("ada"), share("bob", 9, lends=False))
     world.tell(admitted(alone("guest")))
-    assert why(world, "guest") is DeferCode.QUOTA_REACHED
+    assert why(world, "guest") is PendingReason.QUOTA_REACHED
     world.tell(admitted(spec_of("own", workers=9, tenant="bob")))
     assert sorted({*world.nodes_of("own")}) == ["n1", "n2"]
 
@@ -48,8 +48,8 @@ def test_a_borrower_takes_no_whole_node_of_which_an_owner_needs_a_part() -> None
 def test_it_takes_the_nodes_that_are_left_beside_the_guarantee_and_no_more() -> None:
     world = two_nodes(share("ada"), share("bob", 8, lends=False))
     world.tell(admitted(alone("first")), admitted(alone("second")), admitted(spec_of("beside")))
-    assert (world.nodes_of("first"), why(world, "second")) == (["n1"], DeferCode.QUOTA_REACHED)
-    assert why(world, "beside") is DeferCode.QUOTA_REACHED
+    assert (world.nodes_of("first"), why(world, "second")) == (["n1"], PendingReason.QUOTA_REACHED)
+    assert why(world, "beside") is PendingReason.QUOTA_REACHED
     world.tell(admitted(spec_of("own", 8, tenant="bob")))
     assert world.nodes_of("own") == ["n2"]
 
@@ -58,7 +58,7 @@ def test_what_is_idle_beside_it_stands_for_no_guarantee() -> None:
     world = two_nodes(share("ada"))
     world.tell(admitted(alone("guest")))
     world.tell(set_quotas(share("bob", 8, lends=False)), admitted(spec_of("other")))
-    assert why(world, "other") is DeferCode.QUOTA_REACHED
+    assert why(world, "other") is PendingReason.QUOTA_REACHED
 
 
 def test_replicas_that_must_start_together_share_a_node_where_two_would_be_too_many() -> None:
@@ -72,7 +72,7 @@ def test_replicas_that_must_start_together_share_a_node_where_two_would_be_too_m
 def test_one_that_needs_a_share_of_a_gpu_takes_whole_nodes_too(*, gang: bool) -> None:
     world = two_nodes(share("ada"), share("bob", 9, lends=False))
     world.tell(admitted(alone("guest", gang=gang, resources=Resources(gpu_milli=500))))
-    assert why(world, "guest") is DeferCode.QUOTA_REACHED
+    assert why(world, "guest") is PendingReason.QUOTA_REACHED
 
 
 def test_an_owner_may_have_whole_nodes_of_its_own_guarantee() -> None:
@@ -84,7 +84,7 @@ def test_an_owner_may_have_whole_nodes_of_its_own_guarantee() -> None:
 def test_what_an_owner_has_spent_on_whole_nodes_it_does_not_get_again_from_another_owner() -> None:
     world = two_nodes(share("ada", 8, lends=False), share("bob", 8, lends=False))
     world.tell(admitted(alone("own")), admitted(spec_of("more")))
-    assert why(world, "more") is DeferCode.QUOTA_REACHED
+    assert why(world, "more") is PendingReason.QUOTA_REACHED
     world.tell(admitted(spec_of("his", 8, tenant="bob")))
     assert world.nodes_of("his") == ["n2"]
     world.tell(finished("own", "n1"))
@@ -94,7 +94,7 @@ def test_what_an_owner_has_spent_on_whole_nodes_it_does_not_get_again_from_anoth
 def test_an_owner_takes_no_whole_node_of_another_owner() -> None:
     world = two_nodes(share("ada", 7, lends=False), share("bob", 9, lends=False))
     world.tell(admitted(alone("own")))
-    assert why(world, "own") is DeferCode.QUOTA_REACHED
+    assert why(world, "own") is PendingReason.QUOTA_REACHED
 
 
 def test_limits_charge_what_it_asks_for() -> None:
@@ -134,7 +134,7 @@ def test_so_do_replicas_of_a_service() -> None:
 def test_one_that_may_not_be_preempted_borrows_nothing_beside_its_workers() -> None:
     world = two_nodes(share("ada", 4), share("bob", 12))
     world.tell(admitted(alone("firm", preemptible=False)))
-    assert why(world, "firm") is DeferCode.QUOTA_REACHED
+    assert why(world, "firm") is PendingReason.QUOTA_REACHED
     world.tell(set_quotas(share("bob", 8)), set_quotas(share("ada", 8)))
     assert world.nodes_of("firm") == ["n1"]
 
@@ -150,7 +150,7 @@ def test_it_does_not_follow_another_job_to_a_node_of_which_an_owner_needs_a_part
     world = two_nodes(share("ada"), share("bob", 9, lends=False))
     world.tell(admitted(spec_of("first")), admitted(alone("waits")))
     world.tell(finished("first"))
-    assert why(world, "waits") is DeferCode.QUOTA_REACHED
+    assert why(world, "waits") is PendingReason.QUOTA_REACHED
 
 
 @pytest.mark.parametrize("discipline", [QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL])
@@ -167,7 +167,7 @@ def test_one_that_could_have_no_node_beside_the_guarantees_keeps_nobody_back(dis
     world.tell(admitted(alone("head", queue="line")), admitted(spec_of("behind", queue="line"), 1))
     world.pass_time(40)
     world.tell(admitted(spec_of("later", queue="line"), 2))
-    assert why(world, "head") is DeferCode.QUOTA_REACHED
+    assert why(world, "head") is PendingReason.QUOTA_REACHED
     assert (world.nodes_of("behind"), world.nodes_of("later")) == (["n1"], ["n1"])
 
 
@@ -180,7 +180,7 @@ def test_it_is_told_how_much_it_takes_and_how_much_is_missing() -> None:
     )
     for state in (world.state, world.twin):
         found = why_not(state, state.jobs["guest"], (), world.now_ms)
-        assert (found.codes, found.to_free) == ((DeferCode.QUOTA_REACHED,), (told,))
+        assert (found.codes, found.to_free) == ((PendingReason.QUOTA_REACHED,), (told,))
 
 
 def test_what_is_idle_beside_it_is_available_to_nobody() -> None:

@@ -22,7 +22,7 @@ from shared.cluster.model.job import HOLDING, Job, JobStatus
 from shared.cluster.model.node import Node
 from shared.events.nodes import NodeJoined
 from shared.events.operations import Cordon, Quota, Uncordon
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import GPU, JobKind, JobSpec, NodeStatus, Resources, WorkerPlace
 from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas
@@ -181,7 +181,7 @@ class Cell:
         """A single worker waits for a guarantee only where each of its nodes would take of what is left of others."""
         for job in self.world.state.jobs.values():
             spec = job.spec
-            is_judged = job.status is JobStatus.QUEUED and job.deferred is DeferCode.QUOTA_REACHED
+            is_judged = job.status is JobStatus.QUEUED and job.deferred is PendingReason.QUOTA_REACHED
             if not is_judged or spec.workers > 1 or not spec.preemptible or spec.kind is not JobKind.TRAINING:
                 continue
             for node in self.world.state.nodes.values():

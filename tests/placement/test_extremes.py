@@ -47,7 +47,7 @@ from shared.events.values import (
     Resources,
     RetryPolicy,
     RunStatus,
-    TopologyWish,
+    TopologyRequest,
     VirtualRun,
     Wish,
 )
@@ -88,7 +88,7 @@ MILLI = st.just(GPU) | st.sampled_from((1, 999, 2 * GPU, 8 * GPU, (DEVICES_MOST 
 RETRY = build(RetryPolicy, budget=ends(0, 1_000, 3), backoff_ms=MS, backoff_most_ms=MS)
 RUN = build(VirtualRun, duration_ms=maybe(MS), fail_at_ms=maybe(MS), fail_attempts=maybe(ends(1, 1_000)))
 TOPOLOGY = build(
-    TopologyWish,
+    TopologyRequest,
     level=st.sampled_from(Level),
     wish=st.sampled_from(Wish),
     slice_workers=st.none() | maybe(ends(1, WORKERS_MOST, 2)),
@@ -328,7 +328,7 @@ class Pipeline:
             return
         job, place = holding[pick % len(holding)]
         self.words += 1
-        word = n.RunWord(
+        word = n.RunStatusUpdate(
             node=place.node,
             boot=self.world.state.nodes[place.node].boot,
             seq=LARGEST_INTEGER - 1_000 + self.words,

@@ -16,7 +16,7 @@ import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.decision.failures import IN_A_ROW_MOST, Failures
 from services.placement.decision.inbox import Input
 from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import Start, Walk, WalkLines, walk_lines
+from services.placement.queue.scheduling_cycle import CycleResult, ScheduleQueues, Start, schedule_queues
 from services.placement.service import PlacementService
 from shared.cluster.model.state import CellState
 from shared.events.base import Event
@@ -39,18 +39,18 @@ class Failing:
     def __init__(self, *jobs: str, error: type[Exception] = ZeroDivisionError) -> None:
         self.jobs, self.error, self.raised = jobs, error, 0
 
-    def walk(self, state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
+    def walk(self, state: CellState, lines: Lines, now_ms: int, start: Start) -> CycleResult:
         for job in self.jobs:
             if job in state.jobs:
                 self.raised += 1
                 raise self.error(f"no way for {job}")
-        return walk_lines(state, lines, now_ms, start)
+        return schedule_queues(state, lines, now_ms, start)
 
 
 class Going(World):
     """A cell that tries again after an error of a decision, as the shell does."""
 
-    def __init__(self, walk: WalkLines = walk_lines, **options: Any) -> None:
+    def __init__(self, walk: ScheduleQueues = schedule_queues, **options: Any) -> None:
         self.placement = partial(PlacementService, walk=walk)  # type: ignore[assignment,misc]  # each has its own
         super().__init__(FILE, **options)
 
@@ -235,11 +235,11 @@ def test_a_writer_that_begins_anew_counts_a_row_from_nothing() -> None:
 
 
 def test_a_state_that_is_not_sound_behind_the_error_is_not_decided_upon() -> None:
-    def harming(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
+    def harming(state: CellState, lines: Lines, now_ms: int, start: Start) -> CycleResult:
         if "job-1" in state.jobs:
             state.waiting_of["bob"] = 7  # and nobody is told how to undo that
             raise KeyError("job-1")
-        return walk_lines(state, lines, now_ms, start)
+        return schedule_queues(state, lines, now_ms, start)
 
     world = Going(harming)
     before = len(world.log)
@@ -279,7 +279,7 @@ def submitted(*jobs: str) -> MemoryBroker:
     return broker
 
 
-def process_on(broker: MemoryBroker, walk: WalkLines) -> PlacementProcess:
+def process_on(broker: MemoryBroker, walk: ScheduleQueues) -> PlacementProcess:
     return PlacementProcess(MemoryLog(broker), "placement-1", deciding=partial(PlacementService, walk=walk))
 
 
@@ -330,7 +330,7 @@ async def test_an_error_that_says_nothing_of_what_was_tried_ends_the_work_at_onc
 
 
 async def test_the_error_of_a_walk_that_fails_without_any_input_ends_the_work() -> None:
-    def broken(*_: object) -> Walk:
+    def broken(*_: object) -> CycleResult:
         raise KeyError("nothing works")
 
     broker = submitted("job-0", "job-1")

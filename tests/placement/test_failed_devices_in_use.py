@@ -6,7 +6,7 @@ import pytest
 
 from shared.cluster.capacity.gpu_types import idle_anywhere_milli, idle_milli
 from shared.cluster.quota.summary import quota_rows
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import GPU, Resources
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import World, admitted, cell_with, joined, report, set_quotas, spec_of
@@ -34,8 +34,8 @@ def test_a_share_of_a_failed_gpu_is_not_idle_either() -> None:
     assert idle_milli(world.state, "gpu") == GPU
 
 
-@pytest.mark.parametrize(("gpus", "nodes", "reason"), [(1, ["n1"], None), (2, [], DeferCode.QUOTA_REACHED)])
-def test_an_owner_keeps_just_what_it_does_not_lend(gpus: int, nodes: list[str], reason: DeferCode | None) -> None:
+@pytest.mark.parametrize(("gpus", "nodes", "reason"), [(1, ["n1"], None), (2, [], PendingReason.QUOTA_REACHED)])
+def test_an_owner_keeps_just_what_it_does_not_lend(gpus: int, nodes: list[str], reason: PendingReason | None) -> None:
     world = with_a_worker_on_a_failed_gpu()
     world.tell(admitted(spec_of("guest", gpus)))
     assert (world.nodes_of("guest"), why(world, "guest")) == (nodes, reason)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from services.placement.explain.queue_position import jobs_before, turns_of
-from services.placement.queue.fair_share_timer import FairClock
+from services.placement.queue.fair_share_timer import FairShareTimer
 from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.model.state import CellState
 from shared.cluster.quota.fair_use import FairUse
 from shared.events.operations import CellPolicy, Cordon, HoldJob, ReleaseJob, Uncordon
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_policy, set_quotas, spec_of
 
@@ -84,8 +84,8 @@ def test_in_a_strict_queue_a_job_without_room_keeps_all_back(discipline: QueueDi
     submit(world, ("ada-0", 1), ("ada-1", 1), ("bob-0", 4), ("eve-0", 3))
     assert running(world) == started
     codes = {job.id: job.deferred for job in world.state.jobs.values()}
-    assert codes["bob-0"] is DeferCode.NO_FREE_GPUS
-    assert (codes.get("eve-0") is DeferCode.BEHIND_HEAD) == (discipline is STRICT)
+    assert codes["bob-0"] is PendingReason.NO_FREE_GPUS
+    assert (codes.get("eve-0") is PendingReason.BEHIND_HEAD) == (discipline is STRICT)
 
 
 def test_in_a_strict_queue_a_job_at_a_limit_keeps_back_only_its_tenant() -> None:
@@ -95,7 +95,7 @@ def test_in_a_strict_queue_a_job_at_a_limit_keeps_back_only_its_tenant() -> None
     submit(world, ("ada-0", 2), ("ada-1", 1), ("bob-0", 1), ("bob-1", 1))
     assert running(world) == ["ada", "bob-0", "bob-1"]
     codes = {job.id: job.deferred for job in world.state.jobs.values()}
-    assert (codes["ada-0"], codes["ada-1"]) == (DeferCode.QUOTA_REACHED, DeferCode.BEHIND_HEAD)
+    assert (codes["ada-0"], codes["ada-1"]) == (PendingReason.QUOTA_REACHED, PendingReason.BEHIND_HEAD)
 
 
 @pytest.mark.parametrize(("discipline", "started"), [(STRICT, ["ada-0", "bob-0"]), (BEST, ["ada-0", "ada-1", "bob-0"])])
@@ -136,7 +136,7 @@ def test_time_alone_may_put_another_job_first_and_it_starts_by_itself() -> None:
 def test_a_walk_is_due_at_the_next_tick_where_an_order_may_change_by_itself(
     discipline: QueueDiscipline, order: QueueOrder, half_life_ms: int, waiting: int, due_ms: int | None
 ) -> None:
-    clock, state = FairClock(part_of(discipline, half_life_ms, order)), CellState(CELL, waiting=waiting)
+    clock, state = FairShareTimer(part_of(discipline, half_life_ms, order)), CellState(CELL, waiting=waiting)
     state.fair = FairUse(half_life_ms)
     clock.walked(2_500)
     assert clock.next_cell_ms(state) == due_ms
@@ -156,7 +156,7 @@ def test_a_head_that_is_due_is_passed_by_no_tenant_whatever_its_share() -> None:
     world.tell(finished("bob-0"))
     submit(world, ("eve-1", 1), ("bob-1", 1))
     assert running(world) == ["ada-0"]
-    assert world.job("eve-0").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("eve-0").deferred is PendingReason.BEHIND_HEAD
     world.tell(finished("ada-0"))
     assert running(world) == ["ada-1"]
 
@@ -187,7 +187,7 @@ def test_a_head_that_is_due_is_not_passed_by_its_own_tenant_either_where_a_newer
     submit(world, ("ada-2", 1))
     assert running(world) == ["eve-0"]
     waits = [world.job(job).deferred for job in ("ada-0", "ada-1", "ada-2")]
-    assert waits == [DeferCode.NO_FREE_GPUS, DeferCode.NO_FREE_GPUS, DeferCode.BEHIND_HEAD]
+    assert waits == [PendingReason.NO_FREE_GPUS, PendingReason.NO_FREE_GPUS, PendingReason.BEHIND_HEAD]
     world.tell(admitted(spec_of("ada-3", 1, tenant="ada", queue="q", priority=2)))
     assert running(world) == ["ada-3", "eve-0"]
 
@@ -202,7 +202,10 @@ def test_a_head_that_is_due_at_the_limit_of_its_parent_is_passed_by_no_sibling_w
     submit(world, ("bob-2", 1), ("eve-0", 1))
     world.tell(finished("bob-0"))
     assert running(world) == ["ada-0", "bob-1", "eve-0"]
-    assert [world.job(job).deferred for job in ("ada-1", "bob-2")] == [DeferCode.QUOTA_REACHED, DeferCode.BEHIND_HEAD]
+    assert [world.job(job).deferred for job in ("ada-1", "bob-2")] == [
+        PendingReason.QUOTA_REACHED,
+        PendingReason.BEHIND_HEAD,
+    ]
     world.tell(finished("bob-1"))
     assert running(world) == ["ada-0", "ada-1", "eve-0"]
 

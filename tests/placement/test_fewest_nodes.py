@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from services.placement.search.gang import POLICIES
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
-from shared.events.values import Level, Position, Resources, TopologyWish, Wish
+from shared.events.values import Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.test_borrowing import share, why
 from tests.placement.test_exclusive_beside_guarantees import alone, two_nodes
 from tests.placement.world import admitted, cell_with, joined, report, set_policy, set_quotas
@@ -44,7 +44,7 @@ def test_who_requires_a_leaf_is_not_put_into_several_where_its_nodes_would_be_fe
     world = cell_with(*nodes)
     world.tell(set_quotas(share("ada"), share("bob", 29, lends=False)), set_policy(placement=placement))
     resources = Resources(gpu_milli=2_000, cpu_milli=6_000)
-    topology = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+    topology = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
     world.tell(admitted(replace(alone("guest", 2, 2), resources=resources, topology=topology)))
-    told = (["n5", "n6"], None) if are_together else ([], DeferCode.QUOTA_REACHED)
+    told = (["n5", "n6"], None) if are_together else ([], PendingReason.QUOTA_REACHED)
     assert (world.nodes_of("guest"), why(world, "guest")) == told

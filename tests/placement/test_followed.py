@@ -14,7 +14,7 @@ from shared.cluster.model.config import Queue
 from shared.cluster.model.job import Job, JobStatus
 from shared.events import effects as e
 from shared.events.decisions import Decision
-from shared.events.reasons import DeferCode, FailReason
+from shared.events.reasons import FailReason, PendingReason
 from tests.cluster.examples import cell, enqueued, node, place, started, then
 from tests.cluster.histories import Historian
 
@@ -90,7 +90,7 @@ def test_a_class_that_was_refused_is_tried_again_when_a_start_of_one_of_its_jobs
     lines.follow(state, (), 0)
     place = lines.place_of("job")
     assert place is not None
-    lines.refuse(*place, DeferCode.RESERVED_FOR_OTHER, is_shut=True)
+    lines.refuse(*place, PendingReason.RESERVED_FOR_OTHER, is_shut=True)
     assert not lines.follow(state, (), 0)
     assert lines.follow(state, (e.ReservationSet(job="job", start_ms=5),), 0)
     assert (place[1].code, place[1].is_shut) == (None, False)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.search.gang import POLICIES, place_gang
 from shared.cluster.model.state import CellState
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import GPU, JobSpec, Resources
 from tests.placement.world import World, admitted, cell_with, joined, report, set_policy, spec_of
 
@@ -31,7 +31,7 @@ def world_of(nodes: list[tuple[int, int, int]], fillers: list[int], failed: list
 
 
 def fits(state: CellState, spec: JobSpec) -> bool:
-    return not isinstance(place_gang(state, spec), DeferCode)
+    return not isinstance(place_gang(state, spec), PendingReason)
 
 
 def room_left(state: CellState, side: str = "ab", *, exclusive: bool = False) -> list[Wants]:

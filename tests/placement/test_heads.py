@@ -12,9 +12,9 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Cordon, Drain, PlanMaintenance, Quota, Uncordon
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
-from shared.events.values import JobKind, Level, Position, Resources, RetryPolicy, TopologyWish, Wish
+from shared.events.values import JobKind, Level, Position, Resources, RetryPolicy, TopologyRequest, Wish
 from tests.placement.world import (
     CELL,
     World,
@@ -74,7 +74,7 @@ def test_no_job_of_a_queue_behind_takes_the_room_of_a_head_and_the_head_is_next(
     for number in range(3):
         submit(world, f"other-{number}", queue="next", tenant="bob")
         assert not world.job(f"other-{number}").workers
-        assert world.job(f"other-{number}").deferred is DeferCode.BEHIND_HEAD
+        assert world.job(f"other-{number}").deferred is PendingReason.BEHIND_HEAD
     world.tell(finished("first"))
     assert world.job("head").workers
     world.tell(finished("head", "n1"), finished("head", "n2"))
@@ -85,7 +85,7 @@ def test_who_is_kept_back_from_another_queue_is_told_by_whom() -> None:
     world = with_a_head(Queue(name="line", discipline=STRICT), Queue(name="next"))
     submit(world, "other", queue="next")
     told = why_not(world.state, world.job("other"), world.file.cells[0].queues, world.now_ms)
-    assert told.codes == (DeferCode.BEHIND_HEAD,)
+    assert told.codes == (PendingReason.BEHIND_HEAD,)
     assert told.behind is not None
     assert told.behind.job == "head"
 
@@ -98,7 +98,7 @@ def test_whoever_is_kept_back_is_told_of_which_queue_the_head_is_and_what_it_wai
     told = why_not(world.state, world.job("late"), world.file.cells[0].queues, world.now_ms).behind
     assert told is not None
     assert (told.job, told.queue, told.discipline) == ("head", "line", queue.discipline)
-    assert (told.code, told.gpus_milli, told.pools, told.under) == (DeferCode.NO_FREE_GPUS, 8_000, ("train",), None)
+    assert (told.code, told.gpus_milli, told.pools, told.under) == (PendingReason.NO_FREE_GPUS, 8_000, ("train",), None)
 
 
 @pytest.mark.parametrize("first", [None, "line"])
@@ -118,7 +118,7 @@ def test_what_becomes_free_below_a_limit_is_the_heads_though_others_would_use_it
     submit(world, "first", **small)
     submit(world, "head", 8, priority=5)
     submit(world, "other", **small)
-    assert (world.job("head").deferred, world.job("other").workers) == (DeferCode.QUOTA_REACHED, ())
+    assert (world.job("head").deferred, world.job("other").workers) == (PendingReason.QUOTA_REACHED, ())
     world.tell(finished("first", "n2"))
     assert world.job("head").workers
 
@@ -194,7 +194,7 @@ def test_of_a_head_at_a_limit_the_tenant_is_told_whose_limit_it_is() -> None:
     submit(world, "late", queue="next", pools=())
     told = why_not(world.state, world.job("late"), world.file.cells[0].queues, world.now_ms).behind
     assert told is not None
-    assert (told.job, told.code, told.under, told.gpus_milli) == ("head", DeferCode.QUOTA_REACHED, "ada", 2_000)
+    assert (told.job, told.code, told.under, told.gpus_milli) == ("head", PendingReason.QUOTA_REACHED, "ada", 2_000)
 
 
 def test_a_queue_that_is_walked_earlier_goes_before_a_head() -> None:
@@ -232,7 +232,7 @@ OTHER_ROOM: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     ),
     "nodes too small for the head": ({}, {"gpus": 2, "labels": {"kind": "small"}}, {"node_labels": ("kind=small",)}),
     "a rack too small for the head": (
-        {"topology": TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)},
+        {"topology": TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)},
         {"position": Position(leaf="b"), "labels": {"kind": "small"}},
         {"node_labels": ("kind=small",)},
     ),
@@ -281,7 +281,7 @@ def test_the_rack_of_a_gangs_smaller_last_slice_is_kept_for_it_too(
     world.tell(joined("n1", 8, position=large), joined("n2", 2, position=small, labels={"kind": "small"}))
     submit(world, "first", node_labels=("!kind",))
     submit(world, "second", node_labels=("kind=small",))
-    wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=4)
+    wish = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=4)
     submit(world, "head", 1, workers, topology=wish)
     submit(world, "other", queue=name, node_labels=("kind=small",))
     assert bool(world.job("other").workers) is is_free
@@ -300,13 +300,13 @@ def test_a_rack_that_is_too_small_without_a_closed_node_is_kept_for_no_head(
     for number in range(2):
         submit(world, f"busy-{number}", 4, node_labels=("!rack",))
     submit(world, "third", 4, node_labels=("rack",))
-    wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+    wish = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
     if closes:
         world.tell(Cordon(cell=CELL, node=world.nodes_of("third")[0], reason=""))
     submit(world, "head", 4, 2, topology=wish)
     submit(world, "small", queue=name, node_labels=("rack",))
     assert bool(world.job("small").workers) is closes
-    assert world.job("head").deferred is not DeferCode.NO_SUCH_NODES
+    assert world.job("head").deferred is not PendingReason.NO_SUCH_NODES
 
 
 def test_a_job_that_is_no_gang_waits_for_room_in_each_pool_that_could_hold_one_of_its_workers() -> None:
@@ -319,7 +319,7 @@ def test_a_job_that_is_no_gang_waits_for_room_in_each_pool_that_could_hold_one_o
     submit(world, "parts", 4, 2, pools=(), workers_min=1, gang=False, kind=JobKind.INFERENCE)
     world.tell(cancel("gang"))
     submit(world, "beside", pools=("extra",))
-    assert world.job("beside").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("beside").deferred is PendingReason.BEHIND_HEAD
 
 
 @pytest.mark.parametrize("queue", WAITING, ids=named)
@@ -331,7 +331,7 @@ def test_a_head_at_a_limit_keeps_back_those_under_the_same_limit_in_all_queues_a
     submit(world, "small")
     submit(world, "small-too", queue="next")
     submit(world, "of-bob", tenant="bob")
-    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert world.job("head").deferred is PendingReason.QUOTA_REACHED
     started = [job for job in ("small", "small-too", "of-bob") if world.job(job).workers]
     assert started == ["of-bob"]
 
@@ -346,7 +346,7 @@ def with_a_limit_of_one_type(queue: Queue, limit: int) -> World:
     for number in range(2):
         submit(world, f"of-bob-{number}", 4, tenant="bob", pools=("extra",))
     submit(world, "head", 4, 2, pools=("train", "extra"))
-    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert world.job("head").deferred is PendingReason.QUOTA_REACHED
     return world
 
 
@@ -397,7 +397,7 @@ def test_where_nothing_is_guaranteed_a_head_that_may_not_be_preempted_waits_for_
     submit(world, "head", 2, preemptible=False)
     submit(world, "small", tenant="bob", queue=of)
     waits = [world.job(job).deferred for job in ("head", "small")]
-    assert waits == [DeferCode.NO_FREE_GPUS, DeferCode.BEHIND_HEAD]
+    assert waits == [PendingReason.NO_FREE_GPUS, PendingReason.BEHIND_HEAD]
     world.tell(finished("first", "n1"))
     assert world.nodes_of("head") == ["n1"]
 
@@ -415,7 +415,7 @@ def test_a_head_for_which_a_parents_guarantee_has_too_little_left_keeps_back_all
     submit(world, "small", tenant="bob", queue=of)
     submit(world, "of-eve", tenant="eve", queue=of)
     waits = [world.job(job).deferred for job in ("head", "small", "of-eve")]
-    assert waits == [DeferCode.QUOTA_REACHED, DeferCode.BEHIND_HEAD, None]
+    assert waits == [PendingReason.QUOTA_REACHED, PendingReason.BEHIND_HEAD, None]
     world.tell(finished("first", "n1"))
     assert world.nodes_of("head") == ["n1"]
 
@@ -433,7 +433,10 @@ def test_a_head_that_waits_for_what_is_guaranteed_to_nobody_is_passed_by_owners_
     submit(world, "first", 3, tenant="eve")
     submit(world, "head", 3, preemptible=not is_lent)
     submit(world, "small", tenant="eve", queue=of)
-    assert [world.job(job).deferred for job in ("head", "small")] == [DeferCode.QUOTA_REACHED, DeferCode.BEHIND_HEAD]
+    assert [world.job(job).deferred for job in ("head", "small")] == [
+        PendingReason.QUOTA_REACHED,
+        PendingReason.BEHIND_HEAD,
+    ]
     submit(world, "of-bob", 2, tenant="bob", queue=of)
     assert [world.nodes_of(job) for job in ("head", "small", "of-bob")] == [[], [], ["n1"]]
     world.tell(finished("first", "n1"))
@@ -449,7 +452,7 @@ def test_a_head_that_waits_for_what_is_guaranteed_to_nobody_keeps_nobody_back_wh
     world.tell(joined("n1", 4), joined("n2", 3), set_quotas(bob), Cordon(cell=CELL, node="n2", reason=""))
     submit(world, "head", 3)
     submit(world, "small", tenant="eve", queue="next")
-    assert (world.job("head").deferred, world.nodes_of("small")) == (DeferCode.QUOTA_REACHED, ["n1"])
+    assert (world.job("head").deferred, world.nodes_of("small")) == (PendingReason.QUOTA_REACHED, ["n1"])
 
 
 BELOW = quota("bob", None, "lab")
@@ -479,10 +482,10 @@ def test_a_job_that_alone_is_more_than_its_tenant_may_ever_use_keeps_nothing_bac
     submit(world, "large-too", 5, **job)
     submit(world, "small", queue=name, tenant="bob")
     submit(world, "small-too", queue=name)
-    assert [world.job(each).deferred for each in ("large", "large-too")] == [DeferCode.QUOTA_REACHED] * 2
+    assert [world.job(each).deferred for each in ("large", "large-too")] == [PendingReason.QUOTA_REACHED] * 2
     assert [bool(world.job(each).workers) for each in ("small", "small-too")] == [True, True]
     told = why_not(world.state, world.job("large-too"), world.file.cells[0].queues, world.now_ms)
-    assert told.codes == (DeferCode.QUOTA_REACHED,)
+    assert told.codes == (PendingReason.QUOTA_REACHED,)
 
 
 def test_several_heads_wait_side_by_side_each_for_its_own_kind_of_nodes() -> None:
@@ -526,7 +529,7 @@ def test_a_gang_that_needs_a_closed_node_keeps_nobody_back_until_it_is_opened(
     submit(world, "small", queue=name)
     assert world.nodes_of("small") == ["n2"]
     told = why_not(world.state, world.job("head"), world.file.cells[0].queues, world.now_ms)
-    assert (told.codes, told.to_open) == ((DeferCode.NO_FREE_GPUS,), ("n1",))
+    assert (told.codes, told.to_open) == ((PendingReason.NO_FREE_GPUS,), ("n1",))
     world.tell(Uncordon(cell=CELL, node="n1"))
     submit(world, "late", queue=name)
     assert not world.job("late").workers
@@ -651,7 +654,7 @@ def test_a_head_whose_room_is_kept_for_an_owner_keeps_from_others_no_node_of_whi
     submit(world, "of-bob", 8, 2, queue="next", tenant="bob")
     world.tell(finished("first"))
     submit(world, "small", tenant="eve", pools=())
-    assert world.job("head").deferred is DeferCode.RESERVED_FOR_OTHER
+    assert world.job("head").deferred is PendingReason.RESERVED_FOR_OTHER
     assert (world.nodes_of("head"), world.nodes_of("small")) == ([], ["n2"])
 
 
@@ -668,7 +671,7 @@ def test_a_head_whose_room_is_kept_for_an_owner_is_passed_by_no_other_job(of: st
         submit(world, f"busy-{number}", 4, tenant="eve", node_labels=("!disk",))
     submit(world, "head", 4, 2)
     world.tell(finished("busy-0", world.nodes_of("busy-0")[0]))
-    assert world.job("head").deferred in (DeferCode.NO_FREE_GPUS, DeferCode.RESERVED_FOR_OTHER)
+    assert world.job("head").deferred in (PendingReason.NO_FREE_GPUS, PendingReason.RESERVED_FOR_OTHER)
     submit(world, "small", queue=of, node_labels=("!disk",))
     assert not world.job("small").workers
     world.tell(finished("busy-1", world.nodes_of("busy-1")[0]))
@@ -681,9 +684,9 @@ def test_an_owner_who_waits_is_not_told_of_a_head_whose_room_is_kept_for_owners(
     submit(world, "large", 6, queue="next", tenant="bob")
     submit(world, "head")
     submit(world, "of-bob", 4, tenant="bob")
-    assert world.job("head").deferred is DeferCode.RESERVED_FOR_OTHER
+    assert world.job("head").deferred is PendingReason.RESERVED_FOR_OTHER
     told = why_not(world.state, world.job("of-bob"), world.file.cells[0].queues, world.now_ms)
-    assert (told.codes, told.behind) == ((DeferCode.NO_FREE_GPUS,), None)
+    assert (told.codes, told.behind) == ((PendingReason.NO_FREE_GPUS,), None)
 
 
 @pytest.mark.parametrize("types", [("a100", "h100"), ("h100", "a100")])
@@ -737,7 +740,7 @@ def test_a_job_that_accepts_several_kinds_of_nodes_is_overtaken_on_none_of_them(
 ) -> None:
     world = with_a_job_for_any_node(queue, Queue(name="next"), pool=pool, gpu_type=gpu_type)
     submit(world, "late", 4, pools=(pool,), gpu_type=gpu_type, queue=behind)
-    assert world.job("late").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("late").deferred is PendingReason.BEHIND_HEAD
     assert why_not(world.state, world.job("late"), world.file.cells[0].queues, world.now_ms).behind is not None
     world.tell(finished("other", "n2"))
     assert world.nodes_of("any") == ["n2"]
@@ -758,7 +761,7 @@ def test_a_job_that_accepts_several_kinds_of_nodes_starts_at_once_where_no_head_
     assert world.nodes_of("any") == ["n2"]
 
 
-def behind_told(world: World, job: str) -> tuple[tuple[DeferCode, ...], str | None]:
+def behind_told(world: World, job: str) -> tuple[tuple[PendingReason, ...], str | None]:
     """What a reader is told: why the job waits, and behind which other one."""
     told = why_not(world.state, world.job(job), world.file.cells[0].queues, world.now_ms)
     return told.codes, None if told.behind is None else told.behind.job
@@ -777,14 +780,14 @@ def guaranteeing(**guaranteed: int) -> World:
 def test_a_job_within_its_guarantee_passes_no_head_of_its_own_queue() -> None:
     world = guaranteeing(bob=4)
     submit(world, "of-bob", 4, tenant="bob")
-    assert world.job("of-bob").deferred is DeferCode.BEHIND_HEAD
-    assert behind_told(world, "of-bob") == ((DeferCode.BEHIND_HEAD,), "head")
+    assert world.job("of-bob").deferred is PendingReason.BEHIND_HEAD
+    assert behind_told(world, "of-bob") == ((PendingReason.BEHIND_HEAD,), "head")
 
 
 def test_a_job_within_its_guarantee_passes_no_head_that_is_within_its_own() -> None:
     world = guaranteeing(ada=12, bob=4)
     submit(world, "of-bob", 4, queue="next", tenant="bob")
-    assert world.job("of-bob").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("of-bob").deferred is PendingReason.BEHIND_HEAD
 
 
 def test_a_job_within_its_guarantee_passes_a_head_of_another_queue_even_behind_a_like_job_that_may_not() -> None:
@@ -832,7 +835,7 @@ def test_a_head_at_the_limit_of_its_parent_tenant_keeps_back_all_jobs_below_that
     submit(world, "of-bob", tenant="bob")
     submit(world, "of-bob-too", queue="next", tenant="bob")
     submit(world, "of-eve", tenant="eve")
-    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert world.job("head").deferred is PendingReason.QUOTA_REACHED
     assert [job for job in ("of-bob", "of-bob-too", "of-eve") if world.job(job).workers] == ["of-eve"]
 
 
@@ -845,7 +848,7 @@ def test_an_owner_passes_a_due_head_that_would_borrow_in_its_own_backfilling_que
     submit(world, "head", 2, tenant="bob")
     submit(world, "guest", tenant="eve")
     submit(world, "own", tenant="ada")
-    assert world.job("head").deferred is DeferCode.NO_FREE_GPUS
+    assert world.job("head").deferred is PendingReason.NO_FREE_GPUS
     assert [job for job in ("guest", "own") if world.job(job).workers] == ["own"]
     world.check()
 
@@ -857,7 +860,7 @@ def test_a_job_passes_no_head_of_its_own_tenant_that_is_larger_than_their_guaran
     submit(world, "first", 4, tenant="bob")
     submit(world, "head", 8)
     submit(world, "small", 4, queue=of)
-    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("small").deferred is PendingReason.BEHIND_HEAD
 
 
 def test_a_due_head_keeps_back_a_job_that_may_pass_a_younger_head() -> None:
@@ -870,7 +873,7 @@ def test_a_due_head_keeps_back_a_job_that_may_pass_a_younger_head() -> None:
     submit(world, "young", 4, pools=("extra",), priority=1)
     submit(world, "small", pools=("train", "extra"))
     assert {"old", "young"} <= set(world.state.heads)
-    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("small").deferred is PendingReason.BEHIND_HEAD
 
 
 def test_the_nodes_where_a_head_could_be_are_found_again_when_a_node_joins() -> None:
@@ -880,7 +883,7 @@ def test_the_nodes_where_a_head_could_be_are_found_again_when_a_node_joins() -> 
     submit(world, "fill", 2, node_labels=("disk=hdd",))
     submit(world, "head", 4, 3)
     submit(world, "small", node_labels=("disk=hdd",))
-    assert world.job("small").deferred is DeferCode.NO_FREE_GPUS
+    assert world.job("small").deferred is PendingReason.NO_FREE_GPUS
     world.tell(joined("n5", 4, labels={"disk": "hdd"}))
     assert not world.job("head").workers
     assert not world.job("small").workers
@@ -894,7 +897,7 @@ def test_a_strict_head_that_waits_for_maintenance_keeps_back_only_its_own_queue(
     submit(world, "head", max_run_ms=90_000)
     submit(world, "own", max_run_ms=10_000)
     submit(world, "other", max_run_ms=10_000, queue="next")
-    assert world.job("head").deferred is DeferCode.MAINTENANCE
+    assert world.job("head").deferred is PendingReason.MAINTENANCE
     assert not world.job("own").workers
     assert world.job("other").workers
 
@@ -909,7 +912,7 @@ def test_a_head_keeps_no_node_whose_maintenance_it_would_meet(of: str, queue: Qu
     submit(world, "head", 4, 2, max_run_ms=90_000)
     for job, most_ms in (("short", 10_000), ("long", 90_000)):
         submit(world, job, 2, queue=of, max_run_ms=most_ms)
-    assert world.job("head").deferred is DeferCode.NO_FREE_GPUS
+    assert world.job("head").deferred is PendingReason.NO_FREE_GPUS
     assert [world.nodes_of(job) for job in ("short", "long")] == [["n2"], []]
 
 
@@ -922,7 +925,7 @@ def test_why_not_names_no_head_that_a_job_within_its_guarantee_may_pass() -> Non
     assert world.job("more").workers
     assert behind_told(world, "later")[1] == "head"  # the guarantee is in use
     world.tell(set_quotas(replace(quota("bob", None), guaranteed_milli=8_000)))
-    assert behind_told(world, "later") == ((DeferCode.NO_FREE_GPUS,), None)
+    assert behind_told(world, "later") == ((PendingReason.NO_FREE_GPUS,), None)
 
 
 def test_why_not_names_the_first_of_several_heads() -> None:
@@ -931,7 +934,7 @@ def test_why_not_names_the_first_of_several_heads() -> None:
     for job, gpus, priority in (("fill", 2, 0), ("second", 3, 0), ("first", 4, 1)):
         submit(world, job, gpus, priority=priority)
     submit(world, "other", queue="next")
-    assert behind_told(world, "other") == ((DeferCode.BEHIND_HEAD,), "first")
+    assert behind_told(world, "other") == ((PendingReason.BEHIND_HEAD,), "first")
 
 
 def test_why_not_names_no_job_that_its_own_array_keeps_back() -> None:
@@ -940,8 +943,8 @@ def test_why_not_names_no_job_that_its_own_array_keeps_back() -> None:
     submit(world, "many", array=2, array_most_running=1)
     submit(world, "fill", 3)
     submit(world, "own")
-    assert world.job("many.1").deferred is DeferCode.ARRAY_LIMIT
-    assert behind_told(world, "own") == ((DeferCode.NO_FREE_GPUS,), None)
+    assert world.job("many.1").deferred is PendingReason.ARRAY_LIMIT
+    assert behind_told(world, "own") == ((PendingReason.NO_FREE_GPUS,), None)
 
 
 def test_of_one_class_the_job_before_a_head_starts_and_the_one_behind_it_waits() -> None:
@@ -966,9 +969,9 @@ def test_the_nodes_where_a_head_could_be_are_found_again_when_a_node_is_lost() -
     submit(world, "head", 4, 3)
     submit(world, "small", node_labels=("disk=hdd",))
     assert world.nodes_of("fill") == ["n4"]
-    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("small").deferred is PendingReason.BEHIND_HEAD
     world.tell(lost("n5"))
-    assert world.job("small").deferred is DeferCode.NO_FREE_GPUS
+    assert world.job("small").deferred is PendingReason.NO_FREE_GPUS
     world.tell(finished("fill", "n4"))
     assert not world.job("head").workers
     assert world.nodes_of("small") == ["n4"]
@@ -997,7 +1000,7 @@ def test_who_reads_of_a_head_that_one_of_an_earlier_queue_keeps_back_is_told_so(
     world.tell(finished("fill", "n2"))
     assert not world.job("later").workers
     told = why_not(world.state, world.job("later"), queues, world.now_ms)
-    assert told.codes == (DeferCode.BEHIND_HEAD,)
+    assert told.codes == (PendingReason.BEHIND_HEAD,)
     assert told.behind is not None
     assert told.behind.job == "head"
 
@@ -1025,11 +1028,11 @@ def test_who_stands_behind_a_running_service_that_lacks_room_is_told_so(job: str
     submit(world, "service", 8, 2, gang=False, kind=JobKind.INFERENCE, workers_min=1)
     submit(world, "behind")
     submit(world, "other", queue="next")
-    assert (len(world.job("service").workers), world.job(job).deferred) == (1, DeferCode.BEHIND_HEAD)
+    assert (len(world.job("service").workers), world.job(job).deferred) == (1, PendingReason.BEHIND_HEAD)
     told = why_not(world.state, world.job(job), queues, world.now_ms)
-    assert told.codes == (DeferCode.BEHIND_HEAD,)
+    assert told.codes == (PendingReason.BEHIND_HEAD,)
     assert told.behind is not None
-    assert (told.behind.job, told.behind.code) == ("service", DeferCode.NO_FREE_GPUS)
+    assert (told.behind.job, told.behind.code) == ("service", PendingReason.NO_FREE_GPUS)
 
 
 @pytest.mark.parametrize("kinds", [15, 16, 17, 200])
@@ -1090,7 +1093,7 @@ def test_a_job_behind_a_head_is_a_head_only_of_the_nodes_beside_it_and_an_owner_
     world.tell(finished("first", "n1"), finished("first", "n2"))
     assert world.job("of-bob").workers
     submit(world, "behind", 2, tenant="eve", queue="next")
-    assert world.job("behind").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("behind").deferred is PendingReason.BEHIND_HEAD
 
 
 def test_who_is_kept_back_by_a_due_head_passes_a_younger_one_on_other_nodes() -> None:

@@ -8,7 +8,7 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant,
 from shared.cluster.model.job import JobStatus
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobKind, JobSpec, Resources
 from tests.placement.world import CELL, World, admitted, finished, joined
 
@@ -112,4 +112,4 @@ def test_an_owner_whose_next_worker_fits_into_its_guarantee_passes_a_head_that_w
     world.tell(admitted(JobSpec(id="fay", tenant="fay", kind=kind, workers=workers, gang=gang, resources=gpus(8)), 3))
     world.pass_time(1_000)
     assert runs(world, "fay")
-    assert world.state.jobs["head"].deferred is DeferCode.NO_FREE_GPUS
+    assert world.state.jobs["head"].deferred is PendingReason.NO_FREE_GPUS

@@ -8,7 +8,7 @@ import pytest
 
 from shared.cluster.model.config import Queue
 from shared.events.queue import QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from tests.placement.test_heads import BACKFILL, submit, world_of
 from tests.placement.world import finished, joined
 
@@ -24,7 +24,7 @@ def test_a_due_head_before_an_older_one_of_its_tenant_keeps_its_room_too() -> No
     world.pass_time(10_000)
     world.tell(finished("first-b", "n-b"))
     submit(world, "small", 2, tenant="eve")
-    assert (world.nodes_of("small"), world.job("small").deferred) == ([], DeferCode.BEHIND_HEAD)
+    assert (world.nodes_of("small"), world.job("small").deferred) == ([], PendingReason.BEHIND_HEAD)
 
 
 @pytest.mark.parametrize("gang", [True, False])

@@ -8,7 +8,7 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant,
 from shared.events.base import Event
 from shared.events.operations import PlanMaintenance
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from tests.placement.replicas import all_start, service
 from tests.placement.world import CELL, World, admitted, cancel, joined, set_policy, spec_of, started, update
 
@@ -30,7 +30,7 @@ def test_a_job_behind_a_service_starts_when_that_wants_no_more_replicas(change: 
     world.tell(admitted(service("svc", 2, 3, workers_min=1, queue="line")))
     all_start(world, "svc")
     world.tell(admitted(spec_of("behind", queue="line", tenant="bob")))
-    assert world.job("behind").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("behind").deferred is PendingReason.BEHIND_HEAD
     world.tell(change)
     assert world.job("behind").workers
 
@@ -44,11 +44,11 @@ def test_a_job_of_the_next_queue_starts_when_the_node_that_a_head_waits_for_clos
     world.tell(admitted(spec_of("head", 4, queue="line", gang=is_gang)))
     world.tell(admitted(spec_of("short", 1, queue="next", tenant="bob", max_run_ms=1_000)))
     world.pass_time(8_000)
-    assert world.job("head").deferred is DeferCode.NO_FREE_GPUS
-    assert world.job("short").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("head").deferred is PendingReason.NO_FREE_GPUS
+    assert world.job("short").deferred is PendingReason.BEHIND_HEAD
     assert world.service.next_cell_ms() == 8_001
     world.pass_time(1)
-    assert world.job("head").deferred is DeferCode.MAINTENANCE
+    assert world.job("head").deferred is PendingReason.MAINTENANCE
     assert world.nodes_of("short") == ["n1"]
 
 
@@ -64,9 +64,9 @@ def test_a_job_behind_a_head_starts_on_a_node_when_that_closes_for_the_head(of: 
     world.tell(admitted(spec_of("head", 4, queue="line", gang=is_gang)))
     world.tell(admitted(spec_of("short", 1, queue=of, tenant="bob", max_run_ms=1_000, node_labels=("closes",))))
     world.pass_time(8_000)
-    assert world.job("short").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("short").deferred is PendingReason.BEHIND_HEAD
     world.pass_time(1)
-    assert world.job("head").deferred is DeferCode.NO_FREE_GPUS
+    assert world.job("head").deferred is PendingReason.NO_FREE_GPUS
     assert world.nodes_of("short") == ["n2"]
 
 
@@ -78,7 +78,7 @@ def test_a_job_behind_a_head_starts_when_that_comes_to_its_limit_by_a_start_in_t
     world.tell(admitted(spec_of("busy", 2, queue="line", pools=("train",))))
     world.tell(admitted(spec_of("head", 4, queue="line", tenant="bob", pools=("train",), gang=is_gang)))
     world.tell(admitted(spec_of("behind", 2, queue="line", pools=("train",))))
-    assert world.job("behind").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("behind").deferred is PendingReason.BEHIND_HEAD
     world.tell(admitted(spec_of("of-bob", 2, queue="next", tenant="bob", pools=("extra",))))
-    assert world.job("head").deferred is DeferCode.QUOTA_REACHED
+    assert world.job("head").deferred is PendingReason.QUOTA_REACHED
     assert world.nodes_of("behind") == ["n1"]

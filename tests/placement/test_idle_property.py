@@ -21,7 +21,7 @@ from shared.cluster.quota.kept_places import NOTHING_KEPT
 from shared.events import nodes as n
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec, Resources
 from tests.placement.world import CELL, World, admitted, joined
 
@@ -109,7 +109,7 @@ class TwoTypes:
         waiting = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED]
         state.tree.kept = NOTHING_KEPT
         try:
-            return [job.id for job in waiting if not isinstance(self._places(job), DeferCode)]
+            return [job.id for job in waiting if not isinstance(self._places(job), PendingReason)]
         finally:
             state.tree.kept = kept
 

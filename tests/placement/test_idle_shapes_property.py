@@ -20,7 +20,7 @@ from shared.cluster.model.job import JobStatus
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
 from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyWish, Wish
+from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.borrowers import ends_until_start
 from tests.placement.test_idle_property import QUEUES, TENANTS, TYPES, TwoTypes
 from tests.placement.world import CELL, World, admitted, joined
@@ -72,7 +72,7 @@ class Shapes(TwoTypes):
         random, spec = self.random, super()._spec(number)
         is_gang = random.random() < 0.8
         workers = random.choice((1, 1, 2, 3, 4)) if is_gang else random.choice((1, 2))
-        wish = TopologyWish(
+        wish = TopologyRequest(
             level=random.choice((Level.NODE, Level.LEAF)),
             wish=random.choice(list(Wish)),
             slice_workers=random.choice((None, None, 1, 2)),
@@ -157,7 +157,7 @@ class Beside(Shapes):
         gpus, workers = random.choice(((1, quota.guaranteed_milli // GPU), (quota.guaranteed_milli // GPU, 1)))
         is_preemptible, queue = random.random() < 0.5, random.choice(self.queues).name
         slice_workers = random.choice((None, 1, 2))
-        wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=slice_workers)
+        wish = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=slice_workers)
         return JobSpec(
             id="own",
             tenant=quota.tenant,

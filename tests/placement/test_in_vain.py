@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.placement.queue.lines.row import InVain
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ from shared.events.reasons import DeferCode
     ],
 )
 def test_a_look_holds_for_nodes_that_were_all_looked_at(beside: dict[str, int], *, holds: bool) -> None:
-    assert InVain(1, DeferCode.NO_FREE_GPUS, {"train": 0b011}).holds_for(beside) is holds
+    assert InVain(1, PendingReason.NO_FREE_GPUS, {"train": 0b011}).holds_for(beside) is holds

@@ -8,13 +8,13 @@ import pytest
 
 from shared.cluster.quota.kept_places import Kept, KeptPlace
 from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyWish, Wish
+from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.judged_places import useless_places, wrong_places
 from tests.placement.world import World, cell_with, joined, spec_of
 
 ALL = 0b11111111
-ON_A_NODE = TopologyWish(level=Level.NODE, wish=Wish.REQUIRED)
-IN_A_LEAF = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+ON_A_NODE = TopologyRequest(level=Level.NODE, wish=Wish.REQUIRED)
+IN_A_LEAF = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
 IN_PAIRS = replace(IN_A_LEAF, slice_workers=2)
 
 

@@ -25,9 +25,9 @@ from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, TopologyWish, Wish
+from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, TopologyRequest, Wish
 from tests.placement.naive_holdback import off_kept_places_one_by_one
 from tests.placement.naive_keeping import counts, kept_by_lines
 from tests.placement.world import CELL, DIGEST
@@ -118,7 +118,7 @@ class Cell:
         self.submitted += 1
         random, gpus = self.random, (1, 1, 2, 4, 8)
         milli = random.choice(gpus) * GPU if self.is_plain or random.random() < 0.7 else random.choice((250, 500))
-        wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=random.choice((None, 1)))
+        wish = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=random.choice((None, 1)))
         is_single = random.random() < 0.1
         cpu_milli, memory_mib = random.choice((0, 500, 2_000, 6_000)), random.choice((0, 0, 1_000, 12_000))
         spec = JobSpec(
@@ -153,7 +153,7 @@ class Cell:
         """
         if spec.tenant == f"t{OWNERS}":
             return replace(spec, node_labels=("zone=b",), topology=None)
-        wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+        wish = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
         return replace(spec, node_labels=(label,), topology=wish if spec.gang else None)
 
     def _count(self, specs: Sequence[JobSpec]) -> None:
@@ -189,8 +189,8 @@ class Cell:
     def start(self) -> None:
         for job in self._some(self._waiting()):
             may_start = may_start_one_more(self.state, job.spec)
-            found = place_gang(self.state, job.spec) if may_start else DeferCode.ARRAY_LIMIT
-            if not isinstance(found, DeferCode):
+            found = place_gang(self.state, job.spec) if may_start else PendingReason.ARRAY_LIMIT
+            if not isinstance(found, PendingReason):
                 self.do(e.JobStarted(job=job.id, attempt=job.attempt + 1, workers=found))
 
     def end(self) -> None:

@@ -20,9 +20,9 @@ from shared.cluster.model.job import HOLDING
 from shared.events import nodes as n
 from shared.events.base import Event
 from shared.events.operations import Cordon, PlanMaintenance, Uncordon
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyWish, Wish
+from shared.events.values import JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyRequest, Wish
 from shared.runtime.files.cell_file import load_cell_file
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import (
@@ -174,7 +174,7 @@ def test_what_an_owner_requires_in_one_unit_is_kept_in_one(level: Level) -> None
     cell = Cell(*nodes, nodes=0, placement="spread")
     cell.fill(SMALL, 24)
     workers, gpus = (2, 4) if level is Level.LEAF else (4, 1)
-    wish = TopologyWish(wish=Wish.REQUIRED, level=level)
+    wish = TopologyRequest(wish=Wish.REQUIRED, level=level)
     cell.world.tell(admitted(spec_of("own", gpus, workers=workers, pools=("train",), topology=wish), 2))
     cell.lend(SMALL, 60)
     assert len({node[:2] if level is Level.LEAF else node for node in cell.at}) == 1
@@ -193,7 +193,7 @@ def test_an_owner_within_its_guarantee_leaves_another_owners_places_alone_where_
     cell.world.tell(admitted(spec_of("eve-1", tenant="eve"), 3))
     assert cell.world.nodes_of("eve-1") == ["n2"]
     cell.world.tell(admitted(replace(SMALL, id="late"), 4), admitted(spec_of("eve-2", tenant="eve"), 5))
-    assert why(cell.world, "late") is DeferCode.RESERVED_FOR_OTHER
+    assert why(cell.world, "late") is PendingReason.RESERVED_FOR_OTHER
     assert cell.world.nodes_of("eve-2") == ["n1"]
 
 
@@ -247,7 +247,7 @@ def test_a_share_goes_to_a_device_in_use_beside_whole_ones_that_are_kept_on_its_
     whole = replace(SMALL, id="whole")
     cell.world.tell(admitted(whole, 3))
     assert cell.world.nodes_of("guest") == cell.world.nodes_of("half")
-    assert (cell.world.nodes_of("whole"), why(cell.world, "whole")) == ([], DeferCode.RESERVED_FOR_OTHER)
+    assert (cell.world.nodes_of("whole"), why(cell.world, "whole")) == ([], PendingReason.RESERVED_FOR_OTHER)
 
 
 def test_replicas_of_a_service_that_borrows_leave_it_alone() -> None:
@@ -269,7 +269,7 @@ def test_the_lender_gets_it_back_when_the_owner_goes() -> None:
     cell = Cell(nodes=1)
     cell.fill(SMALL, 4)
     cell.world.tell(admitted(spec_of("own", 8, pools=("train",)), 2), admitted(replace(SMALL, id="late"), 3))
-    assert why(cell.world, "late") is DeferCode.RESERVED_FOR_OTHER
+    assert why(cell.world, "late") is PendingReason.RESERVED_FOR_OTHER
     cell.world.tell(cancel("own"))
     assert cell.world.nodes_of("late") == ["n1"]
 
@@ -278,7 +278,7 @@ def test_what_is_not_lent_stays_idle_on_nodes_that_take_new_work() -> None:
     world = World(FILE)
     world.tell(set_quotas(share("ada", 8, lends=False), share("bob")), joined("n1"), joined("n2"))
     world.tell(Cordon(cell=CELL, node="n2"), admitted(spec_of("guest", 1, tenant="bob")))
-    assert why(world, "guest") is DeferCode.QUOTA_REACHED
+    assert why(world, "guest") is PendingReason.QUOTA_REACHED
     world.tell(admitted(spec_of("own", 8), 1))
     assert world.nodes_of("own") == ["n1"]
     world.tell(Uncordon(cell=CELL, node="n2"))
@@ -314,7 +314,7 @@ def test_a_guest_who_is_alone_on_its_node_takes_none_of_which_a_part_is_kept() -
     cell.world.tell(admitted(spec_of("own", 5, workers=2, pools=("train",)), 2))
     assert why(cell.world, "own") is not None
     cell.world.tell(admitted(spec_of("guest", 1, tenant="bob", pools=("train",), exclusive=True), 3))
-    assert why(cell.world, "guest") is DeferCode.RESERVED_FOR_OTHER
+    assert why(cell.world, "guest") is PendingReason.RESERVED_FOR_OTHER
 
 
 def test_for_one_owner_places_are_kept_for_eight_kinds_of_jobs_and_no_more() -> None:

@@ -14,7 +14,7 @@ from shared.cluster.model.lease import patience_ms
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import Cordon
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import NodeStatus
 from tests.placement.world import (
     CELL,
@@ -145,7 +145,7 @@ def test_a_node_that_says_nothing_for_half_of_its_lease_gets_no_new_work_until_i
     assert kinds(world.pass_time(15_000)) == []
     assert kinds(world.pass_time(1)) == ["NodeSilent"]
     world.tell(admitted(spec_of("job")))
-    assert (world.job("job").status, world.job("job").deferred) == (JobStatus.QUEUED, DeferCode.NODES_SILENT)
+    assert (world.job("job").status, world.job("job").deferred) == (JobStatus.QUEUED, PendingReason.NODES_SILENT)
     assert kinds(world.tell(report("n00"))) == ["NodeHeard", "JobStarted"]
 
 
@@ -319,7 +319,7 @@ def test_nothing_is_started_while_reports_lie_unread_for_longer_than_a_lease() -
     assert world.pass_time(lease_ms) == []
     assert kinds(world.pass_time(2_000)) == ["NodeSilent", "NodeSilent"]
     world.tell(admitted(spec_of("job")))
-    assert (world.job("job").status, world.job("job").deferred) == (JobStatus.QUEUED, DeferCode.NODES_SILENT)
+    assert (world.job("job").status, world.job("job").deferred) == (JobStatus.QUEUED, PendingReason.NODES_SILENT)
     assert world.pass_time(10 * SILENCE_MS) == []
     world.unread_nodes = 0
     assert kinds(world.tell(report("n00"), report("n01"))) == ["NodeHeard", "NodeHeard", "JobStarted"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.lifecycle.nodes.leases import Leases
 from shared.cluster.fold.rows import rows_of, state_from
 from shared.cluster.model.lease import longest_patience_ms, longest_told_ms
@@ -23,7 +23,7 @@ def test_a_lease_that_a_node_told_before_the_writer_left_does_not_count_when_it_
     world.tell(set_policy(lease_wall_ms=1_000, lease_margin_wall_ms=200))
     leases = Leases()
     leases.begin(world.state, 0)
-    leases.told(Turn(world.state, 0), short_word(1))
+    leases.told(DecisionBuilder(world.state, 0), short_word(1))
     assert leases.patience_ms(world.state, "n1") == 1_200
     leases.begin(world.state, 5_000)
     assert leases.patience_ms(world.state, "n1") == longest_patience_ms(world.state) == 21_500
@@ -35,8 +35,8 @@ def test_of_a_node_that_goes_on_with_an_older_release_any_lease_may_be_the_one_t
     world.tell(set_policy(lease_wall_ms=1_000, lease_margin_wall_ms=200))
     leases = Leases()
     leases.begin(world.state, 0)
-    leases.told(Turn(world.state, 0), short_word(1))
-    leases.told(Turn(world.state, 0), NodeReport(cell=CELL, node="n1", boot="boot-1", seq=2))
+    leases.told(DecisionBuilder(world.state, 0), short_word(1))
+    leases.told(DecisionBuilder(world.state, 0), NodeReport(cell=CELL, node="n1", boot="boot-1", seq=2))
     assert leases.patience_ms(world.state, "n1") == longest_patience_ms(world.state) == 21_500
 
 

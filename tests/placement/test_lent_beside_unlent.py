@@ -12,7 +12,7 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant,
 from shared.cluster.model.job import HOLDING, JobStatus
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec, Resources
 from tests.placement.borrowers import ends_until_start
 from tests.placement.world import CELL, World, admitted, finished, joined
@@ -82,8 +82,8 @@ def test_a_borrower_waits_for_what_is_kept_for_the_owner_and_for_no_quota() -> N
     ended = next(job for job in beside.world.state.jobs.values() if job.status in HOLDING)
     beside.world.tell(finished(ended.id, ended.workers[0].node))
     waiting = [job for job in beside.world.state.jobs.values() if job.status is JobStatus.QUEUED]
-    assert {job.deferred for job in waiting if job.id != "own"} == {DeferCode.RESERVED_FOR_OTHER}
-    assert beside.world.job("own").deferred is DeferCode.QUOTA_REACHED
+    assert {job.deferred for job in waiting if job.id != "own"} == {PendingReason.RESERVED_FOR_OTHER}
+    assert beside.world.job("own").deferred is PendingReason.QUOTA_REACHED
 
 
 def test_one_who_lends_nothing_starts_while_the_other_owner_waits() -> None:
@@ -106,4 +106,4 @@ def test_in_a_strict_queue_no_other_owner_passes_one_who_waits_for_what_it_has_l
         beside.world.tell(admitted(own, beside.world.now_ms))
     running = [job for job in beside.world.state.jobs.values() if job.status in HOLDING]
     beside.world.tell(*(finished(job.id, job.workers[0].node) for job in running[:4]))
-    assert beside.world.job("eve").deferred is DeferCode.BEHIND_HEAD
+    assert beside.world.job("eve").deferred is PendingReason.BEHIND_HEAD

@@ -11,7 +11,7 @@ from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import ReleaseJob
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import RetryPolicy
 from tests.placement.world import (
     CELL,
@@ -181,7 +181,7 @@ def test_of_a_class_that_does_not_fit_the_first_ones_are_told_why() -> None:
     world.tell(
         *(admitted(spec_of(f"job-{number:03}", queue="default"), number) for number in range(OF_A_CLASS_MOST + 30))
     )
-    told = [job.id for job in world.state.jobs.values() if job.deferred is DeferCode.NO_SUCH_NODES]
+    told = [job.id for job in world.state.jobs.values() if job.deferred is PendingReason.NO_SUCH_NODES]
     assert told == [f"job-{number:03}" for number in range(OF_A_CLASS_MOST)]
 
 
@@ -191,7 +191,7 @@ def test_a_reason_to_wait_is_told_once_and_again_when_it_changes() -> None:
     assert kinds(world.tell(admitted(spec_of("b", 2), 1))) == ["JobEnqueued", "JobDeferred"]
     assert kinds(world.tell(admitted(spec_of("c", 9), 2))) == ["JobEnqueued", "JobDeferred"]
     world.tell(joined("n2", 1), joined("n3", 1))
-    assert world.job("b").deferred is DeferCode.FRAGMENTED
+    assert world.job("b").deferred is PendingReason.FRAGMENTED
 
 
 @pytest.mark.parametrize("order", QueueOrder)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from shared.cluster.fold.rows import rows_of, state_from
 from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
-from shared.events.nodes import RunsReported, RunWord
+from shared.events.nodes import RunsReported, RunStatusUpdate
 from shared.events.operations import Drain
 from shared.events.values import GPU, NodeStatus, Resources, RunStatus
 from tests.placement.replicas import service
@@ -22,14 +22,16 @@ def found(world: World, kind: type[e.Effect]) -> Iterator[e.AnyEffect]:
     return (effect for decision in world.decisions for effect in decision.effects if isinstance(effect, kind))
 
 
-def say(world: World, words: list[RunWord]) -> None:
+def say(world: World, words: list[RunStatusUpdate]) -> None:
     world.tell(*(RunsReported(cell=CELL, words=tuple(words[at : at + 1_000])) for at in range(0, len(words), 1_000)))
 
 
-def words(world: World, status: RunStatus, seq: int, text: str = "") -> list[RunWord]:
+def words(world: World, status: RunStatus, seq: int, text: str = "") -> list[RunStatusUpdate]:
     """The same word of all nodes of the gang, one after the other."""
     on = dict.fromkeys(place.node for place in world.job(JOB).workers)
-    return [RunWord(node=node, boot="boot-1", seq=seq, job=JOB, attempt=1, status=status, text=text) for node in on]
+    return [
+        RunStatusUpdate(node=node, boot="boot-1", seq=seq, job=JOB, attempt=1, status=status, text=text) for node in on
+    ]
 
 
 def test_a_gang_on_thousands_of_nodes_starts_fails_on_all_of_them_and_waits_again() -> None:

@@ -17,7 +17,7 @@ from shared.events.jobs import JobRejected
 from shared.events.nodes import NodeJoined, NodeReport
 from shared.events.operations import HoldJob
 from shared.events.proposals import PreemptionProposed, Victim
-from shared.events.reasons import DeferCode, RejectCode, StopReason
+from shared.events.reasons import PendingReason, RejectCode, StopReason
 from shared.events.values import NodeSpec
 from shared.log import losses
 from shared.log.fenced_input import INPUT_FENCED
@@ -597,7 +597,7 @@ async def test_nothing_is_started_while_the_reports_of_nodes_cannot_be_read(worl
     world.broker.cut(("test.nodes", 0), 0)
     async with world.placement() as context:
         world.admit("job-0")
-        await eventually(lambda: JobDeferred(job="job-0", code=DeferCode.NODES_SILENT) in world.effects())
+        await eventually(lambda: JobDeferred(job="job-0", code=PendingReason.NODES_SILENT) in world.effects())
         assert "nothing new is started" in (context.health.waiting_for or "")
     assert not any(isinstance(effect, JobStarted) for effect in world.effects())
 
@@ -618,7 +618,7 @@ async def test_nothing_more_is_started_from_the_moment_at_which_the_reports_are_
         await eventually(lambda: "nothing new is started" in (context.health.waiting_for or ""))
         await eventually(lambda: any(isinstance(effect, NodeSilent) for effect in world.effects()))
         world.admit("job-0")
-        await eventually(lambda: JobDeferred(job="job-0", code=DeferCode.NODES_SILENT) in world.effects())
+        await eventually(lambda: JobDeferred(job="job-0", code=PendingReason.NODES_SILENT) in world.effects())
     assert not any(isinstance(effect, JobStarted) for effect in world.effects())
 
 

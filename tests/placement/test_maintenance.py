@@ -14,7 +14,7 @@ from shared.cluster.model.job import JobStatus
 from shared.events import effects as e
 from shared.events.operations import CancelMaintenance, Cordon, Drain, PlanMaintenance, Quota, Uncordon
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode, ProposalCode, StopReason
+from shared.events.reasons import PendingReason, ProposalCode, StopReason
 from shared.events.values import NodeStatus
 from tests.placement.replicas import all_start, leave, on_nodes, service
 from tests.placement.world import (
@@ -116,7 +116,7 @@ def starts(effects: list[e.AnyEffect]) -> list[str]:
 def test_a_job_starts_that_will_be_over_before_and_one_that_may_not_be_does_not() -> None:
     world = planned()
     assert starts(world.tell(admitted(spec_of("long", 1, max_run_ms=10_001)))) == []
-    assert world.job("long").deferred is DeferCode.MAINTENANCE
+    assert world.job("long").deferred is PendingReason.MAINTENANCE
     assert starts(world.tell(admitted(spec_of("short", 1, max_run_ms=10_000)))) == ["short"]
 
 
@@ -151,7 +151,7 @@ def test_what_is_guaranteed_to_an_owner_who_waits_for_the_end_of_maintenance_is_
     world.tell(admitted(spec_of("long", 8, max_run_ms=60_000, queue="line")))
     world.tell(admitted(spec_of("behind", 8, max_run_ms=60_000, queue="line"), 1))
     effects = world.tell(admitted(spec_of("guest", 4, tenant="bob", queue="next", max_run_ms=1_000), 2))
-    assert (world.job("long").deferred, starts(effects)) == (DeferCode.MAINTENANCE, ["guest"])
+    assert (world.job("long").deferred, starts(effects)) == (PendingReason.MAINTENANCE, ["guest"])
 
 
 def test_a_long_job_goes_to_another_node() -> None:
@@ -254,7 +254,7 @@ def test_what_cannot_be_is_refused_in_words(event: PlanMaintenance | CancelMaint
 def test_a_reader_is_told_that_maintenance_keeps_a_job() -> None:
     world = planned()
     world.tell(admitted(spec_of("long", 1, max_run_ms=90_000)))
-    assert DeferCode.MAINTENANCE in why_not(world.state, world.job("long"), (), 0).codes
+    assert PendingReason.MAINTENANCE in why_not(world.state, world.job("long"), (), 0).codes
 
 
 def test_a_job_that_ended_in_time_is_not_stopped() -> None:

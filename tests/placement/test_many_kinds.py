@@ -15,7 +15,7 @@ from services.placement.service import TRIES_AT_REST_MOST
 from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.model.job import JobStatus
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec
 from tests.placement.world import CELL, World, admitted, finished, joined, set_policy, spec_of
 
@@ -172,7 +172,7 @@ def test_to_tell_why_a_job_waits_behind_many_heads_of_one_kind_each_is_looked_at
     state, before = world.state, [world.job(f"h{each}") for each in range(number)]
     state.heads = Looked({job.spec.id: 0 for job in before})
     for job in before:
-        job.deferred = DeferCode.NO_FREE_GPUS
+        job.deferred = PendingReason.NO_FREE_GPUS
     head = head_before(state, world.job("last"), before, world.file.cells[0].queues[0], (), world.now_ms + 5_000)
     assert head is not None
     assert state.heads.looks <= 2 * number

@@ -20,7 +20,7 @@ from shared.cluster.model.config import Queue
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
 from tests.placement.world import CELL, DIGEST, spec_of
@@ -89,14 +89,14 @@ def enqueue(state: CellState, spec: JobSpec) -> None:
 
 def steps_of_a_try(
     owners: int, placement: str, kept_gpus: int, cohorts: int, wanted: JobSpec
-) -> tuple[int, Places | DeferCode]:
+) -> tuple[int, Places | PendingReason]:
     """What the tries of ten tenants cost, each after a start, and what comes of the last one."""
     state, steps = cell_of(owners, placement, kept_gpus, cohorts), Steps()
     found = place_gang(state, wanted)  # what is made once for all tries
     for number in range(OWNERS_ON_NODE):
         with steps.counted():
             found = place_gang(state, replace(wanted, tenant=tenant(number)))
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             spec = replace(wanted, id=f"more-{number}", tenant=tenant(number))
             enqueue(state, spec)
             apply(state, e.JobStarted(job=spec.id, attempt=1, workers=found), 0)
@@ -118,7 +118,7 @@ def test_a_try_beside_a_thousand_owners_costs_what_it_costs_beside_fifty(
 ) -> None:
     few, of_few = steps_of_a_try(FEW, placement, kept_gpus, cohorts, wanted)
     many, of_many = steps_of_a_try(MANY, placement, kept_gpus, cohorts, wanted)
-    found = [not isinstance(each, DeferCode) for each in (of_few, of_many)]
+    found = [not isinstance(each, PendingReason) for each in (of_few, of_many)]
     assert found == [fits, fits]
     assert many <= 1.5 * few, (few, many)
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.lifecycle.nodes.event_dedup import Past
+from services.placement.lifecycle.nodes.event_dedup import StaleReason
 from shared.events import effects as e
 from shared.events import nodes as n
 from shared.events.reasons import DeadLetterReason
@@ -24,18 +24,18 @@ CLASSES: dict[RunStatus, type[n.RunEvent]] = {
 
 def word(
     job: str, status: RunStatus = RunStatus.FINISHED, node: str = "n1", seq: int = 10, boot: str = "boot-1", **more: Any
-) -> n.RunWord:
+) -> n.RunStatusUpdate:
     """What a node says of a run."""
     fields: dict[str, Any] = {"attempt": 1, **more}
-    return n.RunWord(node=node, boot=boot, seq=seq, job=job, status=status, **fields)
+    return n.RunStatusUpdate(node=node, boot=boot, seq=seq, job=job, status=status, **fields)
 
 
-def together(*words: n.RunWord) -> n.RunsReported:
+def together(*words: n.RunStatusUpdate) -> n.RunsReported:
     """One record for all of them."""
     return n.RunsReported(cell=CELL, words=words)
 
 
-def alone(said: n.RunWord) -> n.RunEvent:
+def alone(said: n.RunStatusUpdate) -> n.RunEvent:
     """A record of its own."""
     more: dict[str, Any] = {}
     if said.status is RunStatus.FAILED:
@@ -56,7 +56,7 @@ def busy() -> World:
 
 def made_of(
     world: World, *inputs: n.NodeEvent | n.RunsReported
-) -> tuple[list[e.AnyEffect], dict[Past, int], list[str]]:
+) -> tuple[list[e.AnyEffect], dict[StaleReason, int], list[str]]:
     """What came of them: effects, how many words were past, what was set aside."""
     effects = world.tell(*inputs)
     return effects, world.service.take_past(), [stray.text for _, stray in world.service.take_strays()]
@@ -116,7 +116,9 @@ WORDS = st.builds(
 
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=8), min_size=1, max_size=3))
 @settings(max_examples=60, deadline=None)
-def test_one_record_of_many_words_comes_to_the_same_as_many_records_of_one(batches: list[list[n.RunWord]]) -> None:
+def test_one_record_of_many_words_comes_to_the_same_as_many_records_of_one(
+    batches: list[list[n.RunStatusUpdate]],
+) -> None:
     first, second = busy(), busy()
     for words in batches:
         assert made_of(first, together(*words)) == made_of(second, *map(alone, words))

@@ -13,7 +13,7 @@ from shared.cluster.model.job import HOLDING
 from shared.events import nodes as n
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, Position, Resources, TopologyWish, Wish
+from shared.events.values import JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.test_borrowing import share
 from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas, spec_of
 
@@ -28,11 +28,11 @@ def cell_of(nodes: int, leaves: int = 0, gpus: int = 8) -> list[n.NodeJoined]:
     return [joined(f"n{at}", gpus, cpu_milli=64_000, position=position) for at, position in enumerate(where)]
 
 
-def required(level: Level, slice_workers: int | None = None) -> TopologyWish:
-    return TopologyWish(level=level, wish=Wish.REQUIRED, slice_workers=slice_workers)
+def required(level: Level, slice_workers: int | None = None) -> TopologyRequest:
+    return TopologyRequest(level=level, wish=Wish.REQUIRED, slice_workers=slice_workers)
 
 
-def own(workers: int, gpus: int, cpu_milli: int = 0, topology: TopologyWish | None = None) -> JobSpec:
+def own(workers: int, gpus: int, cpu_milli: int = 0, topology: TopologyRequest | None = None) -> JobSpec:
     resources = Resources(gpu_milli=1_000 * gpus, cpu_milli=cpu_milli)
     return replace(spec_of("own", gpus, workers=workers, topology=topology), resources=resources)
 

@@ -22,7 +22,7 @@ from shared.events.nodes import NodeJoined
 from shared.events.operations import Cordon, PlanMaintenance, SetQuota, Uncordon
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.value import replace
-from shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, TopologyWish, Wish
+from shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.naive_keeping import JudgedWorld
 from tests.placement.world import CELL, Fate, admitted, cancel, finished, joined, lost, report, set_policy, update
 
@@ -127,7 +127,7 @@ class ManyOwners:
         is_single = not is_service and random.random() < 0.1
         is_array = not (is_service or is_single) and random.random() < 0.15
         slices = random.choice((None, None, 1))
-        wish = TopologyWish(level=Level.LEAF, wish=random.choice(list(Wish)), slice_workers=slices)
+        wish = TopologyRequest(level=Level.LEAF, wish=random.choice(list(Wish)), slice_workers=slices)
         return JobSpec(
             id=f"j{self.submitted:04}",
             tenant="guest" if random.random() < 0.1 else random.choice(owners),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MOST, Past
+from services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MOST, StaleReason
 from shared.cluster.model.job import JobStatus
 from shared.events import nodes as n
 from shared.events.operations import Cordon
@@ -51,7 +51,7 @@ def reasons(world: World) -> list[DeadLetterReason]:
 def test_a_report_with_an_old_number_is_past(seq: int) -> None:
     world = running()
     assert world.tell(at(seq, report("n1", failed=(0,)))) == []
-    assert world.service.take_past() == {Past.OLD_SEQUENCE: 1}
+    assert world.service.take_past() == {StaleReason.OLD_SEQUENCE: 1}
 
 
 def test_a_run_event_with_an_old_number_is_past_and_its_repetition_counts() -> None:
@@ -80,7 +80,7 @@ def test_a_boot_that_was_replaced_does_not_come_back() -> None:
     world.tell(at(0, joined("n1", boot="boot-2")))
     assert world.tell(at(99, joined("n1", boot="boot-1")), at(99, report("n1", seen("job")))) == []
     assert world.state.nodes["n1"].boot == "boot-2"
-    assert world.service.take_past() == {Past.OLD_BOOT: 2}
+    assert world.service.take_past() == {StaleReason.OLD_BOOT: 2}
 
 
 def test_numbers_begin_anew_with_each_boot_however_many_there_are() -> None:
@@ -109,7 +109,7 @@ def test_news_of_a_run_that_is_over_is_counted_and_changes_nothing() -> None:
     world = running()
     world.tell(at(11, finished("job")))
     assert world.tell(at(12, started("job")), at(13, finished("job", attempt=2)), at(14, finished("nobody"))) == []
-    assert world.service.take_past() == {Past.RUN_OVER: 3}
+    assert world.service.take_past() == {StaleReason.RUN_OVER: 3}
 
 
 @pytest.mark.parametrize("word", [report("n9"), lost("n9"), finished("job", "n9")])
@@ -148,7 +148,7 @@ def test_a_late_join_of_a_former_boot_is_past_for_a_writer_that_never_read_of_it
     world.tell(at(20, joined("n1", boot="boot-2")))
     world.restart()
     assert world.tell(at(5, joined("n1", boot="boot-1"))) == []
-    assert world.service.take_past() == {Past.OLD_BOOT: 1}
+    assert world.service.take_past() == {StaleReason.OLD_BOOT: 1}
     assert (world.state.nodes["n1"].boot, is_ready(world, "n1")) == ("boot-2", True)
 
 

@@ -7,11 +7,11 @@ import pytest
 from services.placement.search.reason_precedence import PRECEDENCE, ReasonKind
 from shared.cluster.model.job import JobStatus
 from shared.events.operations import Quota
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from tests.placement.test_borrowing import share
 from tests.placement.world import admitted, cell_with, joined, quota, set_quotas, spec_of
 
-QUOTAS: dict[DeferCode, Quota] = {DeferCode.QUOTA_REACHED: quota("ada", 1)}
+QUOTAS: dict[PendingReason, Quota] = {PendingReason.QUOTA_REACHED: quota("ada", 1)}
 """For each code a quota of ada's under which it starts one job of one GPU, and its second one waits with the code."""
 
 
@@ -20,7 +20,7 @@ def test_there_is_a_case_for_each_code_of_quotas() -> None:
 
 
 @pytest.mark.parametrize("code", QUOTAS)
-def test_a_job_that_its_tenants_quota_keeps_blocks_no_like_job_of_another_tenant(code: DeferCode) -> None:
+def test_a_job_that_its_tenants_quota_keeps_blocks_no_like_job_of_another_tenant(code: PendingReason) -> None:
     world = cell_with(joined("n1", 8))
     world.tell(set_quotas(QUOTAS[code]))
     jobs = (spec_of("first"), spec_of("second"), spec_of("other", tenant="bob"))
@@ -36,4 +36,4 @@ def test_what_may_not_be_preempted_is_told_that_too_little_is_left_of_its_guaran
     world.tell(admitted(spec_of("other", 3, tenant="bob")))
     world.tell(*(admitted(spec_of(name, gpus, preemptible=False)) for name, gpus in (("first", 2), ("second", 4))))
     assert world.state.nodes["n1"].gpus_free == 3
-    assert world.job("second").deferred is DeferCode.QUOTA_REACHED
+    assert world.job("second").deferred is PendingReason.QUOTA_REACHED

@@ -7,7 +7,7 @@ import pytest
 from services.placement.search.gang import POLICIES
 from services.placement.search.quota_check import is_ever_allowed, limit_reached, waits_by_types
 from shared.events.operations import Quota
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobKind
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import World, admitted, cell_with, finished, joined, set_policy, set_quotas, spec_of
@@ -44,7 +44,7 @@ def test_who_waits_for_room_that_is_in_use_is_told_so_and_nothing_of_quota() -> 
     world.tell(set_quotas(share("ada"), share("bob", 4, lends=False)))
     world.tell(admitted(spec_of("runs", 6, 1)), admitted(spec_of("more", 5, 1)), admitted(spec_of("waits", 6)))
     assert world.nodes_of("runs") != world.nodes_of("more")
-    assert why(world, "waits") is DeferCode.NO_FREE_GPUS
+    assert why(world, "waits") is PendingReason.NO_FREE_GPUS
 
 
 def test_one_that_may_be_preempted_waits_for_what_others_keep_and_not_for_what_is_left_of_its_guarantee() -> None:
@@ -52,7 +52,7 @@ def test_one_that_may_be_preempted_waits_for_what_others_keep_and_not_for_what_i
     world.tell(set_quotas(share("ada", 2), share("bob", 4, lends=False)))
     world.tell(admitted(spec_of("runs", 2)), admitted(spec_of("waits", 3)))
     waits = waits_by_types(world.state, world.job("waits").spec)
-    assert (why(world, "waits"), waits.to_all, waits.under) == (DeferCode.QUOTA_REACHED, ["gpu"], {})
+    assert (why(world, "waits"), waits.to_all, waits.under) == (PendingReason.QUOTA_REACHED, ["gpu"], {})
 
 
 @pytest.mark.parametrize("rule", ["limit", "not lent"])

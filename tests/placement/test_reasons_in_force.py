@@ -10,7 +10,7 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.model.job import JobStatus
 from shared.events.operations import RemoveNode, SetPolicy
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import NodeStatus
 from tests.placement.test_borrowing import why
@@ -38,7 +38,7 @@ def pass_seconds(world: World, seconds: int, *speaking: str) -> None:
         world.pass_time(1_000)
 
 
-def reasons(world: World) -> dict[str, DeferCode | None]:
+def reasons(world: World) -> dict[str, PendingReason | None]:
     return {job.id: job.deferred for job in world.state.jobs.values() if job.status is JobStatus.QUEUED}
 
 
@@ -50,7 +50,7 @@ def test_a_head_that_no_node_can_hold_since_one_was_lost_blocks_nobody() -> None
     assert world.state.nodes["a"].status is NodeStatus.LOST
     world.tell(admitted(spec_of("next", gpus=8)))
     pass_seconds(world, 60, "b", "c", "d")
-    assert world.job("head").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("head").deferred is PendingReason.NO_SUCH_NODES
     assert world.job("next").status is not JobStatus.QUEUED
 
 
@@ -58,10 +58,10 @@ def test_a_job_of_a_cell_whose_nodes_are_lost_does_not_wait_for_silent_ones() ->
     world = cell_of("a")
     pass_seconds(world, 20)
     world.tell(admitted(spec_of("early", gpus=8)))
-    assert world.job("early").deferred is DeferCode.NODES_SILENT
+    assert world.job("early").deferred is PendingReason.NODES_SILENT
     pass_seconds(world, 120)
     world.tell(admitted(spec_of("late", gpus=8)))
-    assert reasons(world) == {"early": DeferCode.NO_SUCH_NODES, "late": DeferCode.NO_SUCH_NODES}
+    assert reasons(world) == {"early": PendingReason.NO_SUCH_NODES, "late": PendingReason.NO_SUCH_NODES}
 
 
 def behind_a_head() -> World:
@@ -82,25 +82,25 @@ def test_behind_a_head_the_reason_changes_when_a_node_that_fits_has_joined(many:
     for _ in range(3):
         world.rest()
         world.pass_time(1)
-    assert {why(world, job) for job in jobs} == {DeferCode.NO_SUCH_NODES}
+    assert {why(world, job) for job in jobs} == {PendingReason.NO_SUCH_NODES}
     if takes_over:
         world.restart()
     world.tell(joined("n3", 8, labels={"zone": "b"}))
     for _ in range(3):
         world.tell(admitted(spec_of(f"later-{world.now_ms}", queue="line"), 5))
         world.pass_time(1)
-    assert {why(world, job) for job in jobs} == {DeferCode.BEHIND_HEAD}
+    assert {why(world, job) for job in jobs} == {PendingReason.BEHIND_HEAD}
 
 
 def test_behind_a_head_it_changes_back_when_that_node_is_lost() -> None:
     world = behind_a_head()
     world.tell(admitted(spec_of("job", node_labels=("zone=b",), queue="line"), 4))
     for node in ("n3", "n4"):
-        assert why(world, "job") is DeferCode.NO_SUCH_NODES
+        assert why(world, "job") is PendingReason.NO_SUCH_NODES
         world.tell(joined(node, 8, labels={"zone": "b"}))
-        assert why(world, "job") is DeferCode.BEHIND_HEAD
+        assert why(world, "job") is PendingReason.BEHIND_HEAD
         world.tell(lost(node))
-    assert why(world, "job") is DeferCode.NO_SUCH_NODES
+    assert why(world, "job") is PendingReason.NO_SUCH_NODES
 
 
 MOVES = st.one_of(

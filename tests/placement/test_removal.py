@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.lifecycle.nodes.quarantine import FAILURES
 from services.placement.lifecycle.nodes.removal import AGAIN_MS
 from services.placement.service import PlacementService
@@ -256,7 +256,7 @@ class Narrow(PlacementService):
 
     room = 1 << 20
 
-    def _turn(self, now_ms: int) -> Turn:
+    def _turn(self, now_ms: int) -> DecisionBuilder:
         turn = super()._turn(now_ms)
         turn.room = self.room
         return turn

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.placement.decision.decision import BYTES_MOST, Turn
+from services.placement.decision.decision import BYTES_MOST, DecisionBuilder
 from services.placement.queue.reservations import CONFIRMED_WALL_MS_LEAST, Reservations
 from services.placement.service import PlacementService
 from shared.cluster.capacity.gang_bytes import is_too_large
@@ -17,7 +17,7 @@ from shared.events.base import LATEST_MS, Event
 from shared.events.encoding import encode
 from shared.events.operations import CancelMaintenance, Cordon, HoldJob, PlanMaintenance, ReleaseJob, Uncordon
 from shared.events.queue import PlannedStart, QueueOrder, StartsPlanned
-from shared.events.reasons import ClearReason, DeferCode
+from shared.events.reasons import ClearReason, PendingReason
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Resources, WorkerPlace
 from tests.placement.planned import BACKFILL, NEVER_MS, Planned, file_of
@@ -106,7 +106,7 @@ def test_a_job_behind_takes_kept_nodes_only_if_it_is_over_by_then(run_ms: int | 
     planned.submit(job("c", 4, run_ms))
     assert ("c" in planned.starts) is starts
     if not starts:
-        assert planned.world.job("c").deferred is DeferCode.BEHIND_HEAD
+        assert planned.world.job("c").deferred is PendingReason.BEHIND_HEAD
 
 
 @pytest.mark.parametrize("queue", ["day", "best"])
@@ -642,7 +642,7 @@ def test_a_due_head_without_a_plan_is_passed_by_none_behind_it_though_one_before
     planned.pass_time(50, plans=False)
     planned.submit(job("late", 1, 20))
     assert ("short" in planned.starts, "late" in planned.starts) == (True, False)
-    assert planned.world.job("late").deferred is DeferCode.BEHIND_HEAD
+    assert planned.world.job("late").deferred is PendingReason.BEHIND_HEAD
     planned.pass_time(100, plans=False)
     assert planned.starts["newer"] == 100
 
@@ -684,7 +684,7 @@ def test_what_a_head_at_a_limit_keeps_back_beyond_its_first_planned_start_keeps_
     planned.tell(planned.plan())
     planned.pass_time(110)
     planned.submit(job("too", 4, 50, node_labels=("!old",)))
-    assert planned.world.job("too").deferred is DeferCode.BEHIND_HEAD
+    assert planned.world.job("too").deferred is PendingReason.BEHIND_HEAD
     planned.tell(planned.plan())
     planned.pass_time(1_000)
     planned.tell(planned.plan())
@@ -875,7 +875,7 @@ def test_where_a_record_has_no_room_for_all_that_is_planned_no_more_the_next_one
     assert list(state.reservations) == ["big", "c"]
     other, told = plan(planned), list[list[str]]()
     while state.reservations:
-        turn = Turn(state, planned.world.now_ms, room=1)
+        turn = DecisionBuilder(state, planned.world.now_ms, room=1)
         is_whole = heard.take(turn, other, lambda _: True)
         told.append([effect.job for effect in turn.effects if isinstance(effect, e.ReservationCleared)])
         assert is_whole is not bool(state.reservations)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from shared.cluster.model.config import Queue
 from shared.events.operations import PlanMaintenance
-from shared.events.values import JobSpec, Level, Position, TopologyWish, Wish
+from shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
 from tests.placement.planned import BACKFILL, Planned, file_of
 from tests.placement.world import CELL, joined, spec_of
 
@@ -38,7 +38,7 @@ def cell(random: Random) -> Planned:
 def job(random: Random, number: int) -> JobSpec:
     """A job of a random shape that says exactly how long it runs, or that does not say."""
     gpus, workers = random.choice(((1, 1), (2, 1), (4, 1), (2, 2), (1, 3), (2, 4)))
-    wish = random.choice((None, None, TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)))
+    wish = random.choice((None, None, TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)))
     return spec_of(
         f"j{number}",
         gpus,

@@ -6,7 +6,7 @@ from fallow.cli.job.reason import as_object, lines, reason_in
 from shared.events import effects as e
 from shared.events import nodes as n
 from shared.events import operations as o
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import Level, ObservedRun, Position, RunStatus
 from tests.placement.replicas import all_start, leave, on_nodes, ranks, service, word
 from tests.placement.world import (
@@ -357,11 +357,11 @@ def test_a_service_larger_than_any_pool_waits_for_gpus_where_one_replica_alone_w
     world = with_two_pools()
     world.tell(admitted(spec_of("busy", 8, pools=("first",))))
     world.tell(admitted(service("web", 2, 8, workers_min=2, exclusive=True, pools=("first", "second"))))
-    assert world.job("web").deferred is DeferCode.NO_FREE_GPUS
+    assert world.job("web").deferred is PendingReason.NO_FREE_GPUS
 
 
 def test_a_service_larger_than_any_pool_is_told_of_pieces_where_its_gpus_are_free() -> None:
     world = with_two_pools()
     world.tell(admitted(spec_of("busy", 3, pools=("first",))))
     world.tell(admitted(service("web", 4, 3, workers_min=4, pools=("first", "second"))))
-    assert world.job("web").deferred is DeferCode.FRAGMENTED
+    assert world.job("web").deferred is PendingReason.FRAGMENTED

@@ -14,7 +14,7 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.model.job import JobStatus
 from shared.events.operations import CellPolicy, Quota
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Resources
 from tests.placement.test_borrowing import why
@@ -106,7 +106,7 @@ def test_a_service_that_its_limits_let_start_on_two_types_together_is_waited_for
     world.run(*(spec_of(f"busy-{gpu_type}", 4, tenant="bob", gpu_type=gpu_type, queue="line") for gpu_type in TYPES))
     world.tell(admitted(singly(3, 3)), admitted(spec_of("behind", 3, tenant="bob", queue="line"), 1))
     world.tell(finished("busy-gpu", "gpu"))
-    assert why(world, "behind") is DeferCode.BEHIND_HEAD
+    assert why(world, "behind") is PendingReason.BEHIND_HEAD
     world.tell(finished("busy-big", "big"))
     assert sorted(world.nodes_of("head")) == ["big", "big", "gpu"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.requests.settings import configure
 from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from shared.events import effects as e
@@ -66,7 +66,7 @@ def test_what_a_file_with_a_contradiction_costs_grows_with_its_quotas_and_not_wi
         file_with(Tenant(name="lab"), Tenant(name="ada", parent="lab"), *(Tenant(name=name) for name in names))
     )
     world.tell(set_quotas(quota("lab", None, parent="ada")))
-    turn = Turn(world.state, world.now_ms)
+    turn = DecisionBuilder(world.state, world.now_ms)
     file = file_with(Tenant(name="lab"), Tenant(name="ada", parent="lab", quotas=(TenantQuota(limit=1),)), *others)
     world.writer.begin()
     assert configure(turn, file, ("e-spread",), anew=True)

@@ -18,8 +18,8 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.model.job import HOLDING
 from shared.events.operations import CellPolicy, PlanMaintenance
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
-from shared.events.values import GPU, JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyWish, Wish
+from shared.events.reasons import PendingReason
+from shared.events.values import GPU, JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyRequest, Wish
 from tests.placement.world import CELL, World, admitted, finished, joined, lost, report, set_policy, spec_of
 
 LINE = "line"
@@ -28,7 +28,7 @@ QUEUES = [
     for discipline in QueueDiscipline
     for order in (QueueOrder.FIFO, QueueOrder.FAIR_SHARE)
 ]
-RACK = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+RACK = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
 NODES = (
     joined("n1", 4, cpu_milli=8_000, memory_mib=8_000, position=Position(leaf="a"), labels={"disk": "nvme"}),
     joined("n2", 4, cpu_milli=8_000, memory_mib=8_000, position=Position(leaf="b")),
@@ -46,10 +46,10 @@ TOO_LARGE: dict[str, dict[str, Any]] = {
     "a rack": {"workers": 5, "topology": RACK},
     "a rack for each half": {
         "workers": 8,
-        "topology": TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=3),
+        "topology": TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=3),
     },
-    "a node": {"workers": 5, "topology": TopologyWish(level=Level.NODE, wish=Wish.REQUIRED)},
-    "a spine": {"workers": 2, "topology": TopologyWish(level=Level.SPINE, wish=Wish.REQUIRED)},
+    "a node": {"workers": 5, "topology": TopologyRequest(level=Level.NODE, wish=Wish.REQUIRED)},
+    "a spine": {"workers": 2, "topology": TopologyRequest(level=Level.SPINE, wish=Wish.REQUIRED)},
 }
 
 
@@ -78,7 +78,7 @@ def test_nobody_waits_for_it_in_any_queue(queue: Queue, what: str) -> None:
     submit(world, "giant", **TOO_LARGE[what])
     submit(world, "small")
     submit(world, "of-bob", tenant="bob")
-    assert world.job("giant").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("giant").deferred is PendingReason.NO_SUCH_NODES
     assert world.job("small").workers
     assert world.job("of-bob").workers
     assert not world.state.heads
@@ -90,7 +90,7 @@ def test_who_reads_is_told_the_same(what: str) -> None:
     world.tell(*NODES)
     submit(world, "giant", **TOO_LARGE[what])
     told = why_not(world.state, world.job("giant"), world.file.cells[0].queues, world.now_ms)
-    assert (told.recorded, told.codes) == (DeferCode.NO_SUCH_NODES, (DeferCode.NO_SUCH_NODES,))
+    assert (told.recorded, told.codes) == (PendingReason.NO_SUCH_NODES, (PendingReason.NO_SUCH_NODES,))
 
 
 @pytest.mark.parametrize("queue", QUEUES, ids=lambda queue: f"{queue.discipline} {queue.order}")
@@ -98,7 +98,7 @@ def test_when_a_larger_node_joins_it_is_waited_for_as_any_other(queue: Queue) ->
     world = world_of(queue)
     world.tell(*NODES)
     submit(world, "giant", **TOO_LARGE["GPUs of a node"])
-    assert world.job("giant").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("giant").deferred is PendingReason.NO_SUCH_NODES
     world.tell(joined("n3", 8, cpu_milli=99_000, memory_mib=99_000))
     assert world.job("giant").workers
 
@@ -109,11 +109,11 @@ def test_it_waits_for_room_while_the_only_node_that_holds_it_is_in_use_and_for_n
     submit(world, "first", resources=Resources(gpu_milli=8 * GPU))
     submit(world, "giant", resources=Resources(gpu_milli=8 * GPU))
     submit(world, "small", node_labels=("disk=hdd",))
-    assert world.job("giant").deferred is DeferCode.FRAGMENTED
-    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("giant").deferred is PendingReason.FRAGMENTED
+    assert world.job("small").deferred is PendingReason.BEHIND_HEAD
     world.tell(lost("n3"))
-    assert world.job("giant").deferred is DeferCode.NO_SUCH_NODES
-    assert world.job("small").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("giant").deferred is PendingReason.NO_SUCH_NODES
+    assert world.job("small").deferred is PendingReason.NO_SUCH_NODES
     world.tell(report("n3"))
     assert world.job("first").workers
 
@@ -124,7 +124,7 @@ def test_a_broken_gpu_may_make_it_so() -> None:
     world.tell(report("n1", failed=(0,)), report("n2", failed=(1,)))
     submit(world, "giant", resources=Resources(gpu_milli=4 * GPU))
     submit(world, "small")
-    assert world.job("giant").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("giant").deferred is PendingReason.NO_SUCH_NODES
     assert world.job("small").workers
     world.tell(joined("n3", 4))
     assert world.job("giant").workers
@@ -145,7 +145,7 @@ def test_training_has_no_nodes_in_a_pool_that_is_all_inference_zone() -> None:
     world.tell(joined("n1", 4, role=NodeRole.INFERENCE))
     submit(world, "training")
     submit(world, "service", kind=JobKind.INFERENCE)
-    assert world.job("training").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("training").deferred is PendingReason.NO_SUCH_NODES
     assert world.job("service").workers
 
 
@@ -155,16 +155,16 @@ def test_the_rest_that_shares_leave_on_a_gpu_holds_no_further_share() -> None:
     submit(world, "full", workers=24, resources=Resources(gpu_milli=300))
     submit(world, "giant", workers=25, resources=Resources(gpu_milli=300))
     assert world.job("full").workers
-    assert world.job("giant").deferred is DeferCode.NO_SUCH_NODES
+    assert world.job("giant").deferred is PendingReason.NO_SUCH_NODES
 
 
 def test_a_gang_in_slices_waits_for_room_where_its_smaller_slice_fits_beside_a_whole_one() -> None:
     world = world_of(QUEUES[0])
     world.tell(joined("n1", 5, position=Position(leaf="a")), joined("n2", 3, position=Position(leaf="b")))
-    slices = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=3)
+    slices = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=3)
     submit(world, "first")
     submit(world, "gang", workers=8, topology=slices)
-    assert world.job("gang").deferred is DeferCode.NO_FREE_GPUS
+    assert world.job("gang").deferred is PendingReason.NO_FREE_GPUS
     world.tell(finished("first", world.nodes_of("first")[0]))
     assert sorted(set(world.nodes_of("gang"))) == ["n1", "n2"]
 
@@ -175,8 +175,8 @@ def test_the_racks_of_one_label_say_nothing_of_those_of_another() -> None:
     submit(world, "first", workers=8, node_labels=("!disk",))
     submit(world, "giant", workers=8, topology=RACK, node_labels=("disk=nvme",))
     submit(world, "other", workers=8, topology=RACK, node_labels=("!disk",))
-    assert world.job("giant").deferred is DeferCode.NO_SUCH_NODES
-    assert world.job("other").deferred is DeferCode.NO_FREE_GPUS
+    assert world.job("giant").deferred is PendingReason.NO_SUCH_NODES
+    assert world.job("other").deferred is PendingReason.NO_FREE_GPUS
 
 
 def test_the_racks_of_one_zone_say_nothing_of_those_of_another() -> None:
@@ -188,15 +188,15 @@ def test_the_racks_of_one_zone_say_nothing_of_those_of_another() -> None:
     submit(world, "first", workers=8, kind=JobKind.INFERENCE, gang=True)
     submit(world, "training", workers=8, topology=RACK)
     submit(world, "service", workers=8, topology=RACK, kind=JobKind.INFERENCE, gang=True)
-    assert world.job("training").deferred is DeferCode.NO_SUCH_NODES
-    assert world.job("service").deferred not in (None, DeferCode.NO_SUCH_NODES)
+    assert world.job("training").deferred is PendingReason.NO_SUCH_NODES
+    assert world.job("service").deferred not in (None, PendingReason.NO_SUCH_NODES)
 
 
 def test_a_job_that_planned_maintenance_keeps_back_could_start_later() -> None:
     world = world_of(Queue(name=LINE))
     world.tell(NODES[0], PlanMaintenance(cell=CELL, node="n1", begin_ms=50_000, end_ms=60_000, reason="disk"))
     submit(world, "long", max_run_ms=90_000)
-    assert world.job("long").deferred is DeferCode.MAINTENANCE
+    assert world.job("long").deferred is PendingReason.MAINTENANCE
     assert could_ever_start(world.state, world.job("long"))
 
 
@@ -215,21 +215,21 @@ def test_a_node_that_comes_back_with_another_of_these_is_looked_at_again(
     world.tell(*NODES)
     for job in ("next", "waits"):
         submit(world, job, **{"workers": 4, **what})
-        assert world.job(job).deferred is DeferCode.NO_SUCH_NODES
+        assert world.job(job).deferred is PendingReason.NO_SUCH_NODES
     world.tell(joined("n1", 4, boot="boot-2", cpu_milli=8_000, memory_mib=8_000, **now))
     assert world.job("next").workers
-    assert world.job("waits").deferred is DeferCode.NO_FREE_GPUS
+    assert world.job("waits").deferred is PendingReason.NO_FREE_GPUS
 
 
 def test_a_job_that_requires_a_rack_for_more_workers_than_it_has_could_be_where_all_of_them_fit() -> None:
     world = world_of(Queue(name=LINE, discipline=QueueDiscipline.STRICT_FIFO))
     world.tell(*(joined(f"n{number}", 4, position=Position(leaf="a")) for number in (1, 2)))
-    more = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=3)
+    more = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=3)
     submit(world, "first", resources=Resources(gpu_milli=4 * GPU))
     submit(world, "head", workers=2, resources=Resources(gpu_milli=4 * GPU), topology=more)
     submit(world, "small")
     assert not world.job("head").workers
-    assert world.job("small").deferred is DeferCode.BEHIND_HEAD
+    assert world.job("small").deferred is PendingReason.BEHIND_HEAD
 
 
 def _node(random: Random, number: int) -> Any:
@@ -253,7 +253,7 @@ def _node(random: Random, number: int) -> Any:
 
 
 def _spec(random: Random) -> JobSpec:
-    wish = TopologyWish(
+    wish = TopologyRequest(
         level=random.choice(list(Level)),
         wish=random.choice((Wish.REQUIRED, Wish.REQUIRED, Wish.PREFERRED)),
         slice_workers=random.choice((None, None, 1, 2, 3)),
@@ -285,13 +285,13 @@ def test_what_an_empty_cell_has_no_places_for_waits_for_nodes_and_nothing_else_d
     world.tell(*(_node(random, number) for number in range(random.randint(1, 6))))
     specs = [_spec(random) for _ in range(4)]
     empty = [place_gang(world.state, spec) for spec in specs]
-    assert all(code is DeferCode.NO_SUCH_NODES for code in empty if isinstance(code, DeferCode))
+    assert all(code is PendingReason.NO_SUCH_NODES for code in empty if isinstance(code, PendingReason))
     for number in range(random.randint(1, 6)):
         fill = spec_of(f"f{number}", resources=Resources(gpu_milli=random.choice((300, GPU, 4 * GPU)), cpu_milli=900))
         world.tell(admitted(fill, number))
     for spec, before in zip(specs, empty, strict=True):
         now = place_gang(world.state, spec)
-        assert (now is DeferCode.NO_SUCH_NODES) is (before is DeferCode.NO_SUCH_NODES)
+        assert (now is PendingReason.NO_SUCH_NODES) is (before is PendingReason.NO_SUCH_NODES)
 
 
 @given(st.integers(0, 10**9))
@@ -333,4 +333,4 @@ def test_each_of_several_that_are_alike_is_told_so_whenever_it_comes(queue: Queu
     for job in ("first", "second", "third"):
         world.tell(admitted(spec_of(job, 5, queue=LINE)))
     world.tell(admitted(spec_of("fourth", 5, queue=LINE)))
-    assert {world.job(job).deferred for job in ("first", "second", "third", "fourth")} == {DeferCode.NO_SUCH_NODES}
+    assert {world.job(job).deferred for job in ("first", "second", "third", "fourth")} == {PendingReason.NO_SUCH_NODES}

@@ -8,7 +8,7 @@ from services.placement.explain.explain import why_not
 from services.placement.policy.policies import POLICIES
 from shared.cluster.fold.rows import rows_of, state_from
 from shared.cluster.model.job import JobStatus
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import RunStatus
 from tests.placement.world import (
     World,
@@ -85,7 +85,7 @@ def test_a_gang_may_be_larger_than_the_limit_and_closes_its_nodes() -> None:
     submit(world, 1, gpus=1, workers=12)
     submit(world, 1, prefix="late")
     assert starting(world) == ["job-0"]
-    assert world.job("late-0").deferred is DeferCode.UNACKNOWLEDGED
+    assert world.job("late-0").deferred is PendingReason.UNACKNOWLEDGED
 
 
 def test_a_part_of_a_gang_that_has_started_counts_no_more() -> None:
@@ -103,8 +103,8 @@ def test_a_job_that_waits_for_confirmations_is_told_so_and_others_are_told_what_
     submit(world, 1, gpus=8, prefix="whole")
     waits = why_not(world.state, world.job("job-6"), (), 0)
     lacks = why_not(world.state, world.job("whole-0"), (), 0)
-    assert (waits.codes, waits.recorded) == ((DeferCode.UNACKNOWLEDGED,), DeferCode.UNACKNOWLEDGED)
-    assert (lacks.codes, lacks.recorded) == ((DeferCode.NO_FREE_GPUS,), DeferCode.NO_FREE_GPUS)
+    assert (waits.codes, waits.recorded) == ((PendingReason.UNACKNOWLEDGED,), PendingReason.UNACKNOWLEDGED)
+    assert (lacks.codes, lacks.recorded) == ((PendingReason.NO_FREE_GPUS,), PendingReason.NO_FREE_GPUS)
 
 
 def test_what_a_lost_node_had_not_confirmed_is_forgotten() -> None:

@@ -21,10 +21,10 @@ from shared.events import effects as e
 from shared.events.base import LARGEST_INTEGER, LATEST_MS
 from shared.events.encoding import encode
 from shared.events.jobs import AdmittedJob, JobsAdmitted
-from shared.events.nodes import NodesReported, RunsReported, RunWord
+from shared.events.nodes import NodesReported, RunsReported, RunStatusUpdate
 from shared.events.operations import Cordon, Drain, PlanMaintenance, Quota, ReloadCell, SetQuota
 from shared.events.ranges import ranges_of
-from shared.events.reasons import DeadLetterReason, DeferCode, ProposalCode
+from shared.events.reasons import DeadLetterReason, PendingReason, ProposalCode
 from shared.events.values import GPU, JobSpec, NodeStatus, ProcessRun, Resources, RetryPolicy, RunStatus, WorkerPlace
 from shared.log.machine.tenure import Tenure
 from shared.log.machine.writer import UnwritableDecision
@@ -250,7 +250,9 @@ def test_long_words_of_a_thousand_failures_come_in_several_records() -> None:
     names = [f"job-{number:04}" for number in range(1_000)]
     world.run(*(spec_of(name) for name in names))
     words = tuple(
-        RunWord(node="n1", boot="boot-1", seq=9_000 + n, job=name, attempt=1, status=RunStatus.FAILED, text="\0" * 500)
+        RunStatusUpdate(
+            node="n1", boot="boot-1", seq=9_000 + n, job=name, attempt=1, status=RunStatus.FAILED, text="\0" * 500
+        )
         for n, name in enumerate(names)
     )
     before = len(world.log)
@@ -341,7 +343,8 @@ def run_to_the_end(world: World, job: str, nodes: list[str]) -> None:
     """All of these nodes say that the job runs there, and then that it has finished."""
     for number, status in enumerate((RunStatus.RUNNING, RunStatus.FINISHED)):
         words = [
-            RunWord(node=node, boot="boot-1", seq=9_000 + number, job=job, attempt=1, status=status) for node in nodes
+            RunStatusUpdate(node=node, boot="boot-1", seq=9_000 + number, job=job, attempt=1, status=status)
+            for node in nodes
         ]
         world.tell(*(RunsReported(cell=CELL, words=tuple(words[at : at + 500])) for at in (0, 500, 1_000)))
     is_sound(world)
@@ -374,9 +377,9 @@ def test_a_gang_that_no_record_holds_waits_with_a_code_of_its_own_and_the_cell_g
     world = quick(*(joined(node, 1) for node in nodes))
     world.tell(admitted(spec_of("huge", workers=10_000)))
     huge = world.job("huge")
-    assert huge.deferred is DeferCode.RECORD_TOO_LARGE
+    assert huge.deferred is PendingReason.RECORD_TOO_LARGE
     found = why_not(world.state, huge, (), world.state.at_ms)
-    assert found.codes == (DeferCode.RECORD_TOO_LARGE,)
+    assert found.codes == (PendingReason.RECORD_TOO_LARGE,)
     each = [WorkerPlace(rank=rank, node=node, devices=(0,), gpu_milli=GPU) for rank, node in enumerate(nodes)]
     figure = f"its places need {len(msgspec.json.encode(each))} bytes, the record in which it starts takes 950000"
     assert figure in "\n".join(lines(found, huge.spec))
@@ -399,7 +402,7 @@ def test_a_job_that_is_no_gang_and_of_which_no_record_holds_the_fewest_workers_w
     world = quick(*(joined(node, 1) for node in long_names(6_000)))
     world.tell(admitted(spec_of("many", workers=6_000, workers_min=5_900, gang=False)))
     is_sound(world)
-    assert world.job("many").deferred is DeferCode.RECORD_TOO_LARGE
+    assert world.job("many").deferred is PendingReason.RECORD_TOO_LARGE
 
 
 def effects_of(world: World) -> Iterator[e.AnyEffect]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from services.placement.search.walled_off import walled_off
 from shared.events.operations import Cordon
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from tests.placement.test_borrowing import share, why
 from tests.placement.test_exclusive_beside_guarantees import alone, two_nodes
 from tests.placement.world import CELL, admitted, cell_with, joined, set_quotas, spec_of
@@ -38,7 +38,7 @@ def test_where_the_small_node_is_in_use_it_takes_no_large_one_of_which_an_owner_
     world.tell(set_quotas(share("ada"), share("bob", 9, lends=False)), admitted(spec_of("first", 2)))
     assert world.nodes_of("first") == ["n3"]
     world.tell(admitted(alone("guest", 2)))
-    assert why(world, "guest") is DeferCode.QUOTA_REACHED
+    assert why(world, "guest") is PendingReason.QUOTA_REACHED
 
 
 def test_no_more_is_told_as_guaranteed_than_is_idle() -> None:

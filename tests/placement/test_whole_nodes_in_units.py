@@ -18,8 +18,8 @@ from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.nodes import NodeJoined
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
-from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyWish, Wish
+from shared.events.reasons import PendingReason
+from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import CELL, World, admitted, cell_with, joined, set_policy, set_quotas, spec_of
 
@@ -48,7 +48,7 @@ def alone(workers: int, level: Level, slice_workers: int | None = None, gpus: in
         workers=workers,
         exclusive=True,
         resources=Resources(gpu_milli=gpus * GPU),
-        topology=TopologyWish(level=level, wish=Wish.REQUIRED, slice_workers=slice_workers),
+        topology=TopologyRequest(level=level, wish=Wish.REQUIRED, slice_workers=slice_workers),
     )
 
 
@@ -78,7 +78,7 @@ def test_one_that_others_leave_too_few_in_every_unit_keeps_nobody_back(
     world.tell(admitted(alone(2, level, slice_workers)), admitted(spec_of("behind", queue="line"), 1))
     world.pass_time(40)
     world.tell(admitted(spec_of("later", queue="line"), 2))
-    assert (why(world, "head"), why(world, "behind"), why(world, "later")) == (DeferCode.QUOTA_REACHED, None, None)
+    assert (why(world, "head"), why(world, "behind"), why(world, "later")) == (PendingReason.QUOTA_REACHED, None, None)
 
 
 def least(nodes: list[tuple[int, int]], workers: int, slice_: int) -> int | None:

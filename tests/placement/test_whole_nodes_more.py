@@ -8,7 +8,7 @@ from services.placement.search.whole_nodes import cheapest_places, takes_milli
 from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.operations import Cordon
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobKind
 from tests.placement.test_borrowing import share, why
 from tests.placement.test_exclusive_beside_guarantees import alone
@@ -30,7 +30,7 @@ def test_a_small_node_that_is_closed_makes_no_head_of_one_that_could_have_no_ope
     world.tell(joined("n1", 8), joined("n2", 8), joined("n3", 2), Cordon(cell=CELL, node="n3"))
     world.tell(set_quotas(share("ada"), share("bob", 9, lends=False)))
     world.tell(admitted(alone("head", queue="line")), admitted(spec_of("behind", queue="line"), 1))
-    assert (why(world, "head"), why(world, "behind")) == (DeferCode.QUOTA_REACHED, None)
+    assert (why(world, "head"), why(world, "behind")) == (PendingReason.QUOTA_REACHED, None)
 
 
 @pytest.mark.parametrize(("kind", "takes"), [(JobKind.INFERENCE, 16_000), (JobKind.TRAINING, 10_000)])
@@ -57,6 +57,6 @@ def test_one_for_which_kept_places_alone_would_be_few_enough_is_told_of_these_an
     world.tell(set_quotas(share("ada"), share("bob", 10, lends=False), share("eve", 4)))
     world.tell(admitted(spec_of("fill", 2, node_labels=("zone=b",))))
     world.tell(admitted(spec_of("own", 2, 2, tenant="eve", node_labels=("zone=b",))), admitted(alone("guest")))
-    assert (world.nodes_of("guest"), why(world, "guest")) == ([], DeferCode.RESERVED_FOR_OTHER)
+    assert (world.nodes_of("guest"), why(world, "guest")) == ([], PendingReason.RESERVED_FOR_OTHER)
     world.tell(cancel("own", "eve"))
     assert world.nodes_of("guest") in (["n3"], ["n4"])

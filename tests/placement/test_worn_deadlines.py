@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.decision.decision import STEPS_MOST, Turn
+from services.placement.decision.decision import STEPS_MOST, DecisionBuilder
 from services.placement.service import PlacementService
 from shared.events import effects as e
 from shared.events.operations import DeclareLost, Drain
@@ -52,7 +52,7 @@ def test_workers_of_a_large_job_that_are_late_at_one_time_are_given_up_over_seve
 class Hasty(PlacementService):
     """A writer whose every turn has few steps left for what is due."""
 
-    def _turn(self, now_ms: int) -> Turn:
+    def _turn(self, now_ms: int) -> DecisionBuilder:
         turn = super()._turn(now_ms)
         turn.due_steps = STEPS_MOST - 25
         return turn
@@ -173,7 +173,7 @@ def test_what_is_put_back_is_done_in_its_order_later() -> None:
     deadlines, done = world.service._deadlines, list[list[str]]()
     for heard_ms in (world.wall_ms + 4_900, world.wall_ms + 5_000):
         world.writer.begin()
-        turn = Turn(world.state, world.now_ms)
+        turn = DecisionBuilder(world.state, world.now_ms)
         deadlines.begin()
         deadlines.act(turn, heard_ms)
         done.append([effect.job for effect in turn.effects if isinstance(effect, e.AttemptTimedOut)])

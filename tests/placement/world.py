@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any, ClassVar
 
-from services.placement.service import Input, PlacementService, Tried
+from services.placement.service import Input, PendingDecision, PlacementService
 from shared.cluster.checks.audit import Ledger
 from shared.cluster.checks.invariants import check_state
 from shared.cluster.fold.apply import apply
@@ -205,7 +205,7 @@ class World:
             stream = enumerate(self.inputs[source])
             self.service.take([Input(source, number + 1, event) for number, event in stream])
 
-    def _draft(self, tried: Tried) -> Draft | None:
+    def _draft(self, tried: PendingDecision) -> Draft | None:
         """The record of a decision; None where no reader could read it."""
         found = tried.fault or self.writer.draft(tried.effects, tried.inputs, tried.at_ms)
         if isinstance(found, Draft):
@@ -216,7 +216,7 @@ class World:
         assert self.service.unwritable(tried, found), found
         return None
 
-    def _append(self, tried: Tried) -> bool:
+    def _append(self, tried: PendingDecision) -> bool:
         """Whether the decision came into force here and now."""
         draft = self._draft(tried)
         if draft is None:
@@ -259,7 +259,7 @@ class World:
         for record in self.log[self.state.offset + 1 :]:
             fold(self.state, record)
 
-    def _in_force(self, tried: Tried, draft: Draft) -> None:
+    def _in_force(self, tried: PendingDecision, draft: Draft) -> None:
         self.service.accepted(tried)
         self.service.note(draft.decision.effects, self.wall_ms)
         if self.checks:

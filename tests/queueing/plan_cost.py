@@ -19,7 +19,7 @@ from services.queueing.policy.estimator import Declared
 from services.queueing.policy.planner import plan_starts
 from shared.cluster.model.config import Queue
 from shared.events.queue import PlannedStart, QueueDiscipline, StartsPlanned
-from shared.events.values import JobSpec, Level, TopologyWish, Wish
+from shared.events.values import JobSpec, Level, TopologyRequest, Wish
 from tests.placement.planned import Planned, file_of
 from tests.placement.world import CELL, finished, joined, set_policy, spec_of
 
@@ -30,7 +30,7 @@ DAY = Queue(name="day", discipline=QueueDiscipline.BACKFILL)
 def spec(random: Random, number: int, workers: int = 1) -> JobSpec:
     """A job with an estimate of its own."""
     gpus = 8 if workers > 1 else random.choice((1, 2, 4, 8))
-    wish = TopologyWish(level=Level.LEAF, wish=Wish.PREFERRED) if workers > 1 else None
+    wish = TopologyRequest(level=Level.LEAF, wish=Wish.PREFERRED) if workers > 1 else None
     run_ms = random.randint(60_000, 40 * 3_600_000)
     return spec_of(f"j{number:06}", gpus, workers, queue="day", estimate_run_ms=run_ms, topology=wish)
 

@@ -14,13 +14,13 @@ from shared.events.encoding import decode, encode
 from shared.events.operations import CellPolicy, Drain, PlanMaintenance, Quota, SetQuota
 from shared.events.queue import QueueDiscipline
 from shared.events.value import replace
-from shared.events.values import JobSpec, Level, Position, Resources, RetryPolicy, TopologyWish, Wish
+from shared.events.values import JobSpec, Level, Position, Resources, RetryPolicy, TopologyRequest, Wish
 from tests.placement.planned import BACKFILL, Planned, file_of
 from tests.placement.world import CELL, failed, joined, lost, set_policy, spec_of
 
 BEST = Queue(name="best", aging_ms=0, aging_most_ms=0)
 STRICT = Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO, aging_ms=0, aging_most_ms=0)
-RACK = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+RACK = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
 
 
 def job(name: str, gpus: int, run_ms: int | None, workers: int = 1, **more: Any) -> JobSpec:

@@ -12,10 +12,10 @@ from shared.cluster.fold.apply import apply
 from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.model.job import Job
 from shared.events.effects import NodeSilent
-from shared.events.nodes import RunWord
+from shared.events.nodes import RunStatusUpdate
 from shared.events.operations import CellPolicy, PlanMaintenance, ReclaimFrom
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.submissions import SubmitJob
 from shared.events.values import (
     DEVICES_MOST,
@@ -26,7 +26,7 @@ from shared.events.values import (
     Position,
     Resources,
     RetryPolicy,
-    TopologyWish,
+    TopologyRequest,
     VirtualRun,
     Wish,
 )
@@ -42,7 +42,7 @@ class Mute(VirtualCell):
     """Its nodes never confirm that a run has started."""
 
     def heard(self, said: list[Said]) -> list[Said]:
-        return [each for each in said if not isinstance(each, RunWord)]
+        return [each for each in said if not isinstance(each, RunStatusUpdate)]
 
 
 def cell(
@@ -153,7 +153,7 @@ def topology() -> VirtualCell:
     """Eight nodes are free, five of them below one leaf switch and three below the other."""
     found = cell(*leaves(8, 3), placement="best-fit")
     submit(found, "first", workers=3)
-    submit(found, LATE, workers=8, topology=TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED))
+    submit(found, LATE, workers=8, topology=TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED))
     return found
 
 
@@ -234,22 +234,22 @@ def held() -> VirtualCell:
     return found
 
 
-CELLS: dict[DeferCode, Callable[[], VirtualCell]] = {
-    DeferCode.NO_SUCH_NODES: no_such_nodes,
-    DeferCode.RECORD_TOO_LARGE: record_too_large,
-    DeferCode.QUOTA_REACHED: quota_reached,
-    DeferCode.NO_FREE_GPUS: no_free_gpus,
-    DeferCode.FRAGMENTED: fragmented,
-    DeferCode.UNACKNOWLEDGED: unacknowledged,
-    DeferCode.NODES_SILENT: nodes_silent,
-    DeferCode.TOPOLOGY: topology,
-    DeferCode.RESERVED_FOR_OTHER: reserved_for_other,
-    DeferCode.BEHIND_HEAD: behind_head,
-    DeferCode.BACKOFF: backoff,
-    DeferCode.MAINTENANCE: maintenance,
-    DeferCode.NOT_BEFORE: not_before,
-    DeferCode.AFTER: after,
-    DeferCode.ARRAY_LIMIT: array_limit,
-    DeferCode.HELD: held,
+CELLS: dict[PendingReason, Callable[[], VirtualCell]] = {
+    PendingReason.NO_SUCH_NODES: no_such_nodes,
+    PendingReason.RECORD_TOO_LARGE: record_too_large,
+    PendingReason.QUOTA_REACHED: quota_reached,
+    PendingReason.NO_FREE_GPUS: no_free_gpus,
+    PendingReason.FRAGMENTED: fragmented,
+    PendingReason.UNACKNOWLEDGED: unacknowledged,
+    PendingReason.NODES_SILENT: nodes_silent,
+    PendingReason.TOPOLOGY: topology,
+    PendingReason.RESERVED_FOR_OTHER: reserved_for_other,
+    PendingReason.BEHIND_HEAD: behind_head,
+    PendingReason.BACKOFF: backoff,
+    PendingReason.MAINTENANCE: maintenance,
+    PendingReason.NOT_BEFORE: not_before,
+    PendingReason.AFTER: after,
+    PendingReason.ARRAY_LIMIT: array_limit,
+    PendingReason.HELD: held,
 }
 """A cell for every code."""

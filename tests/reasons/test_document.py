@@ -11,7 +11,7 @@ import pytest
 from fallow.cli.log.why import DEFERRED
 from services.placement.search.reason_precedence import PRECEDENCE
 from shared.events import reasons
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reasons.md").read_text(encoding="utf-8")
 LISTS = [each for each in vars(reasons).values() if isinstance(each, type) and each.__module__ == reasons.__name__]
@@ -35,4 +35,4 @@ def test_the_page_tells_the_kinds_of_reasons_to_wait_as_they_are_judged() -> Non
 
 
 def test_every_reason_to_wait_has_words() -> None:
-    assert set(DEFERRED) == set(DeferCode) == set(PRECEDENCE)
+    assert set(DEFERRED) == set(PendingReason) == set(PRECEDENCE)

@@ -11,7 +11,7 @@ from shared.cluster.fold.apply import apply
 from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.events.effects import NodeSilent
 from shared.events.operations import HoldJob
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import Dependency, NodeRole, NodeSpec
 from tests.reasons.cells import (
@@ -28,56 +28,59 @@ from tests.reasons.cells import (
     waiting,
 )
 
-TOLD_BY_ITS_STATE = (DeferCode.BACKOFF, DeferCode.HELD)
+TOLD_BY_ITS_STATE = (PendingReason.BACKOFF, PendingReason.HELD)
 """The log need not say these: what holds the job is what the log says of it."""
 
-NUMBERS: dict[DeferCode, tuple[str, ...]] = {
-    DeferCode.NO_SUCH_NODES: (
+NUMBERS: dict[PendingReason, tuple[str, ...]] = {
+    PendingReason.NO_SUCH_NODES: (
         "2 of 3 workers would fit now, 2 if it were empty",
         "each worker needs 8 GPUs, 0 CPUs and 0 MiB; the most that any node has that it may use: 8 GPUs",
     ),
-    DeferCode.RECORD_TOO_LARGE: ("its places need 1165601 bytes, the record in which it starts takes 950000",),
-    DeferCode.QUOTA_REACHED: (
+    PendingReason.RECORD_TOO_LARGE: ("its places need 1165601 bytes, the record in which it starts takes 950000",),
+    PendingReason.QUOTA_REACHED: (
         "tenant ada, gpu: 8 GPUs in use, a limit of 12 GPUs; 8 GPUs more would pass it",
         "missing: 4 gpu less in use by ada",
     ),
-    DeferCode.NO_FREE_GPUS: ("0 GPUs free of 16 GPUs", "0 of 1 worker would fit now, 4 if it were empty"),
-    DeferCode.FRAGMENTED: ("6 GPUs free of 16 GPUs, 0 of 2 nodes whole", "missing: room for 1 more worker in train"),
-    DeferCode.UNACKNOWLEDGED: ("2 nodes with unconfirmed starts",),
-    DeferCode.NODES_SILENT: ("2 nodes of which nothing is heard",),
-    DeferCode.TOPOLOGY: (
+    PendingReason.NO_FREE_GPUS: ("0 GPUs free of 16 GPUs", "0 of 1 worker would fit now, 4 if it were empty"),
+    PendingReason.FRAGMENTED: (
+        "6 GPUs free of 16 GPUs, 0 of 2 nodes whole",
+        "missing: room for 1 more worker in train",
+    ),
+    PendingReason.UNACKNOWLEDGED: ("2 nodes with unconfirmed starts",),
+    PendingReason.NODES_SILENT: ("2 nodes of which nothing is heard",),
+    PendingReason.TOPOLOGY: (
         "8 of 11 nodes whole; 5 of 8 workers in leaf-7, 3 of 8 in leaf-8 would fit now",
         "leaf leaf-7 has 5 of 8 whole nodes, 40 GPUs free, room for 5 of its workers",
         "leaf leaf-8 has 3 of 3 whole nodes",
         "missing: 3 more whole nodes in leaf-7",
     ),
-    DeferCode.RESERVED_FOR_OTHER: ("1 of 1 worker would fit now", "tenant bob, gpu: 0 GPUs in use"),
-    DeferCode.BEHIND_HEAD: (
+    PendingReason.RESERVED_FOR_OTHER: ("1 of 1 worker would fit now", "tenant bob, gpu: 0 GPUs in use"),
+    PendingReason.BEHIND_HEAD: (
         "it may not pass head, the head of queue line (strict-fifo), which waits for 16 GPUs in train",
         "ahead of it in queue line: 1 job for 16 GPUs: head",
     ),
-    DeferCode.BACKOFF: ("not before day 0 00:00:10.010",),
-    DeferCode.MAINTENANCE: ("maintenance of node n7-0 begins at day 0 00:00:01.000",),
-    DeferCode.NOT_BEFORE: ("not before day 0 01:00:00.000",),
-    DeferCode.AFTER: ("it waits for the end of first",),
-    DeferCode.ARRAY_LIMIT: ("1 of 2 nodes whole",),
-    DeferCode.HELD: ("no job is ahead of it in queue line",),
+    PendingReason.BACKOFF: ("not before day 0 00:00:10.010",),
+    PendingReason.MAINTENANCE: ("maintenance of node n7-0 begins at day 0 00:00:01.000",),
+    PendingReason.NOT_BEFORE: ("not before day 0 01:00:00.000",),
+    PendingReason.AFTER: ("it waits for the end of first",),
+    PendingReason.ARRAY_LIMIT: ("1 of 2 nodes whole",),
+    PendingReason.HELD: ("no job is ahead of it in queue line",),
 }
 
 
 def test_there_is_a_cell_for_every_code() -> None:
-    assert set(CELLS) == set(NUMBERS) == set(DeferCode)
+    assert set(CELLS) == set(NUMBERS) == set(PendingReason)
 
 
 @pytest.mark.parametrize("code", CELLS)
-def test_a_job_that_waits_for_this_is_told_so_first(code: DeferCode) -> None:
+def test_a_job_that_waits_for_this_is_told_so_first(code: PendingReason) -> None:
     cell = CELLS[code]()
     assert told(cell).codes[0] is code
     assert waiting(cell).deferred is (None if code in TOLD_BY_ITS_STATE else code)
 
 
 @pytest.mark.parametrize("code", CELLS)
-def test_the_numbers_stand_beside_it(code: DeferCode) -> None:
+def test_the_numbers_stand_beside_it(code: PendingReason) -> None:
     cell = CELLS[code]()
     text = "\n".join(lines(told(cell), waiting(cell).spec))
     assert [number for number in NUMBERS[code] if number not in text] == []
@@ -86,7 +89,7 @@ def test_the_numbers_stand_beside_it(code: DeferCode) -> None:
 def test_a_head_that_waited_for_long_is_named_with_the_time_since_when_it_is_one() -> None:
     cell = behind_a_head_that_waited_for_long()
     text = "\n".join(lines(told(cell), waiting(cell).spec))
-    assert told(cell).codes == (DeferCode.BEHIND_HEAD,)
+    assert told(cell).codes == (PendingReason.BEHIND_HEAD,)
     assert "it may not pass head, since day 0 00:00:00.001 the head of queue line (backfill), which waits for" in text
 
 
@@ -128,7 +131,7 @@ def test_a_job_that_waits_for_one_that_nobody_knows_is_told_that_first_though_th
     submit(full, "first", workers=2)
     submit(full, LATE, after=(Dependency(job="frist"),))
     found = told(full)
-    assert found.codes == (DeferCode.AFTER, DeferCode.NO_FREE_GPUS)
+    assert found.codes == (PendingReason.AFTER, PendingReason.NO_FREE_GPUS)
     assert found.unknown == ("frist",)
     assert "no such job is known: frist; submit it, or cancel this one" in "\n".join(lines(found, waiting(full).spec))
 
@@ -145,7 +148,7 @@ def test_a_held_job_that_could_never_run_is_told_the_latter_first() -> None:
     submit(small, LATE, workers=3)
     small.tell(HoldJob(cell="c", job=LATE))
     small.settle()
-    assert told(small).codes == (DeferCode.NO_SUCH_NODES, DeferCode.HELD)
+    assert told(small).codes == (PendingReason.NO_SUCH_NODES, PendingReason.HELD)
 
 
 def test_idle_gpus_of_pools_that_a_job_may_not_use_are_named() -> None:
@@ -163,7 +166,7 @@ def test_idle_gpus_of_pools_that_a_job_may_not_use_are_named() -> None:
     submit(both, "first", workers=2)
     submit(both, LATE)
     found = told(both)
-    assert (found.codes, found.elsewhere) == ((DeferCode.NO_FREE_GPUS,), (("serve", 16),))
+    assert (found.codes, found.elsewhere) == ((PendingReason.NO_FREE_GPUS,), (("serve", 16),))
     assert "  16 GPUs are idle in pool serve, which it may not use" in list(lines(found, waiting(both).spec))
 
 
@@ -174,7 +177,7 @@ def test_what_nodes_lack_that_a_job_may_not_use_is_no_reason_for_it() -> None:
     submit(found, LATE)
     node = found.state.nodes["n7-0"]
     apply(found.state, NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=15_000), found.now_ms)
-    assert told(found).codes == (DeferCode.NO_FREE_GPUS,)
+    assert told(found).codes == (PendingReason.NO_FREE_GPUS,)
     submit(found, "other", tolerations=("slow",))
     why = why_not(found.state, found.state.jobs["other"], found.file.cells[0].queues, found.now_ms)
-    assert why.codes == (DeferCode.NODES_SILENT,)
+    assert why.codes == (PendingReason.NODES_SILENT,)

@@ -34,8 +34,8 @@ IN_SOME_WORLDS = frozenset({"InputFenced", "QuotaRemoved"})
 
 GIVEN_BY_NO_POLICY_YET = frozenset(
     {
-        "DeferCode.backoff",
-        "DeferCode.held",
+        "PendingReason.backoff",
+        "PendingReason.held",
         "ProposalCode.attempt_over",
         "ProposalCode.beneficiary_gone",
         "ProposalCode.does_not_help",
@@ -54,7 +54,7 @@ OF_OTHER_SETTINGS = frozenset(
         "ClearReason.held",  # this one and the next two: tests/placement/test_reservations.py
         "ClearReason.lapsed",
         "ClearReason.nodes_gone",
-        "DeferCode.record_too_large",  # no world has the thousands of nodes that it takes
+        "PendingReason.record_too_large",  # no world has the thousands of nodes that it takes
         "ProposalCode.unsupported",  # nothing that is unsupported is asked for; so the next two
         "RefuseCode.unsupported",
         "RejectCode.unsupported",
@@ -76,11 +76,11 @@ SELDOM = frozenset(
         "DeadLetterReason.unknown_pool",
         "DeadLetterReason.larger_than_pool",
         "DeadLetterReason.wrong_cell",
-        "DeferCode.maintenance",
-        "DeferCode.topology",
-        "DeferCode.nodes_silent",
-        "DeferCode.reserved_for_other",
-        "DeferCode.no_such_nodes",
+        "PendingReason.maintenance",
+        "PendingReason.topology",
+        "PendingReason.nodes_silent",
+        "PendingReason.reserved_for_other",
+        "PendingReason.no_such_nodes",
         "ProposalCode.not_allowed",
         "RefuseCode.after_itself",
         "RefuseCode.after_too_many",

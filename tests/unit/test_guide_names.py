@@ -14,7 +14,7 @@ import pytest
 from services.placement.policy.policies import POLICIES, PlacementPolicy
 from services.placement.search.reason_precedence import PRECEDENCE, ReasonKind, is_of_quota
 from shared.events import effects, reasons
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 TOP = Path(__file__).parents[2]
 POLICY = TOP / "services" / "placement" / "policy"
@@ -41,7 +41,7 @@ def test_a_name_of_the_guide_stands_in_its_file(name: str, file: str) -> None:
 EFFECTS = {name for name, kind in vars(effects).items() if isinstance(kind, type) and issubclass(kind, effects.Effect)}
 CODES = {name: kind for name, kind in vars(reasons).items() if isinstance(kind, type) and issubclass(kind, StrEnum)}
 WORDS = {
-    code.value for name, kind in CODES.items() if name in {"DeferCode", "RejectCode", "RefuseCode"} for code in kind
+    code.value for name, kind in CODES.items() if name in {"PendingReason", "RejectCode", "RefuseCode"} for code in kind
 }
 
 
@@ -107,8 +107,8 @@ def test_every_table_of_effects_or_reasons_is_named_by_the_guide() -> None:
     ("text", "is_table"),
     [
         ("frozenset({e.JobStarted, e.JobFailed})", True),
-        ("{DeferCode.HELD: 'held', DeferCode.AFTER: 'after'}", True),
-        ("(None, DeferCode.HELD, *OTHERS)", True),
+        ("{PendingReason.HELD: 'held', PendingReason.AFTER: 'after'}", True),
+        ("(None, PendingReason.HELD, *OTHERS)", True),
         ("('quota_reached', 'fragmented')", True),
         ("JobStarted | JobFailed", True),
         ("(e.JobStarted,)", False),
@@ -122,10 +122,10 @@ def test_what_counts_as_a_table_of_effects_or_reasons(text: str, *, is_table: bo
 
 def test_whether_a_quota_keeps_a_job_off_goes_by_the_kind_of_the_reason() -> None:
     """Another reason of the kind counts wherever the first one does."""
-    assert [code for code in DeferCode if is_of_quota(code)] == [
-        code for code in DeferCode if PRECEDENCE[code] is ReasonKind.QUOTA
+    assert [code for code in PendingReason if is_of_quota(code)] == [
+        code for code in PendingReason if PRECEDENCE[code] is ReasonKind.QUOTA
     ]
-    compared = re.compile(r"is (not )?DeferCode\.QUOTA_REACHED")
+    compared = re.compile(r"is (not )?PendingReason\.QUOTA_REACHED")
     assert [path.name for path in POLICY.rglob("*.py") if compared.search(path.read_text(encoding="utf-8"))] == []
 
 

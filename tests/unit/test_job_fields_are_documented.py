@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shared.events.values import Dependency, JobSpec, ProcessRun, Resources, RetryPolicy, TopologyWish, VirtualRun
+from shared.events.values import Dependency, JobSpec, ProcessRun, Resources, RetryPolicy, TopologyRequest, VirtualRun
 
 PAGE = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text(encoding="utf-8")
 PARTS = {
     "resources": (Resources,),
-    "topology": (TopologyWish,),
+    "topology": (TopologyRequest,),
     "retry": (RetryPolicy,),
     "run": (VirtualRun, ProcessRun),
 }

@@ -18,7 +18,7 @@ from fallow.bench.load.load import nodes_joined, pids_of
 from fallow.bench.load.processor_time import ProcessorTime, Used
 from fallow.bench.load.sender import Sender
 from fallow.bench.load.stages import Staged, on_stage
-from fallow.local.local_cell import Servers, Stage
+from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import CELL
 from shared.runtime.clocks import wall_ms
 from shared.runtime.stack.child import StackError
@@ -56,7 +56,7 @@ class Contended:
 def contended(console: Console, contention: Contention, *, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
-    async def work(stage: Stage) -> Contended:
+    async def work(stage: LocalCell) -> Contended:
         console.print(f"waiting for {len(cell.nodes)} nodes", highlight=False)
         await nodes_joined(stage, len(cell.nodes))
         count = len(cell.cell_file.tenants) - contention.cohorts
@@ -71,7 +71,7 @@ def contended(console: Console, contention: Contention, *, durable: bool) -> Fig
     return figure_of(contention, found)
 
 
-async def run(stage: Stage, contention: Contention) -> Contended:
+async def run(stage: LocalCell, contention: Contention) -> Contended:
     """Send everything when it is due, wait for the last end, and read back."""
     topic = stage.layout.topic("submissions")
     ready = jobs(contention, await stage.log.partitions(topic), wall_ms())

@@ -24,13 +24,13 @@ from fallow.bench.load.load import nodes_joined, percentile, pids_of
 from fallow.bench.load.processor_time import ProcessorTime, Used
 from fallow.bench.load.sender import Sender
 from fallow.bench.load.stages import on_stage
-from fallow.local.local_cell import Servers, Stage
+from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import CELL, NODES_PER_LEAF, QUEUE, Workload, pools_of, uniform_nodes
 from shared.cluster.model.config import CellFile, CellPart, Queue, Tenant
 from shared.events.encoding import ce_headers, encode
 from shared.events.queue import QueueDiscipline, QueueOrder
 from shared.events.submissions import SubmitJob
-from shared.events.values import GPU, JobSpec, Level, Resources, TopologyWish, VirtualRun, Wish
+from shared.events.values import GPU, JobSpec, Level, Resources, TopologyRequest, VirtualRun, Wish
 from shared.log.machine.partitioner import partition_of
 from shared.runtime.clocks import wall_ms
 from shared.runtime.stack.child import StackError
@@ -61,7 +61,7 @@ class Waited:
 def deep_queue(console: Console, *, durable: bool) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
-    async def work(stage: Stage) -> Waited:
+    async def work(stage: LocalCell) -> Waited:
         console.print(f"waiting for {NODES} nodes", highlight=False)
         await nodes_joined(stage, NODES)
         return await waited(stage, console)
@@ -114,7 +114,7 @@ def specs() -> tuple[list[JobSpec], list[JobSpec], list[JobSpec]]:
         )
         for number in range(NODES)
     ]
-    leaf = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+    leaf = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
     stuck = [
         JobSpec(
             id=job_id(number),
@@ -140,7 +140,7 @@ def specs() -> tuple[list[JobSpec], list[JobSpec], list[JobSpec]]:
     return fill, stuck, fitting
 
 
-async def waited(stage: Stage, console: Console) -> Waited:
+async def waited(stage: LocalCell, console: Console) -> Waited:
     """Fill the cluster, let the queue grow deep, and send what fits."""
     topic = stage.layout.topic("submissions")
     partitions = await stage.log.partitions(topic)

@@ -14,7 +14,7 @@ from fallow.bench.load.arrivals import NEVER, Arrivals, Told, told_by
 from fallow.bench.load.job_mix import jobs
 from fallow.bench.load.processor_time import ProcessorTime, Used
 from fallow.bench.load.sender import Sender
-from fallow.local.local_cell import Stage
+from fallow.local.local_cell import LocalCell
 from fallow.local.watch import Watch
 from fallow.replay.workload import CELL
 from services.metrics.policy.kant.waiting import percentile as percentile_of
@@ -126,7 +126,7 @@ def percentile(ordered: list[float], percent: int) -> float | None:
     return None if found is None or found == float("inf") else round(found, 1)
 
 
-def pids_of(stage: Stage) -> dict[str, int]:
+def pids_of(stage: LocalCell) -> dict[str, int]:
     """All processes of the run, this one included, where they are ours to measure."""
     servers = {"kafka": stage.servers.kafka.server, "redis": stage.servers.redis.server}
     known = {name: pid for name, server in servers.items() if (pid := getattr(server, "pid", None))}
@@ -134,7 +134,7 @@ def pids_of(stage: Stage) -> dict[str, int]:
     return {**services, **known, GENERATOR: os.getpid()}
 
 
-async def nodes_joined(stage: Stage, nodes: int) -> None:
+async def nodes_joined(stage: LocalCell, nodes: int) -> None:
     """Wait until all nodes are there and what came with them is over. Raises TimeoutError."""
     watch = Watch(stage)
     await watch.start()
@@ -158,7 +158,7 @@ class Window:
     rss_end_mb: Mapping[str, float]
 
 
-async def window_of(stage: Stage, sending: asyncio.Task[Any], warm_s: float) -> Window:
+async def window_of(stage: LocalCell, sending: asyncio.Task[Any], warm_s: float) -> Window:
     """Measure from so many seconds from now on until what is sent is sent. Raises what ended the sending."""
     await asyncio.wait({sending}, timeout=warm_s)
     begin_s, watch, rss_begin = monotonic(), ProcessorTime(pids_of(stage)), stage.services.rss_mb()
@@ -167,7 +167,7 @@ async def window_of(stage: Stage, sending: asyncio.Task[Any], warm_s: float) -> 
 
 
 async def put_load(
-    stage: Stage, *, first: int, rate: float, seconds: float, run_ms: int, warm_part: float = WARM_PART
+    stage: LocalCell, *, first: int, rate: float, seconds: float, run_ms: int, warm_part: float = WARM_PART
 ) -> Load:
     """Send jobs from number `first` on, wait until all have started or nothing comes any more, and read back."""
     topic = stage.layout.topic("submissions")

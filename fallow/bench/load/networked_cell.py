@@ -13,7 +13,7 @@ from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
 from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, TopologyWish, WorkerPlace
+from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, TopologyRequest, WorkerPlace
 
 POOL, LAB = "bench", "lab"
 ZONES = "abcdefgh"
@@ -72,7 +72,7 @@ class Network:
         return state
 
 
-def gang(job: str, gpus: int, workers: int = 1, wish: TopologyWish | None = None) -> JobSpec:
+def gang(job: str, gpus: int, workers: int = 1, wish: TopologyRequest | None = None) -> JobSpec:
     """A job of so many workers of so many GPUs."""
     resources = Resources(gpu_milli=gpus * GPU)
     return JobSpec(id=job, tenant=TENANT, pools=(POOL,), workers=workers, resources=resources, topology=wish)

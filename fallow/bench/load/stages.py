@@ -14,7 +14,7 @@ from rich.console import Console
 
 from fallow.bench.load.job_mix import GPUS_PER_NODE, TENANT
 from fallow.bench.load.machine import filesystem_of
-from fallow.local.local_cell import Servers, Stage, running, stage_for
+from fallow.local.local_cell import LocalCell, Servers, running, stage_for
 from fallow.local.service_set import Clock
 from fallow.replay.run_session import folder_for
 from fallow.replay.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
@@ -81,7 +81,7 @@ def servers_for(console: Console, *, durable: bool) -> Iterator[tuple[Servers, P
 def on_stage(
     console: Console,
     workload: Workload,
-    work: Callable[[Stage], Awaitable[Answer]],
+    work: Callable[[LocalCell], Awaitable[Answer]],
     baseline: Callable[[Answer, Servers, Path], Awaitable[Baseline]],
     *,
     durable: bool,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fallow.local.local_cell import Stage
+from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL
 from shared.log.port import Record
 
@@ -27,14 +27,14 @@ class Flow:
         return round(self.records * self.size_bytes)
 
 
-async def ends_of(stage: Stage) -> dict[str, int]:
+async def ends_of(stage: LocalCell) -> dict[str, int]:
     """Where each topic of the cell ends now."""
     tps = {name: stage.layout.tp(name, CELL) for name in TOPICS}
     ends = await stage.log.end_offsets(list(tps.values()))
     return {name: ends[tp] for name, tp in tps.items()}
 
 
-async def flows(stage: Stage, before: Mapping[str, int], jobs: int) -> dict[str, Flow]:
+async def flows(stage: LocalCell, before: Mapping[str, int], jobs: int) -> dict[str, Flow]:
     """What came to each topic since `before`, for so many jobs. Sizes are those of a sample. Raises LogUnavailable."""
     ends = await ends_of(stage)
     found = {}
@@ -46,7 +46,7 @@ async def flows(stage: Stage, before: Mapping[str, int], jobs: int) -> dict[str,
     return found
 
 
-async def _sample(stage: Stage, name: str, begin: int, end: int) -> list[Record]:
+async def _sample(stage: LocalCell, name: str, begin: int, end: int) -> list[Record]:
     """Records from the middle of what came: the beginning and the end are not the usual."""
     start = begin + max(0, end - begin - SAMPLE_RECORDS) // 2
     wanted = min(SAMPLE_RECORDS, end - start)

@@ -10,7 +10,7 @@ from fallow.bench.openb.fragments import Fragments
 from fallow.bench.openb.run import Rule
 from services.placement.search.gang import POLICIES, place_gang
 from shared.cluster.model.state import CellState
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec, WorkerPlace
 
 FALLOW = "fallow"
@@ -27,7 +27,7 @@ class OwnRule:
     def place(self, spec: JobSpec, _pod: Pod) -> tuple[WorkerPlace, ...] | None:
         """Where the job of this pod goes."""
         found = place_gang(self._state, spec)
-        return None if isinstance(found, DeferCode) else found
+        return None if isinstance(found, PendingReason) else found
 
 
 _BASELINES: dict[str, tuple[Callable[[CellState, int, Fragments], Rule], str]] = {

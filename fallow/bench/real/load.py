@@ -25,7 +25,7 @@ from fallow.bench.load.sender import Sender
 from fallow.bench.load.traffic import Flow, ends_of, flows
 from fallow.bench.real.cell import ends_of_fillers, fillers
 from fallow.bench.real.mix import JobClass, Maker, RealMix
-from fallow.local.local_cell import Stage
+from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL
 from shared.events.values import GPU
 from shared.runtime.clocks import wall_ms
@@ -124,7 +124,7 @@ class RealLoad:
 class _Run:
     """An offer under way."""
 
-    stage: Stage
+    stage: LocalCell
     offer: Offer
     maker: Maker
     sender: Sender
@@ -135,7 +135,7 @@ class _Run:
         return self.maker.one(self.maker.made[number])
 
 
-async def put_real_load(stage: Stage, mix: RealMix, offer: Offer, *, is_told: bool) -> RealLoad:
+async def put_real_load(stage: LocalCell, mix: RealMix, offer: Offer, *, is_told: bool) -> RealLoad:
     """Make the offer to a stage whose nodes are still to come. Where its waits are told, jobs that are due and have not
     started in the end are given time: until nothing comes any more, or behind a backlog for LATE_S, in which the offer
     goes on.

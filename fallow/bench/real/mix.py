@@ -17,7 +17,7 @@ from fallow.replay.workload import CELL, QUEUE
 from shared.events.base import Command
 from shared.events.encoding import ce_headers, encode
 from shared.events.submissions import CancelJob, SubmitJob
-from shared.events.values import GPU, JobSpec, Level, Resources, TopologyWish, VirtualRun, Wish
+from shared.events.values import GPU, JobSpec, Level, Resources, TopologyRequest, VirtualRun, Wish
 from shared.log.machine.partitioner import partition_of
 
 TENANTS, PRIORITIES = 50, 5
@@ -37,7 +37,7 @@ STEP_MIB = 64
 """By so much memory a class differs from one that would be the same."""
 
 FAILED_PERCENT, CANCELLED_PERCENT = 1, 1
-PREFERRED, REQUIRED = TopologyWish(level=Level.LEAF), TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+PREFERRED, REQUIRED = TopologyRequest(level=Level.LEAF), TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Kind:
     percent: int
     gpus: int
     workers: tuple[int, int] = (1, 1)
-    topology: TopologyWish | None = None
+    topology: TopologyRequest | None = None
 
 
 KINDS = (
@@ -73,7 +73,7 @@ class JobClass:
     gpus: int
     cpu_milli: int
     memory_mib: int
-    topology: TopologyWish | None
+    topology: TopologyRequest | None
 
     @property
     def gpus_all(self) -> int:

@@ -6,11 +6,11 @@ from fallow.cli.log.sentences import gpus
 from fallow.cli.output.durations import moment
 from services.placement.explain.explain import Behind
 from services.placement.search.reason_precedence import OF_QUOTA
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 POOLS_NAMED_MOST = 3
 
-_PLAIN = (None, DeferCode.NO_FREE_GPUS, *sorted(OF_QUOTA))
+_PLAIN = (None, PendingReason.NO_FREE_GPUS, *sorted(OF_QUOTA))
 """Codes that what the head waits for tells already."""
 
 

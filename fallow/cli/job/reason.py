@@ -20,7 +20,7 @@ from shared.cluster.model.config import Queue
 from shared.cluster.model.job import WAITING
 from shared.cluster.model.node import Node
 from shared.cluster.model.state import CellState
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec, Level, NodeStatus, Wish
 
 UNITS_SHOWN_MOST = 5
@@ -52,7 +52,7 @@ def lines(found: WhyNot, spec: JobSpec, away: Sequence[str] = ()) -> Iterator[st
     yield f"  it wants {of_job(spec)}, {gpus(spec.gpus_milli)} in all"
     for room in found.pools:
         yield from _pool(room, spec)
-        if DeferCode.NO_SUCH_NODES in found.codes:
+        if PendingReason.NO_SUCH_NODES in found.codes:
             yield from _too_large(room, spec)
     for pool, idle in found.elsewhere:
         are = "is" if idle == 1 else "are"

@@ -24,7 +24,7 @@ from shared.client.port import job_of
 from shared.events import effects as e
 from shared.events.decisions import Decision
 from shared.events.jobs import JobRejected
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import NodeStatus, WorkerPlace
 from shared.log.kafka.log import KafkaLog
 from shared.log.layout import Layout
@@ -32,23 +32,23 @@ from shared.log.port import Log, Record, TopicPartition
 from shared.log.reading import event_of
 from shared.runtime.clocks import wall_ms
 
-DEFERRED: dict[DeferCode, str] = {
-    DeferCode.NO_FREE_GPUS: "fewer GPUs are free than it needs",
-    DeferCode.FRAGMENTED: "enough GPUs are free, but not together on as many nodes as it needs",
-    DeferCode.NO_SUCH_NODES: "the nodes that it may use and that are not lost could not hold it even empty",
-    DeferCode.QUOTA_REACHED: "a limit, or what is guaranteed to others, leaves its tenant too little",
-    DeferCode.BEHIND_HEAD: "it stands behind a head, which goes first",
-    DeferCode.BACKOFF: "it waits for the time of its next attempt",
-    DeferCode.HELD: "it is held back",
-    DeferCode.TOPOLOGY: "the GPUs that are free are too far apart",
-    DeferCode.RESERVED_FOR_OTHER: "the free places are kept for another job",
-    DeferCode.UNACKNOWLEDGED: "the nodes with room have yet to confirm what was started there before",
-    DeferCode.AFTER: "it waits for the end of other jobs",
-    DeferCode.NOT_BEFORE: "its own time to start has not come",
-    DeferCode.ARRAY_LIMIT: "so many elements of its array run that no more may",
-    DeferCode.MAINTENANCE: "it might still run when maintenance of the nodes begins that it would need",
-    DeferCode.NODES_SILENT: "nothing is heard of nodes with free GPUs, so nothing new is placed there",
-    DeferCode.RECORD_TOO_LARGE: "no record of the log has room for the places of all its workers",
+DEFERRED: dict[PendingReason, str] = {
+    PendingReason.NO_FREE_GPUS: "fewer GPUs are free than it needs",
+    PendingReason.FRAGMENTED: "enough GPUs are free, but not together on as many nodes as it needs",
+    PendingReason.NO_SUCH_NODES: "the nodes that it may use and that are not lost could not hold it even empty",
+    PendingReason.QUOTA_REACHED: "a limit, or what is guaranteed to others, leaves its tenant too little",
+    PendingReason.BEHIND_HEAD: "it stands behind a head, which goes first",
+    PendingReason.BACKOFF: "it waits for the time of its next attempt",
+    PendingReason.HELD: "it is held back",
+    PendingReason.TOPOLOGY: "the GPUs that are free are too far apart",
+    PendingReason.RESERVED_FOR_OTHER: "the free places are kept for another job",
+    PendingReason.UNACKNOWLEDGED: "the nodes with room have yet to confirm what was started there before",
+    PendingReason.AFTER: "it waits for the end of other jobs",
+    PendingReason.NOT_BEFORE: "its own time to start has not come",
+    PendingReason.ARRAY_LIMIT: "so many elements of its array run that no more may",
+    PendingReason.MAINTENANCE: "it might still run when maintenance of the nodes begins that it would need",
+    PendingReason.NODES_SILENT: "nothing is heard of nodes with free GPUs, so nothing new is placed there",
+    PendingReason.RECORD_TOO_LARGE: "no record of the log has room for the places of all its workers",
 }
 HEADS_NAMED_MOST = 20
 """So often, at the last, the head is named that kept the job back: for that the cell is built again as it was."""
@@ -104,7 +104,7 @@ class Why:
             if job_of(effect) == self.job:
                 said.append(_with_reason(effect))
                 self._follow(effect, decision.at_ms)
-                if isinstance(effect, e.JobDeferred) and effect.code is DeferCode.BEHIND_HEAD:
+                if isinstance(effect, e.JobDeferred) and effect.code is PendingReason.BEHIND_HEAD:
                     self.behind_head.append(decision.version)
             elif self._bears_on(effect, {**was_on, **self._nodes}):
                 said.append(sentence(effect))
@@ -113,7 +113,7 @@ class Why:
 
     def name_heads(self, heads: Mapping[int, str]) -> None:
         """Tell behind which head the job stood at these versions."""
-        plain = DEFERRED[DeferCode.BEHIND_HEAD]
+        plain = DEFERRED[PendingReason.BEHIND_HEAD]
         for number, step in enumerate(self.steps):
             head = None if step.version is None else heads.get(step.version)
             if head is not None:

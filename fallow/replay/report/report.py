@@ -15,7 +15,7 @@ from rich.table import Table
 from fallow.cli.log.read_back import LogOverflowed, read_back
 from fallow.cli.verify.verification import LiveCheck
 from fallow.cli.verify.verify import Verification
-from fallow.local.local_cell import Stage
+from fallow.local.local_cell import LocalCell
 from fallow.replay.report.figures import Figures, figures_of
 from fallow.replay.report.job_history import JobRow, write_rows
 from fallow.replay.report.outcome import Outcome
@@ -65,7 +65,7 @@ class Report:
         }
 
 
-async def report_of(stage: Stage, workload: Workload, base_ms: int) -> Report:
+async def report_of(stage: LocalCell, workload: Workload, base_ms: int) -> Report:
     """Read everything back. `seconds` is not known yet. Raises LogOverflowed, LogUnavailable, DiaryError."""
     rss_mb = stage.rss_mb()
     outcome = Outcome(base_ms, workload.carried)
@@ -89,7 +89,7 @@ async def report_of(stage: Stage, workload: Workload, base_ms: int) -> Report:
     )
 
 
-async def _held_against_redis(stage: Stage, found: Verification) -> Verification:
+async def _held_against_redis(stage: LocalCell, found: Verification) -> Verification:
     """The same with I7: what Redis shows is what the fold gives at its cursor."""
     functions = RedisFunctions(stage.servers.redis.server.address)
     try:

@@ -18,7 +18,7 @@ from shared.events.values import (
     Position,
     Resources,
     RetryPolicy,
-    TopologyWish,
+    TopologyRequest,
     VirtualRun,
     Wish,
 )
@@ -179,11 +179,11 @@ class Setting:
         )
 
 
-def _wish(required: str | None, preferred: str | None) -> TopologyWish:
+def _wish(required: str | None, preferred: str | None) -> TopologyRequest:
     level = required or preferred or ""
     if level not in LEVELS:
         raise NotBuiltIn(f"{level!r} is no level of the network")
-    return TopologyWish(level=LEVELS[level], wish=Wish.REQUIRED if required is not None else Wish.PREFERRED)
+    return TopologyRequest(level=LEVELS[level], wish=Wish.REQUIRED if required is not None else Wish.PREFERRED)
 
 
 def is_many(row: RunningRow) -> bool:

@@ -10,7 +10,7 @@ from fallow.simulator.trace.cell import VirtualCell
 from services.executor.policy.records import Said
 from services.executor.policy.turn import Observation, Turn
 from services.placement.explain.explain import why_not
-from services.placement.service import Input, Tried
+from services.placement.service import Input, PendingDecision
 from services.queueing.policy.estimator import Declared
 from services.queueing.policy.planner import plan_starts
 from shared.cluster.checks.run_journal import DiaryLine
@@ -23,7 +23,7 @@ from shared.events import effects as e
 from shared.events.base import Event
 from shared.events.encoding import Undecodable
 from shared.events.jobs import JobRejected
-from shared.events.nodes import DeviceFailed, NodeJoined, NodeLost, NodeReport, RunWord
+from shared.events.nodes import DeviceFailed, NodeJoined, NodeLost, NodeReport, RunStatusUpdate
 from shared.events.operations import Cordon, SetQuota, Uncordon
 from shared.events.queue import StartsPlanned
 from shared.events.submissions import CancelJob, SubmitJob
@@ -109,7 +109,7 @@ class Theatre(VirtualCell):
                 apply(self.state, effect, at_ms)
         except IllegalEffect as error:
             raise NotBuiltIn(f"running job {self.names.outside(spec.id)}: {error}") from error
-        self._keep(mark, Tried(effects, {}, at_ms, at_ms, (), has_more=False))
+        self._keep(mark, PendingDecision(effects, {}, at_ms, at_ms, (), has_more=False))
 
     def _places(self, spec: JobSpec, nodes: list[str]) -> tuple[WorkerPlace, ...]:
         """The lowest devices of each node that nobody holds."""
@@ -195,7 +195,7 @@ class Theatre(VirtualCell):
         for each in said:
             if each.node in self.silent:
                 self.silent[each.node].append(each)
-            elif not (isinstance(each, RunWord) and each.job in self.unacknowledged):
+            elif not (isinstance(each, RunStatusUpdate) and each.job in self.unacknowledged):
                 through.append(each)
         return through
 

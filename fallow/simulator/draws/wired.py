@@ -10,7 +10,7 @@ from fallow.simulator.draws.choosy import suits
 from fallow.simulator.engine import Engine
 from shared.events.base import replace
 from shared.events.submissions import SubmitJob
-from shared.events.values import GPU, JobKind, JobSpec, Level, NodeSpec, Position, TopologyWish, Wish
+from shared.events.values import GPU, JobKind, JobSpec, Level, NodeSpec, Position, TopologyRequest, Wish
 
 
 def wired(engine: Engine, specs: tuple[NodeSpec, ...]) -> tuple[NodeSpec, ...]:
@@ -31,7 +31,7 @@ def wishful(engine: Engine, submit: SubmitJob, specs: tuple[NodeSpec, ...]) -> S
     job = replace(submit.job, preemptible=engine.between(0, 5) > 0)
     if job.gang and job.kind is JobKind.TRAINING and engine.between(0, 1):
         slices = [size for size in range(1, job.workers + 1) if job.workers % size == 0]
-        wish = TopologyWish(
+        wish = TopologyRequest(
             level=engine.chance.choice(tuple(Level)),
             wish=engine.chance.choice(tuple(Wish)),
             slice_workers=engine.chance.choice((None, engine.chance.choice(slices))),

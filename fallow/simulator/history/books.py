@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fallow.simulator.history.rules.queue_rules import QueueRule
 from shared.events.effects import ReservationSet
 from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import DeferCode, StopReason
+from shared.events.reasons import PendingReason, StopReason
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
 
 QUEUED, HELD, STARTING, RUNNING = "queued", "held", "starting", "running"
@@ -33,7 +33,7 @@ class JobPage:
     failures: int = 0
     preemptions: int = 0
     not_before_ms: int = 0
-    deferred: DeferCode | None = None
+    deferred: PendingReason | None = None
     first_start_ms: int | None = None
     started_ms: int | None = None
     stop_why: StopReason | None = None

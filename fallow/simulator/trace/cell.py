@@ -13,7 +13,7 @@ from services.admission.service import AdmissionService
 from services.executor.policy.records import Said, as_records
 from services.executor.policy.turn import Now, Turn
 from services.executor.service import ExecutorService
-from services.placement.service import Input, PlacementService, Tried
+from services.placement.service import Input, PendingDecision, PlacementService
 from shared.cluster.fold.fold import seal
 from shared.cluster.model.config import CellFile
 from shared.cluster.model.state import CellState
@@ -142,7 +142,7 @@ class VirtualCell:
                 return
         raise Restless(f"at {self.now_ms} ms the cell does not come to rest")
 
-    def _keep(self, mark: int, tried: Tried) -> None:
+    def _keep(self, mark: int, tried: PendingDecision) -> None:
         """Put a decision in force, and let everybody follow it."""
         state = self.state
         decision = Decision(

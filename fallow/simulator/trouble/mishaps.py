@@ -23,7 +23,7 @@ from shared.cluster.model.config import CellFile
 from shared.events.decisions import Decision, next_chain
 from shared.events.effects import PolicySet
 from shared.events.encoding import encode
-from shared.events.nodes import DeviceFailed, NodeEvent, NodeLost, NodesReported, RunsReported, RunWord
+from shared.events.nodes import DeviceFailed, NodeEvent, NodeLost, NodesReported, RunsReported, RunStatusUpdate
 from shared.events.operations import ReloadCell
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _of_one_writer(logged: Sequence[Logged]) -> bool:
     )
 
 
-def _words_of(event: object) -> Sequence[NodeEvent | RunWord]:
+def _words_of(event: object) -> Sequence[NodeEvent | RunStatusUpdate]:
     """What nodes said in a record: one word of one node, or many of many."""
     match event:
         case NodeEvent():

@@ -10,7 +10,7 @@ from zlib import crc32
 from fallow.simulator.process import Process
 from fallow.simulator.trouble.faults import Fault
 from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import Start, Walk, walk_lines
+from services.placement.queue.scheduling_cycle import CycleResult, Start, schedule_queues
 from shared.cluster.model.state import CellState
 from shared.events.encoding import encode
 from shared.events.submissions import SubmitJob
@@ -37,12 +37,12 @@ class Poison:
                 if drawn % ONE_OF == 0:
                     self._drawn[item.event.job.id] = ERRORS[drawn // ONE_OF % len(ERRORS)]
 
-    def walk(self, state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
+    def walk(self, state: CellState, lines: Lines, now_ms: int, start: Start) -> CycleResult:
         """Placement's walk, which fails while a poisoned job is new."""
         for job, error in self._drawn.items():
             if job in state.jobs and not self._is_accepted(state.cell, job) and self._is_poisoned(job):
                 raise error(_words(job))
-        return walk_lines(state, lines, now_ms, start)
+        return schedule_queues(state, lines, now_ms, start)
 
     def failed(self, process: Process, reason: str, **_fields: object) -> None:
         """Placement says that a decision has failed: it must be by one of these jobs."""

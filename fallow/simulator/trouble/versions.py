@@ -11,7 +11,15 @@ import msgspec
 from fallow.simulator.storage.broker import Message, message_of
 from shared.events.base import TYPES, CellEvent
 from shared.events.encoding import STRICT, decode, encode
-from shared.events.nodes import NodesReported, RunFailed, RunFinished, RunsReported, RunStarted, RunStopped, RunWord
+from shared.events.nodes import (
+    NodesReported,
+    RunFailed,
+    RunFinished,
+    RunsReported,
+    RunStarted,
+    RunStatusUpdate,
+    RunStopped,
+)
 from shared.events.values import RunStatus
 
 SURPLUS = "field_of_a_later_release"
@@ -63,7 +71,7 @@ def word_by_word(message: Message) -> Sequence[Message]:
     return (message,)
 
 
-def _alone(cell: str, word: RunWord) -> CellEvent:
+def _alone(cell: str, word: RunStatusUpdate) -> CellEvent:
     stamp: dict[str, Any] = {"cell": cell, "node": word.node, "boot": word.boot, "seq": word.seq, "at_ms": word.at_ms}
     run: dict[str, Any] = {"job": word.job, "attempt": word.attempt, "rank": word.rank, "turn": word.turn}
     if word.status is RunStatus.FAILED:

@@ -393,7 +393,7 @@ class NodeAgent:
     def _say(self, turn: Turn, run: AgentRun) -> None:
         self.seq += 1
         wanted = run.wanted
-        word = n.RunWord(
+        word = n.RunStatusUpdate(
             node=self.id,
             boot=self.boot,
             seq=self.seq,

@@ -15,11 +15,11 @@ from shared.events.nodes import (
     NodeReport,
     NodesReported,
     RunsReported,
-    RunWord,
+    RunStatusUpdate,
 )
 from shared.events.values import ObservedRun
 
-Said = NodeEvent | RunWord
+Said = NodeEvent | RunStatusUpdate
 """One thing that a node says, under a number of its own."""
 
 TEXT_BYTES_MOST = 100_000
@@ -67,7 +67,7 @@ def as_records(cell: str, said: Iterable[Said]) -> list[CellEvent]:
     words: _Gathering | None = None
     reports: _Gathering | None = None
     for each in said:
-        if type(each) is RunWord:
+        if type(each) is RunStatusUpdate:
             size = ESCAPED_BYTES * len(each.text) if each.text else 0
             if words is None or not words.takes(each.node, size):
                 words = _begin(records, RUN_WORDS_MOST)
@@ -134,4 +134,4 @@ def _record(cell: str, gathering: _Gathering) -> CellEvent:
         return reports[0]
     if reports:
         return NodesReported(cell=cell, reports=reports)
-    return RunsReported(cell=cell, words=tuple([each for each in gathering.said if type(each) is RunWord]))
+    return RunsReported(cell=cell, words=tuple([each for each in gathering.said if type(each) is RunStatusUpdate]))

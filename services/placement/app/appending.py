@@ -5,7 +5,7 @@ from __future__ import annotations
 from services.placement.app.clock_watch import ClockWatch
 from services.placement.app.metrics import CellMetrics
 from services.placement.app.setbacks import Setbacks
-from services.placement.service import Tried
+from services.placement.service import PendingDecision
 from services.placement.settings import PlacementSettings
 from shared.events.decisions import CHAIN_HEADER
 from shared.log.follower import Follower
@@ -40,7 +40,7 @@ class Appending:
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
         self._follower, self._clock, self._setbacks = follower, clock, setbacks
 
-    def draft(self, tenure: Tenure[Tried], tried: Tried) -> Draft | None:
+    def draft(self, tenure: Tenure[PendingDecision], tried: PendingDecision) -> Draft | None:
         """The record of a decision; None where no reader could read it: it is decided again with fewer inputs."""
         draft = tenure.draft(tried)
         if isinstance(draft, Draft):
@@ -55,14 +55,14 @@ class Appending:
         self._metrics.stale("unwritable")
         return None
 
-    def failed(self, tenure: Tenure[Tried], error: Exception) -> None:
+    def failed(self, tenure: Tenure[PendingDecision], error: Exception) -> None:
         """A decision raised this error: it is decided again with fewer inputs. Raises it where that leads nowhere."""
         tenure.failed(error)
         reason = f"{type(error).__name__}: {error}"
         self._context.logger.error(FAILED, cell=self.cell, reason=reason, exc_info=error)
         self._metrics.stale("failed")
 
-    async def append(self, tenure: Tenure[Tried], tried: Tried, draft: Draft) -> bool:
+    async def append(self, tenure: Tenure[PendingDecision], tried: PendingDecision, draft: Draft) -> bool:
         """Whether the decision is in force. Raises CannotWrite where this process is not to try again."""
         begin_s = self._context.host.perf_s()
         message = self._outgoing(draft)

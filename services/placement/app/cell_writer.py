@@ -16,7 +16,7 @@ from services.placement.app.nodes_watch import NodesWatch
 from services.placement.app.ownership import Ownership
 from services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MOST_S, FIRST_S, MOST_S, CannotWrite, Setbacks
 from services.placement.app.showing import Showing
-from services.placement.service import PlacementService, Tried
+from services.placement.service import PendingDecision, PlacementService
 from services.placement.settings import PlacementSettings
 from shared.cluster.model.config import CellFile, CellPart
 from shared.events.decisions import INPUTS, input_name
@@ -253,7 +253,7 @@ class CellWriter:
             self._context.logger.info("no longer writing", cell=self.cell, epoch=epoch)
             await inflow.stop()
 
-    async def _leave(self, tenure: Tenure[Tried]) -> None:
+    async def _leave(self, tenure: Tenure[PendingDecision]) -> None:
         """Put down what the next writer would not know: once, since the cell is somebody else's now."""
         if self._stepped or not tenure.writes:
             return
@@ -270,7 +270,7 @@ class CellWriter:
         if reason:
             self._context.logger.warning("the cell file here is not the one in force", cell=self.cell, reason=reason)
 
-    async def _take_over(self, tenure: Tenure[Tried]) -> bool:
+    async def _take_over(self, tenure: Tenure[PendingDecision]) -> bool:
         """Append WriterStarted, on the newest state. Whether this process is the writer now."""
         while self._owns:
             tenure.begin()
@@ -286,7 +286,7 @@ class CellWriter:
             await self._read_anew(self._service.take_over)
         return False
 
-    async def _open_inputs(self, tenure: Tenure[Tried]) -> Inflow:
+    async def _open_inputs(self, tenure: Tenure[PendingDecision]) -> Inflow:
         """Every input that is whole, from the state's own cursor, or from its beginning where the state has not read
         it.
         """
@@ -326,13 +326,13 @@ class CellWriter:
             if source in state.inputs
         }
 
-    async def _take_back(self, tenure: Tenure[Tried]) -> None:
+    async def _take_back(self, tenure: Tenure[PendingDecision]) -> None:
         """Put fences in the log that the state's cursors do not show, until they are in force or the tenure ends."""
         while self._watch.read_past and self._owns and tenure.writes:
             if not await self._put_fences(tenure):
                 await self._refold()
 
-    async def _put_fences(self, tenure: Tenure[Tried]) -> bool:
+    async def _put_fences(self, tenure: Tenure[PendingDecision]) -> bool:
         """Try once. Whether nothing is left to be put there."""
         read_past, stands = self._watch.read_past, self._places()
         for name in [name for name, place in read_past.items() if stands.get(name) == place]:
@@ -348,7 +348,7 @@ class CellWriter:
             read_past.clear()
         return not read_past
 
-    async def _resume(self, tenure: Tenure[Tried]) -> dict[str, int]:
+    async def _resume(self, tenure: Tenure[PendingDecision]) -> dict[str, int]:
         """Put in the log what a person decided about fenced inputs, until it is in force or the tenure ends."""
         decided = self._decided_resumes()
         missing = decided
@@ -389,7 +389,7 @@ class CellWriter:
         work = partial(read, self._context.host.monotonic_ms())
         await self._context.host.beside(work, f"states of {self.cell}", may_be_long=True)
 
-    async def _cycle(self, tenure: Tenure[Tried], inflow: Inflow) -> None:
+    async def _cycle(self, tenure: Tenure[PendingDecision], inflow: Inflow) -> None:
         """Take in what has come, and write one record at the most: what comes meanwhile may be in the next."""
         ahead = self._service.new_jobs_pending >= NEW_JOBS_AHEAD_MOST
         wait_ms = 0 if self._goes_on else self._wait_ms()
@@ -419,7 +419,7 @@ class CellWriter:
         self._showing.show(self._service, goes_on=self._goes_on)
         self._showing.tell(self._service)
 
-    async def _decide(self, tenure: Tenure[Tried]) -> bool:
+    async def _decide(self, tenure: Tenure[PendingDecision]) -> bool:
         """One decision, if there is one. Whether more is to be decided at once."""
         begin_s = self._context.host.perf_s()
         tenure.begin()

@@ -89,7 +89,7 @@ def run_end(node: str, job: Job, *, is_good: bool) -> RunEnd:
 
 
 @dataclass(slots=True)
-class Turn:
+class DecisionBuilder:
     """Effects are applied as they are made, so each rule sees what the ones before it did."""
 
     state: CellState

@@ -13,7 +13,7 @@ from types import TracebackType
 from services.placement.decision.inbox import Input
 from shared.events.base import Event
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
-from shared.events.nodes import NodeEvent, NodesReported, RunEvent, RunsReported, RunWord
+from shared.events.nodes import NodeEvent, NodesReported, RunEvent, RunsReported, RunStatusUpdate
 
 IN_A_ROW_MOST = 3
 """So many words of one source at most are set aside with none of it between them that was taken in."""
@@ -82,5 +82,5 @@ def _about(event: Event | None) -> str:
     return ""
 
 
-def _of_run(word: RunWord | RunEvent) -> str:
+def _of_run(word: RunStatusUpdate | RunEvent) -> str:
     return f"job {word.job} of node {word.node}"

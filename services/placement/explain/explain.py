@@ -34,7 +34,7 @@ from shared.cluster.model.node import Node
 from shared.cluster.model.state import CellState
 from shared.cluster.quota.room import rooms
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import GPU, JobSpec, NodeStatus
 
 NAMED_MOST = 5
@@ -43,7 +43,7 @@ NAMED_MOST = 5
 UNITS_LOOKED_AT_MOST = 1_000
 FOR_WANT_OF_NODES = (ReasonKind.STRUCTURAL, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 OF_ROOM = (ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
-NOT_IN_LINE = (DeferCode.HELD, DeferCode.AFTER, DeferCode.NOT_BEFORE, DeferCode.BACKOFF)
+NOT_IN_LINE = (PendingReason.HELD, PendingReason.AFTER, PendingReason.NOT_BEFORE, PendingReason.BACKOFF)
 """With these a job is not in line yet: whether there would be room for it is the smaller question."""
 
 
@@ -101,7 +101,7 @@ class Behind:
     since_ms: int | None
     queue: str
     discipline: QueueDiscipline
-    code: DeferCode | None
+    code: PendingReason | None
     gpus_milli: int
     pools: tuple[str, ...]
     under: str | None = None
@@ -129,8 +129,8 @@ class WhyNot:
     """
 
     job: str
-    recorded: DeferCode | None
-    codes: tuple[DeferCode, ...]
+    recorded: PendingReason | None
+    codes: tuple[PendingReason, ...]
     pools: tuple[PoolRoom, ...]
     accounts: tuple[AccountUse, ...]
     ahead: Ahead
@@ -160,16 +160,16 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
     before = jobs_before(state, job, queue, now_ms)
     found = dict.fromkeys(_capacity(state, job, pools, used, now_ms))
     if job.status is JobStatus.HELD:
-        found[DeferCode.HELD] = None
+        found[PendingReason.HELD] = None
     if job.status is JobStatus.AWAITING or job.waits_for:
-        found[DeferCode.AFTER] = None
+        found[PendingReason.AFTER] = None
     if job.not_before_ms > now_ms:
-        found[DeferCode.NOT_BEFORE if job.not_before_ms == spec.not_before_ms else DeferCode.BACKOFF] = None
+        found[PendingReason.NOT_BEFORE if job.not_before_ms == spec.not_before_ms else PendingReason.BACKOFF] = None
     if not may_start_one_more(state, spec):
-        found[DeferCode.ARRAY_LIMIT] = None
+        found[PendingReason.ARRAY_LIMIT] = None
     behind = _behind(state, job, before, queues, now_ms)
     if behind is not None:
-        found[DeferCode.BEHIND_HEAD] = None
+        found[PendingReason.BEHIND_HEAD] = None
     codes = in_order(found)
     return WhyNot(
         job=spec.id,
@@ -185,7 +185,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         to_free=_to_free(state, spec, codes, used, pools),
         to_open=_to_open(state, job),
         closing=_closing(state, spec),
-        needs_bytes=bytes_needed(state, spec) if DeferCode.RECORD_TOO_LARGE in codes else None,
+        needs_bytes=bytes_needed(state, spec) if PendingReason.RECORD_TOO_LARGE in codes else None,
         away=_away(state, spec, (*codes, job.deferred)),
         held_why=job.held_why,
         changed=_changed(state, spec, (*codes, job.deferred)),
@@ -201,7 +201,7 @@ def _planned(state: CellState, job_id: str) -> Planned | None:
     return None if kept is None else Planned(kept.start_ms, tuple(dict.fromkeys(place.node for place in kept.workers)))
 
 
-def in_order(codes: Iterable[DeferCode]) -> tuple[DeferCode, ...]:
+def in_order(codes: Iterable[PendingReason]) -> tuple[PendingReason, ...]:
     """The codes, the first to be told first: what could never be, then what keeps the job out of its line, then why it
     would not start there.
     """
@@ -209,7 +209,7 @@ def in_order(codes: Iterable[DeferCode]) -> tuple[DeferCode, ...]:
     return tuple(sorted(codes, key=lambda code: (code not in STRUCTURAL, code not in NOT_IN_LINE, order.index(code))))
 
 
-def _elsewhere(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> tuple[tuple[str, int], ...]:
+def _elsewhere(state: CellState, spec: JobSpec, codes: Sequence[PendingReason | None]) -> tuple[tuple[str, int], ...]:
     """The pools that it may not use and that have idle GPUs of its type, and how many; none where it waits for
     something else than room.
     """
@@ -223,13 +223,13 @@ def _elsewhere(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None
     return tuple((name, gpus) for name, gpus in found.items() if gpus)[:NAMED_MOST]
 
 
-def _away(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> tuple[Node, ...]:
+def _away(state: CellState, spec: JobSpec, codes: Sequence[PendingReason | None]) -> tuple[Node, ...]:
     """Nodes of its pools and its kind that are lost or silent, by id; none where it waits for something else."""
     nodes = _wanted_nodes(state, spec, codes)
     return tuple(node for node in nodes if node.status is NodeStatus.LOST or node.silent_wall_ms)
 
 
-def _changed(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> tuple[str, ...]:
+def _changed(state: CellState, spec: JobSpec, codes: Sequence[PendingReason | None]) -> tuple[str, ...]:
     """The first nodes of its pools and its kind that have other hardware than before; none where it waits for something
     else.
     """
@@ -239,7 +239,7 @@ def _changed(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None])
     return tuple(node.id for node in nodes if node.status is NodeStatus.READY and node.offered is not None)[:NAMED_MOST]
 
 
-def _wanted_nodes(state: CellState, spec: JobSpec, codes: Sequence[DeferCode | None]) -> list[Node]:
+def _wanted_nodes(state: CellState, spec: JobSpec, codes: Sequence[PendingReason | None]) -> list[Node]:
     """The nodes of its pools and its kind, if it waits for want of nodes."""
     if not any(code is not None and PRECEDENCE[code] in FOR_WANT_OF_NODES for code in codes):
         return []
@@ -260,7 +260,7 @@ def _closing(state: CellState, spec: JobSpec) -> tuple[tuple[str, int], ...]:
 def _to_free(
     state: CellState,
     spec: JobSpec,
-    codes: tuple[DeferCode, ...],
+    codes: tuple[PendingReason, ...],
     used: tuple[AccountUse, ...],
     pools: tuple[PoolRoom, ...],
 ) -> tuple[str, ...]:
@@ -268,7 +268,7 @@ def _to_free(
     for, or in all together for a job that is no gang and that none of them could hold by itself.
     """
     found = [use.to_free for use in used]
-    if DeferCode.QUOTA_REACHED in codes and not any(found):
+    if PendingReason.QUOTA_REACHED in codes and not any(found):
         found += walled_off(state, spec)
     if any(PRECEDENCE[code] in OF_ROOM for code in codes):
         able = [room for room in pools if room.workers_ever]
@@ -285,7 +285,7 @@ def _to_open(state: CellState, job: Job) -> tuple[str, ...]:
     """The first nodes that a person has closed and without which the job has no place even when all else is empty."""
     if not waits_for_closed(state, job):
         return ()
-    nodes = _wanted_nodes(state, job.spec, tuple(DeferCode))
+    nodes = _wanted_nodes(state, job.spec, tuple(PendingReason))
     return tuple(node.id for node in nodes if node.status in CLOSED)[:NAMED_MOST]
 
 
@@ -310,7 +310,7 @@ def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queu
     )
 
 
-def _place(state: CellState, job: Job, now_ms: int) -> Places | DeferCode:
+def _place(state: CellState, job: Job, now_ms: int) -> Places | PendingReason:
     """Places for the gang or for workers that enter when its pause is over, beside what is kept for waiting owners; or
     why there are none.
     """
@@ -325,25 +325,25 @@ def _place(state: CellState, job: Job, now_ms: int) -> Places | DeferCode:
 
 def _capacity(
     state: CellState, job: Job, pools: tuple[PoolRoom, ...], used: tuple[AccountUse, ...], now_ms: int
-) -> list[DeferCode]:
+) -> list[PendingReason]:
     """What keeps the job from a place, in all of its pools: nothing where placement would find one."""
     spec, told = in_line(job), _place(state, job, now_ms)
-    if not isinstance(told, DeferCode):
+    if not isinstance(told, PendingReason):
         return []
     able = [room for room in pools if room.workers_ever >= spec.workers]
     if not able and not spec.gang:  # only several pools together could hold it
         able = [room for room in pools if room.workers_ever]
     if told in STRUCTURAL or not able:
-        return [told if told in STRUCTURAL else DeferCode.NO_SUCH_NODES]
+        return [told if told in STRUCTURAL else PendingReason.NO_SUCH_NODES]
     found = [with_confirmations(state, spec, told)]
     if any(use.is_over for use in used):
-        found.append(DeferCode.QUOTA_REACHED)
-    if DeferCode.UNACKNOWLEDGED in found or DeferCode.NODES_SILENT in found or not spec.gang:
+        found.append(PendingReason.QUOTA_REACHED)
+    if PendingReason.UNACKNOWLEDGED in found or PendingReason.NODES_SILENT in found or not spec.gang:
         return found
     if all(room.gpus_free_milli < spec.gpus_milli for room in able):
-        found.append(DeferCode.NO_FREE_GPUS)
+        found.append(PendingReason.NO_FREE_GPUS)
     elif all(room.workers_now < spec.workers for room in able):
-        found.append(DeferCode.FRAGMENTED)
+        found.append(PendingReason.FRAGMENTED)
     return found
 
 

@@ -7,7 +7,7 @@ from heapq import heapify, heappop
 from itertools import takewhile
 
 from services.placement.queue.fair_share import Shares
-from services.placement.queue.fair_share_heap import Tournament, came_of
+from services.placement.queue.fair_share_heap import FairShareHeap, came_of
 from services.placement.requests.arrays import may_start_one_more
 from shared.cluster.capacity.gpu_types import types_for
 from shared.cluster.model.config import Queue
@@ -56,7 +56,7 @@ def _by_shares(state: CellState, lines: Mapping[str, Iterator[Job]], now_ms: int
     usage = dict(state.usage)
     firsts = {tenant: next(line, None) for tenant, line in lines.items()}
     came = {tenant: came_of(job) for tenant, job in firsts.items() if job is not None}
-    turns = Tournament(Shares(state, now_ms, usage), came)
+    turns = FairShareHeap(Shares(state, now_ms, usage), came)
     while (tenant := turns.first()) is not None:
         job = firsts[tenant]
         assert job is not None, "else it has left"

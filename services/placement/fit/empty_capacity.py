@@ -19,7 +19,7 @@ from shared.cluster.model.independent_workers import in_line
 from shared.cluster.model.job import Job
 from shared.cluster.model.state import CellState
 from shared.events.value import replace
-from shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, Resources, TopologyWish, Wish
+from shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, Resources, TopologyRequest, Wish
 
 
 class Form(NamedTuple):
@@ -28,7 +28,7 @@ class Form(NamedTuple):
     workers: int
     resources: Resources
     gpu_type: str | None
-    wish: TopologyWish | None
+    wish: TopologyRequest | None
     needs: Needs | None
 
 

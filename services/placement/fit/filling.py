@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from services.placement.fit.device_selection import Devices, devices_for
-from services.placement.fit.free_capacity import Room, more_that_suit
+from services.placement.fit.free_capacity import FreeCapacity, more_that_suit
 from shared.cluster.capacity.masks import each_bit
 from shared.cluster.model.node import Node
 from shared.events.values import GPU, JobSpec, WorkerPlace
@@ -37,7 +37,7 @@ def lowest(by_free: dict[int, int], gpus: int) -> Iterator[int]:
     yield mask
 
 
-def fill(room: Room, spec: JobSpec, workers: int, order: Order) -> list[Run]:
+def fill(room: FreeCapacity, spec: JobSpec, workers: int, order: Order) -> list[Run]:
     """Where so many workers of this job go, or as many as fit: beside others on shared devices where there is room for
     a share, those with the least room first, then on whole devices of the nodes in this order. The room is told of it
     only by `workers_on`: it can be asked no more.
@@ -48,14 +48,14 @@ def fill(room: Room, spec: JobSpec, workers: int, order: Order) -> list[Run]:
     return filling.runs
 
 
-def fill_shares(room: Room, spec: JobSpec, workers: int) -> list[Run]:
+def fill_shares(room: FreeCapacity, spec: JobSpec, workers: int) -> list[Run]:
     """The same on devices that are shared already."""
     filling = _Filling(room, spec, workers)
     filling.beside_others()
     return filling.runs
 
 
-def count_room(room: Room, spec: JobSpec, most: int) -> int:
+def count_room(room: FreeCapacity, spec: JobSpec, most: int) -> int:
     """How many workers of this job fit into a room from which nothing is taken, `most` at most: as many as `fill` finds
     places for, and as any search does that puts one after the other wherever there is room. Much cheaper than either.
     """
@@ -77,7 +77,7 @@ class _Counting:
 
     __slots__ = ("_is_plain", "_room", "_spec", "beside", "left")
 
-    def __init__(self, room: Room, spec: JobSpec, workers: int) -> None:
+    def __init__(self, room: FreeCapacity, spec: JobSpec, workers: int) -> None:
         wants = spec.resources
         self._room, self._spec, self.left, self.beside = room, spec, workers, 0
         self._is_plain = spec.gpu_type is None and not (wants.cpu_milli or wants.memory_mib)
@@ -107,7 +107,7 @@ def shares_on(node: Node, milli: int) -> int:
     return sum(free // milli for device, free in node.shares.items() if not node.failed >> device & 1)
 
 
-def places_of_gang(room: Room, spec: JobSpec, order: Order) -> tuple[WorkerPlace, ...] | None:
+def places_of_gang(room: FreeCapacity, spec: JobSpec, order: Order) -> tuple[WorkerPlace, ...] | None:
     """Places for all workers of the job, the ranks node by node; None where they do not fit."""
     if spec.workers > 1 and count_room(room, spec, spec.workers) < spec.workers:
         return None
@@ -147,7 +147,7 @@ class _Filling:
 
     __slots__ = ("_room", "_shares", "_spec", "left", "runs")
 
-    def __init__(self, room: Room, spec: JobSpec, workers: int) -> None:
+    def __init__(self, room: FreeCapacity, spec: JobSpec, workers: int) -> None:
         self._room, self._spec, self.left = room, spec, workers
         self._shares: dict[str, dict[int, list[int]]] = {}
         self.runs: list[Run] = []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from services.placement.fit.filling import fill, fullest, places_in, shares_on, together, workers_of
-from services.placement.fit.free_capacity import Room, more_that_suit
+from services.placement.fit.free_capacity import FreeCapacity, more_that_suit
 from services.placement.fit.gang_packing import Portion
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.capacity.masks import each_bit, mask_from
@@ -19,7 +19,7 @@ from shared.cluster.model.state import CellState
 from shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 
-class ShareGang:
+class FractionalGang:
     """The same questions as a gang of whole GPUs answers (`Gang`). The state does not change meanwhile."""
 
     __slots__ = ("_beside", "_each", "_in_units", "_is_plain", "_pool", "_state", "spec", "topology")
@@ -78,7 +78,7 @@ class ShareGang:
         """The places of the gang when it is divided so, by rank; None where it does not fit."""
         found: list[WorkerPlace] = []
         for slots, _, workers in portions:
-            room = Room.of(self._state, self._pool, self.spec, numbers_of(self._pool, self.topology, slots))
+            room = FreeCapacity.of(self._state, self._pool, self.spec, numbers_of(self._pool, self.topology, slots))
             runs = fill(room, self.spec, workers, fullest)
             if workers_of(runs) < workers:
                 return None

@@ -17,7 +17,7 @@ _NEAR = (1 << 512) - 1
 
 
 @dataclass(slots=True)
-class Room:
+class FreeCapacity:
     """What is free in one pool, less what this gang's workers have taken so far. The state is not touched.
 
     Workers of one gang need the same resources, so only nodes that the gang has taken from differ from the state, and
@@ -34,7 +34,7 @@ class Room:
     spent: int = 0
 
     @classmethod
-    def of(cls, state: CellState, pool: PoolCapacity, spec: JobSpec, among: int | None = None) -> Room:
+    def of(cls, state: CellState, pool: PoolCapacity, spec: JobSpec, among: int | None = None) -> FreeCapacity:
         """What is free now on those nodes of the pool, or of `among` (by their numbers), that the job may use."""
         usable = allowed(state, pool, spec)
         if usable is not None:

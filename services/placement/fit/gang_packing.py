@@ -20,7 +20,7 @@ Portion = tuple[range, Level, int]
 """So many workers within these slots, on as few units of this level as possible."""
 
 
-class Gang:
+class GangPacker:
     """One gang before one topology, while it looks for room. The topology does not change meanwhile."""
 
     __slots__ = ("_known", "gpus", "is_plain", "spec", "topology")
@@ -157,7 +157,7 @@ def _fullest(topology: Topology, free: int) -> Iterator[int]:
     return chain(ranking.tightest(free, used), ranking.tightest(free, leaves ^ used))
 
 
-def fill(gang: Gang, slots: range, level: Level, workers: int) -> list[Part]:
+def fill(gang: GangPacker, slots: range, level: Level, workers: int) -> list[Part]:
     """So many workers on as few units of `level` within these slots as possible, in each of them on as few of the next
     nearer level, and so on: (slot, workers) in the order of the network; empty where they do not fit.
     """
@@ -182,7 +182,7 @@ def fill(gang: Gang, slots: range, level: Level, workers: int) -> list[Part]:
     return found
 
 
-def _fill_group(gang: Gang, group: int, workers: int) -> list[Part]:
+def _fill_group(gang: GangPacker, group: int, workers: int) -> list[Part]:
     """The same for the nodes of one group, which may be many: by masks, and no further than needed."""
     chosen: dict[int, int] = {}
     has_looked_for_last = False
@@ -202,7 +202,7 @@ def _fill_group(gang: Gang, group: int, workers: int) -> list[Part]:
     return []
 
 
-def _emptiest(gang: Gang, group: int) -> Iterator[Part]:
+def _emptiest(gang: GangPacker, group: int) -> Iterator[Part]:
     """The nodes of a group, the emptiest first, and how many workers their free devices hold: none with none."""
     table, begin = gang.topology.by_free[group], gang.topology.levels[Level.DOMAIN].begins[group]
     for free in sorted(table, reverse=True):
@@ -212,7 +212,7 @@ def _emptiest(gang: Gang, group: int) -> Iterator[Part]:
             yield begin + at, free // gang.gpus
 
 
-def _tightest_of(gang: Gang, group: int, workers: int, taken: dict[int, int]) -> int | None:
+def _tightest_of(gang: GangPacker, group: int, workers: int, taken: dict[int, int]) -> int | None:
     """The node of a group with the fewest free devices that holds all of them and is not taken; rather one that has an
     island for each.
     """
@@ -228,7 +228,7 @@ def _tightest_of(gang: Gang, group: int, workers: int, taken: dict[int, int]) ->
     return found
 
 
-def places_on(gang: Gang, parts: list[Part]) -> tuple[WorkerPlace, ...]:
+def places_on(gang: GangPacker, parts: list[Part]) -> tuple[WorkerPlace, ...]:
     """The places of a gang whose workers go to these nodes, by rank."""
     wants = gang.spec.resources
     milli, cpu, memory = wants.gpu_milli, wants.cpu_milli, wants.memory_mib
@@ -240,7 +240,7 @@ def places_on(gang: Gang, parts: list[Part]) -> tuple[WorkerPlace, ...]:
     )
 
 
-def places_of_each(gang: Gang, parts: list[Part]) -> list[WorkerPlace]:
+def places_of_each(gang: GangPacker, parts: list[Part]) -> list[WorkerPlace]:
     """The places of jobs of one worker each that go to these nodes."""
     wants = gang.spec.resources
     milli, cpu, memory = wants.gpu_milli, wants.cpu_milli, wants.memory_mib
@@ -250,7 +250,7 @@ def places_of_each(gang: Gang, parts: list[Part]) -> list[WorkerPlace]:
     ]
 
 
-def _devices_on(gang: Gang, parts: list[Part]) -> Iterator[tuple[str, Devices]]:
+def _devices_on(gang: GangPacker, parts: list[Part]) -> Iterator[tuple[str, Devices]]:
     nodes, gpus = gang.topology.nodes, gang.gpus
     for slot, workers in parts:
         node = nodes[slot]

@@ -11,7 +11,7 @@ from services.placement.search.beside_kept import search_beside
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.model.state import CellState
 from shared.cluster.quota.kept_places import Taking
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import GPU, JobSpec
 
 Search = Callable[[CellState, PoolCapacity], Places | None]
@@ -22,13 +22,13 @@ LOOKS_MOST = 4
 
 def off_kept_places(
     state: CellState, pool: PoolCapacity, spec: JobSpec, places: Places, search: Search, fewest_milli: int
-) -> Places | DeferCode:
+) -> Places | PendingReason:
     """The places that a search has found in a pool, if none is on a node where something is kept; else what `search`
     finds while the kept places count as in use. If it finds nothing, a job that would borrow from an owner waits as
     `reserved_for_other`, and any other job has the first places. `fewest_milli`: with fewer whole GPUs than that free
     the search would find nothing.
     """
-    return next(each_off_kept_places(state, pool, spec, places, search, fewest_milli), DeferCode.RESERVED_FOR_OTHER)
+    return next(each_off_kept_places(state, pool, spec, places, search, fewest_milli), PendingReason.RESERVED_FOR_OTHER)
 
 
 def each_off_kept_places(

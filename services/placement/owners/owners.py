@@ -17,7 +17,7 @@ from shared.cluster.model.job import Job, JobStatus
 from shared.cluster.model.state import CellState
 from shared.cluster.quota.kept_places import NOTHING_KEPT, KeptPlaces
 from shared.cluster.quota.room import lineage
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 
 class Owners:
@@ -63,7 +63,7 @@ class Owners:
         now_ms = max(state.at_ms, state.clock_ms)
         waiting = [job for job in state.jobs.values() if job.status is JobStatus.QUEUED or grows(job, now_ms)]
         idle = _with_idle(state, dict.fromkeys(job.spec.tenant for job in waiting))
-        jobs = [job for job in waiting if job.spec.tenant in idle and job.deferred is not DeferCode.BEHIND_HEAD]
+        jobs = [job for job in waiting if job.spec.tenant in idle and job.deferred is not PendingReason.BEHIND_HEAD]
         state.tree.kept = kept_for(state, jobs)
 
 

@@ -20,7 +20,7 @@ from shared.cluster.model.state import CellState
 from shared.cluster.quota.kept_places import KeptPlace, taken
 from shared.cluster.quota.room import Borrower
 from shared.cluster.quota.tree import Account
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec, WorkerPlace
 
 
@@ -67,7 +67,7 @@ def waits_for_owners(state: CellState, spec: JobSpec, places: Sequence[WorkerPla
         return False
     refusal = refusal_of_places(state, spec, places)
     if refusal is not None:
-        return refusal is DeferCode.RESERVED_FOR_OTHER
+        return refusal is PendingReason.RESERVED_FOR_OTHER
     return not leaves_owners_alone(state, spec, places)
 
 

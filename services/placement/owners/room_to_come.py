@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from services.placement.fit.device_selection import devices_for
 from services.placement.fit.filling import fill, fullest, workers_of
-from services.placement.fit.free_capacity import Room, more_that_suit
+from services.placement.fit.free_capacity import FreeCapacity, more_that_suit
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.capacity.masks import each_bit
 from shared.cluster.capacity.node_filter_index import allowed
@@ -206,7 +206,7 @@ def _shares(ground: Ground, among: int, workers: int) -> Plan:
     """The same for workers that need a share of a device each."""
     state, pool, spec = ground.state, ground.pool, ground.spec
     alone = replace(spec, workers=1, workers_min=None, topology=None)
-    runs = fill(Room.of(state, pool, spec, among), alone, workers, fullest)
+    runs = fill(FreeCapacity.of(state, pool, spec, among), alone, workers, fullest)
     on: dict[str, dict[int, int]] = {}
     for node_id, (device, *_), many in runs:
         on_node = on.setdefault(node_id, {})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from services.placement.fit.device_selection import devices_of_one
 from services.placement.fit.filling import fill, fullest
-from services.placement.fit.free_capacity import Room, first_suitable
+from services.placement.fit.free_capacity import FreeCapacity, first_suitable
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.capacity.node_filter_index import allowed
 from shared.cluster.model.state import CellState
@@ -49,5 +49,5 @@ def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) 
     milli, cpu, memory = wants.gpu_milli, wants.cpu_milli, wants.memory_mib
     return [
         WorkerPlace(rank=0, node=node, devices=devices, gpu_milli=milli, cpu_milli=cpu, memory_mib=memory)
-        for node, devices, _ in fill(Room.of(state, pool, spec), spec, most, fullest)
+        for node, devices, _ in fill(FreeCapacity.of(state, pool, spec), spec, most, fullest)
     ]

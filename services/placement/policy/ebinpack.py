@@ -11,8 +11,8 @@ a leaf group before a spine: within it to as few leaf groups and nodes as possib
 from __future__ import annotations
 
 from services.placement.fit.filling import fullest, places_of_gang
-from services.placement.fit.free_capacity import Room
-from services.placement.fit.gang_packing import Gang, fill, places_of_each, places_on
+from services.placement.fit.free_capacity import FreeCapacity
+from services.placement.fit.gang_packing import GangPacker, fill, places_of_each, places_on
 from services.placement.fit.min_units import Part
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.capacity.topology import OUTWARD, topology_for
@@ -25,15 +25,15 @@ def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[Wor
     fits, as with best fit.
     """
     if spec.resources.gpu_milli < GPU:
-        return places_of_gang(Room.of(state, pool, spec), spec, fullest)
-    gang = Gang(topology_for(state, pool, spec), spec)
+        return places_of_gang(FreeCapacity.of(state, pool, spec), spec, fullest)
+    gang = GangPacker(topology_for(state, pool, spec), spec)
     parts = pack(gang, spec.workers)
     return places_on(gang, parts) if parts else None
 
 
 def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPlace | None:
     """A place for the only worker of a job of whole GPUs: that of `place_gang`."""
-    gang = Gang(topology_for(state, pool, spec), spec)
+    gang = GangPacker(topology_for(state, pool, spec), spec)
     slot = gang.tightest_node(1)
     return None if slot is None else places_of_each(gang, [(slot, 1)])[0]
 
@@ -45,7 +45,7 @@ def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) 
     By what the first ones take, the tightest node only becomes tighter, and the fullest leaf fuller. Which leaf is the
     fullest for nodes that are emptier depends on what they took: for these, ask again.
     """
-    gang, parts = Gang(topology_for(state, pool, spec), spec), list[Part]()
+    gang, parts = GangPacker(topology_for(state, pool, spec), spec), list[Part]()
     if gang.looks_at_islands:
         slot = gang.tightest_node(1)
         return [] if slot is None else places_of_each(gang, [(slot, 1)])
@@ -61,7 +61,7 @@ def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) 
     return places_of_each(gang, parts)
 
 
-def pack(gang: Gang, workers: int) -> list[Part]:
+def pack(gang: GangPacker, workers: int) -> list[Part]:
     """On which nodes (slots) so many of its workers go; empty where they do not fit."""
     slot = gang.tightest_node(workers)
     if slot is not None:

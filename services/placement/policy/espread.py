@@ -9,8 +9,8 @@ Training never uses the zone, under no policy: that is a constraint of its own
 from __future__ import annotations
 
 from services.placement.fit.filling import count_room, fullest, places_of_gang
-from services.placement.fit.free_capacity import Room
-from services.placement.fit.gang_packing import Gang, places_on
+from services.placement.fit.free_capacity import FreeCapacity
+from services.placement.fit.gang_packing import GangPacker, places_on
 from services.placement.fit.ranks import by_node
 from services.placement.policy import ebinpack
 from services.placement.policy.ebinpack import pack
@@ -34,7 +34,7 @@ def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[Wor
     """Places for all workers of a gang, or None."""
     if not _uses_zone(pool, spec):
         return ebinpack.place_gang(state, pool, spec)
-    if count_room(Room.of(state, pool, spec), spec, spec.workers) < spec.workers:
+    if count_room(FreeCapacity.of(state, pool, spec), spec, spec.workers) < spec.workers:
         return None
     places = _in_zone(state, pool, topology_for(state, pool, spec, "zone", is_in_zone), spec)
     if len(places) == spec.workers:
@@ -70,7 +70,7 @@ def _in_zone(state: CellState, pool: PoolCapacity, zone: Topology, spec: JobSpec
     """All of these workers, or as many as the zone has room for."""
     if not takes_whole_nodes(spec, zone):
         return spread(_room(state, pool, spec, zone), zone, spec, spec.workers)
-    gang = Gang(zone, spec)
+    gang = GangPacker(zone, spec)
     room = min(spec.workers, sum(map(gang.room_on, range(len(zone.nodes)))))
     return list(places_on(gang, pack(gang, room))) if room else []
 
@@ -78,11 +78,11 @@ def _in_zone(state: CellState, pool: PoolCapacity, zone: Topology, spec: JobSpec
 def _packed(state: CellState, pool: PoolCapacity, general: Topology, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:
     """All of these workers in the general pool, or nothing."""
     if spec.resources.gpu_milli >= GPU:
-        gang = Gang(general, spec)
+        gang = GangPacker(general, spec)
         parts = pack(gang, spec.workers)
         return places_on(gang, parts)
     return places_of_gang(_room(state, pool, spec, general), spec, fullest)
 
 
-def _room(state: CellState, pool: PoolCapacity, spec: JobSpec, part: Topology) -> Room:
-    return Room.of(state, pool, spec, numbers_of(pool, part, range(len(part.nodes))))
+def _room(state: CellState, pool: PoolCapacity, spec: JobSpec, part: Topology) -> FreeCapacity:
+    return FreeCapacity.of(state, pool, spec, numbers_of(pool, part, range(len(part.nodes))))

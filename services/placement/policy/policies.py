@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from services.placement.fit.filling import fullest, lowest, places_of_gang
-from services.placement.fit.free_capacity import Room
+from services.placement.fit.free_capacity import FreeCapacity
 from services.placement.policy import best_fit, ebinpack, espread, spread
 from services.placement.policy.frag_aware import frag_aware
 from shared.cluster.capacity.capacity import PoolCapacity
@@ -41,12 +41,12 @@ class PlacementPolicy(NamedTuple):
 
 
 def _best_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
-    return places_of_gang(Room.of(state, pool, spec), spec, fullest)
+    return places_of_gang(FreeCapacity.of(state, pool, spec), spec, fullest)
 
 
 def _first_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
     """A baseline: each worker goes to the lowest node that fits it, however full it is."""
-    return places_of_gang(Room.of(state, pool, spec), spec, lowest)
+    return places_of_gang(FreeCapacity.of(state, pool, spec), spec, lowest)
 
 
 def _first(place: PlaceGang) -> PlaceAlone:

@@ -7,7 +7,7 @@ before a second to any, always to the emptiest node, and to one without another 
 from __future__ import annotations
 
 from services.placement.fit.filling import count_room, fill_shares, places_in
-from services.placement.fit.free_capacity import Room
+from services.placement.fit.free_capacity import FreeCapacity
 from services.placement.fit.ranks import by_node
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.capacity.masks import mask_from
@@ -22,14 +22,14 @@ LOOKS_TO_PLACE = 20
 
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:
     """Places for all workers of a gang anywhere in the pool, or None."""
-    room = Room.of(state, pool, spec)
+    room = FreeCapacity.of(state, pool, spec)
     if count_room(room, spec, spec.workers) < spec.workers:
         return None
     places = spread(room, topology_for(state, pool, spec), spec, spec.workers)
     return by_node(places) if len(places) == spec.workers else None
 
 
-def spread(room: Room, topology: Topology, spec: JobSpec, workers: int) -> list[WorkerPlace]:
+def spread(room: FreeCapacity, topology: Topology, spec: JobSpec, workers: int) -> list[WorkerPlace]:
     """Places for so many workers, or for as many as fit; all are taken from the room. The topology holds all nodes of
     the room.
     """
@@ -49,7 +49,9 @@ def spread(room: Room, topology: Topology, spec: JobSpec, workers: int) -> list[
     return places
 
 
-def _round(room: Room, topology: Topology, units: Units, spec: JobSpec, ranks: range, used: int) -> list[WorkerPlace]:
+def _round(
+    room: FreeCapacity, topology: Topology, units: Units, spec: JobSpec, ranks: range, used: int
+) -> list[WorkerPlace]:
     """A worker to each unit that has room for one, or to the first that these ranks suffice for: to the emptiest nodes
     first, to those that are used already last. What one takes makes no other node emptier.
     """
@@ -70,5 +72,5 @@ def _round(room: Room, topology: Topology, units: Units, spec: JobSpec, ranks: r
     return places
 
 
-def _unit_around(room: Room, topology: Topology, units: Units, node: Node) -> int:
+def _unit_around(room: FreeCapacity, topology: Topology, units: Units, node: Node) -> int:
     return numbers_of(room.pool, topology, units.slots(units.of_slot[topology.slots[node.id]]))

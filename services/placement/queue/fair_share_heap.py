@@ -35,7 +35,7 @@ class Seat:
     below: list[tuple[Key, Seat]] = field(default_factory=list)
 
 
-class Tournament:
+class FairShareHeap:
     """Some tenants of a cell. Only the share of the one whose turn it is changes, so a turn costs a heap's depth."""
 
     def __init__(self, shares: Shares, came: Mapping[str, Came]) -> None:

@@ -12,7 +12,7 @@ from shared.cluster.quota.fair_use import tick_ms
 from shared.events.queue import QueueDiscipline, QueueOrder
 
 
-class FairClock:
+class FairShareTimer:
     """Remembers up to which moment the order of the last walk holds."""
 
     __slots__ = ("_walked_ms", "matters")

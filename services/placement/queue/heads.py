@@ -41,21 +41,21 @@ from shared.cluster.model.queue_order import Order, order_in
 from shared.cluster.model.state import CellState
 from shared.cluster.quota.quota import accounts
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace as changed
 from shared.events.values import JobSpec
 
 PASSES: Final = (ReasonKind.QUOTA, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 WAITED_FOR: Final = (
     *(code for code, kind in PRECEDENCE.items() if kind in PASSES),
-    DeferCode.RESERVED_FOR_OTHER,
+    PendingReason.RESERVED_FOR_OTHER,
 )
 """What passes when others end, so that it helps to keep what becomes free."""
 
 PLAN_WAITS_MOST: Final = 24
 """For so many times `backfill_wait_ms` at most a planned start puts off that nothing passes a head any more."""
 
-_NO_HEAD: Final = (*STRUCTURAL, DeferCode.ARRAY_LIMIT)
+_NO_HEAD: Final = (*STRUCTURAL, PendingReason.ARRAY_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Head:
     is_of_earlier: bool = False
     is_for_owners: bool = False
     is_before_turns: bool = False
-    code: DeferCode | None = None
+    code: PendingReason | None = None
     is_planned: bool = False
 
 
@@ -166,7 +166,7 @@ class Heads:
             return not head.is_before_turns
         return job_class not in self._before_turns
 
-    def add_before_turns(self, job: Job, need: Need, code: DeferCode | None) -> None:
+    def add_before_turns(self, job: Job, need: Need, code: PendingReason | None) -> None:
         """By shares the turn of this head, which is due, may come behind that of any other tenant: from these what it
         waits for is kept before, or its room where it may start now (`code` is None).
         """
@@ -220,7 +220,7 @@ class Heads:
         self,
         job: Job,
         need: Need,
-        code: DeferCode,
+        code: PendingReason,
         discipline: QueueDiscipline,
         like: Sequence[str],
         beside: Reach | None = None,
@@ -293,7 +293,7 @@ def _kept_from(state: CellState, spec: JobSpec, head: Head) -> Reach:
     if not (may_pass and state.quotas):
         return head.reach
     owned = [each for each, account in fits_in(state, spec).items() if borrows(state, head.spec, account)]
-    if head.code is DeferCode.RESERVED_FOR_OTHER:
+    if head.code is PendingReason.RESERVED_FOR_OTHER:
         owned += [account[1] for account in kept_for_it(state, spec) if borrows(state, head.spec, account)]
     if not owned:
         return head.reach
@@ -306,7 +306,7 @@ def head_before(
     """The head that keeps this waiting job back, as far as the log tells: one of those `before` it in its queue, or
     else one of the queues that are walked `earlier`. A head is kept back by no other one of its own queue.
     """
-    is_head = job.spec.id in state.heads and job.deferred is not DeferCode.BEHIND_HEAD
+    is_head = job.spec.id in state.heads and job.deferred is not PendingReason.BEHIND_HEAD
     reach, first_name = reach_of(state, in_line(job)), (*earlier, queue)[0].name
     known = _Known(state, first_name, now_ms)
     waiting = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
@@ -345,7 +345,7 @@ def reserved_head(state: CellState, kept: Kept) -> Head:
 
 def _behind_others_last(heads: list[Head]) -> list[Head]:
     """Those that wait for something before those that only stand behind another head themselves."""
-    return sorted(heads, key=lambda head: head.code in (DeferCode.BEHIND_HEAD, None))
+    return sorted(heads, key=lambda head: head.code in (PendingReason.BEHIND_HEAD, None))
 
 
 def _of_queue(queue: Queue, first: str, jobs: Sequence[Job]) -> list[Job]:
@@ -388,7 +388,7 @@ class _Known:
 
     def in_other(self, queue: Queue, waiting: Sequence[Job]) -> list[Head]:
         """Those of a queue of which these jobs wait."""
-        codes = (*WAITED_FOR, DeferCode.BEHIND_HEAD)
+        codes = (*WAITED_FOR, PendingReason.BEHIND_HEAD)
         found = [each for each in waiting if each.deferred in codes and is_ever_allowed(self._state, each)]
         if queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
             return []
@@ -428,11 +428,11 @@ class _Known:
         found: list[Head] = []
         for each in growing:
             code = places_to_enter(self._state, each, self._now_ms)
-            if isinstance(code, DeferCode) and code not in _NO_HEAD and is_ever_allowed(self._state, each):
+            if isinstance(code, PendingReason) and code not in _NO_HEAD and is_ever_allowed(self._state, each):
                 found += self._heads(each, code, queue)
         return found
 
-    def _heads(self, job: Job, code: DeferCode | None, queue: Queue) -> list[Head]:
+    def _heads(self, job: Job, code: PendingReason | None, queue: Queue) -> list[Head]:
         spec = in_line(job)
         key = room_of(self._state, spec)
         reach = self._reaches.get(key)
@@ -466,24 +466,24 @@ class _Part(NamedTuple):
     under: str | None
     reach: Reach
     is_for_owners: bool
-    code: DeferCode | None
+    code: PendingReason | None
 
 
-def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: DeferCode | None, shut: Shut) -> list[_Part]:
+def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: PendingReason | None, shut: Shut) -> list[_Part]:
     """The parts of a head which could be on these nodes (`reach`), by what keeps it of each GPU type. Where quotas keep
     it of one that are all of its nodes: whatever runs on one of them takes from what is left below the limit, or to
     all. Where they do not, it is room that it waits for, though the reason that was told is another one; or the places
     that are kept for owners, which is told before any quota.
     """
-    if state.closing and code is not DeferCode.MAINTENANCE:
+    if state.closing and code is not PendingReason.MAINTENANCE:
         reach = _without_closing(state, spec, reach, shut)
-    is_kept = code is DeferCode.RESERVED_FOR_OTHER
+    is_kept = code is PendingReason.RESERVED_FOR_OTHER
     if not (is_kept or is_of_quota(code)):
         return [_Part(None, reach, False, code)]
     waits = waits_by_types(state, spec)
     if is_kept and len(waits.room) == len(types_for(state, spec)):
         return [_Part(None, reach, True, code)]
-    of_quota = DeferCode.QUOTA_REACHED if is_kept else code
+    of_quota = PendingReason.QUOTA_REACHED if is_kept else code
     parts = [_Part(under, _of_types(state, types), False, of_quota) for under, types in waits.under.items()]
     parts.append(_Part(None, _of_types(state, waits.to_all), True, of_quota))
     parts.append(_Part(None, _within_types(state, spec, reach, waits.room), is_kept, code))

@@ -15,7 +15,7 @@ from shared.events.values import GPU, JobSpec
 TOGETHER_MOST = 64
 
 
-class Ahead:
+class BatchPlacement:
     """Places found for the next jobs that need one room. They hold while nothing but these jobs starts, and no node is
     full of starts by that.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.queue.planned_places import are_places_of, is_in_service_by
 from shared.cluster.capacity.gang_bytes import bytes_of, is_too_large
 from shared.cluster.model.job import HOLDING, Job, JobStatus
@@ -67,7 +67,7 @@ class Reservations:
         """Another process may have written: its plans are heard anew."""
         self.newest = 0
 
-    def take_newest(self, turn: Turn, backfills: Callable[[Job], bool]) -> bool:
+    def take_newest(self, turn: DecisionBuilder, backfills: Callable[[Job], bool]) -> bool:
         """Put the plan that waits in force, unless its clock is too far ahead. Whether anything of it was looked at."""
         plan = self._plan
         if plan is not None and plan.at_ms > later(turn.now_ms, self._clock_bound_ms):
@@ -81,7 +81,7 @@ class Reservations:
             self._plan = None
         return True
 
-    def take(self, turn: Turn, plan: StartsPlanned, backfills: Callable[[Job], bool]) -> bool:
+    def take(self, turn: DecisionBuilder, plan: StartsPlanned, backfills: Callable[[Job], bool]) -> bool:
         """Put a plan in force, as far as it holds. `backfills`: whether the job is in a queue that backfills. Whether
         the record had room for all of it; else it ends here, and the next one goes on with the same plan.
         """
@@ -127,7 +127,7 @@ class Reservations:
                 return why
         return taken.refusal(job, start)
 
-    def _put(self, turn: Turn, plan: StartsPlanned, start: PlannedStart) -> bool:
+    def _put(self, turn: DecisionBuilder, plan: StartsPlanned, start: PlannedStart) -> bool:
         """Set the reservation, unless the one in force says the same and lasts. Whether the record had room for it."""
         state, now_ms = turn.state, turn.now_ms
         before = state.reservations.get(start.job)
@@ -150,7 +150,7 @@ class Reservations:
         return True
 
 
-def settle(turn: Turn, backfills: Callable[[Job], bool]) -> None:
+def settle(turn: DecisionBuilder, backfills: Callable[[Job], bool]) -> None:
     """End reservations of jobs that do not wait any more, of nodes that are gone, those that nothing confirmed, and
     where the cell plans no starts any more or the job's queue keeps no places.
     """

@@ -25,7 +25,7 @@ from shared.cluster.model.state import CellState
 from shared.cluster.quota.tree import Account
 from shared.events.effects import ReservationSet
 from shared.events.queue import QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import WorkerPlace
 
 
@@ -160,7 +160,7 @@ def _is_late_at_limit(state: CellState, job: Job, now_ms: int) -> bool:
         return False
     waits = waits_by_types(state, job.spec)
     is_at_limit = bool(waits.under) and not waits.room and not waits.to_all
-    return is_at_limit or job.deferred is DeferCode.BEHIND_HEAD
+    return is_at_limit or job.deferred is PendingReason.BEHIND_HEAD
 
 
 def _kept(state: CellState, job: Job, queue: Queue, now_ms: int) -> Kept:

@@ -13,7 +13,7 @@ from services.placement.fit.empty_capacity import Reach, meet, without
 from services.placement.owners.owners_first import leaves_owners_alone
 from services.placement.queue.fair_share import Shares
 from services.placement.queue.heads import WAITED_FOR, Head, Heads, is_due, reserved_head
-from services.placement.queue.identical_jobs import Ahead
+from services.placement.queue.identical_jobs import BatchPlacement
 from services.placement.queue.lines.course import ByShares, Course, OneLine, Turns
 from services.placement.queue.lines.line import Line
 from services.placement.queue.lines.lines import Lines
@@ -34,7 +34,7 @@ from shared.cluster.model.job import Job, JobStatus
 from shared.cluster.model.queue_order import Order
 from shared.cluster.model.state import CellState
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 Start = Callable[[Job, Places, str], bool]
 """Takes a job that fits, with its places and the head that it passes by that (or ""), changes the state, and says
@@ -44,7 +44,7 @@ whether the record has room for more.
 NOWHERE: Reach = {}
 _QUEUED = JobStatus.QUEUED
 _STRICT, _BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
-_OF_TENANT = (*sorted(OF_QUOTA), DeferCode.RESERVED_FOR_OTHER)
+_OF_TENANT = (*sorted(OF_QUOTA), PendingReason.RESERVED_FOR_OTHER)
 """Reasons that hold for a class, since they go by whose it is. All others hold for all that need the same room."""
 
 TRIES_MOST = 500
@@ -64,7 +64,7 @@ ones in the next walk: each is tried again only when more has become free, and w
 
 
 @dataclass(slots=True)
-class Walk:
+class CycleResult:
     """What came of a walk. `is_whole` is False where the record was full, or as many kinds were tried in vain as may
     be, or jobs are to come by again that were kept off, so that there may be more to start; `tries_left` is how many
     tries were left, below zero behind a dear one. `heads` are the jobs that are heads now and were none, `cleared`
@@ -75,7 +75,7 @@ class Walk:
     """
 
     starts: int = 0
-    deferred: dict[str, DeferCode] = field(default_factory=dict)
+    deferred: dict[str, PendingReason] = field(default_factory=dict)
     is_whole: bool = True
     tries_left: int = TRIES_MOST
     heads: list[str] = field(default_factory=list)
@@ -86,18 +86,18 @@ class Walk:
     has_kept_off: bool = False
 
 
-WalkLines = Callable[[CellState, Lines, int, Start], Walk]
+ScheduleQueues = Callable[[CellState, Lines, int, Start], CycleResult]
 """Walks the lines of a cell once, at this cell time."""
 
 
-def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Walk:
+def schedule_queues(state: CellState, lines: Lines, now_ms: int, start: Start) -> CycleResult:
     """Walk the queues in their order. What heads of one wait for, the queues behind it leave alone."""
-    walk = Walk()
+    walk = CycleResult()
     queue_of = {job_id: lines.queue(state.jobs[job_id].spec.queue) for job_id in state.reservations}
     heads = Heads(state, now_ms, Reserved(state, queue_of, now_ms))
     for queue in lines.in_order():
         heads.reserved.enter(queue[0].queue)
-        if not _Scan(state, lines, queue, heads, now_ms, start, walk).go():
+        if not _QueueScan(state, lines, queue, heads, now_ms, start, walk).go():
             walk.is_whole = False
             break
         heads.next_queue()
@@ -107,11 +107,18 @@ def walk_lines(state: CellState, lines: Lines, now_ms: int, start: Start) -> Wal
     return walk
 
 
-class _Scan:
+class _QueueScan:
     """The walk along one queue."""
 
     def __init__(
-        self, state: CellState, lines: Lines, queue: list[Line], heads: Heads, now_ms: int, start: Start, walk: Walk
+        self,
+        state: CellState,
+        lines: Lines,
+        queue: list[Line],
+        heads: Heads,
+        now_ms: int,
+        start: Start,
+        walk: CycleResult,
     ) -> None:
         self._state, self._lines, self._now_ms, self._start, self._walk = state, lines, now_ms, start, walk
         self._queue = queue[0].queue
@@ -125,7 +132,7 @@ class _Scan:
         self._blocking: dict[str, None] = {}
         self._heads_of: dict[RoomRows, list[str]] | None = None
         self._met: dict[Row | RoomRows, None] = {}
-        self._ahead = Ahead()
+        self._ahead = BatchPlacement()
         self._tries = TRIES_BESIDE_MOST
 
     def go(self) -> bool:
@@ -198,15 +205,15 @@ class _Scan:
 
         return self._heads.is_behind_own(row.rows.need, job.spec, is_before)
 
-    def _waits_for(self, line: Line, row: Row, job: Job) -> DeferCode | None:
+    def _waits_for(self, line: Line, row: Row, job: Job) -> PendingReason | None:
         """What keeps a head now, None where it could start."""
         if row.is_limited and not may_start_one_more(self._state, job.spec):
-            return DeferCode.ARRAY_LIMIT
+            return PendingReason.ARRAY_LIMIT
         code = row.code or row.rows.need.code
         is_stale = is_of_quota(code) and not is_over_limits(self._state, job.spec)
         if code is None or is_stale:
             found = self._try(line, row, job) if job.spec.gang else self._enter(job)
-            code = found if isinstance(found, DeferCode) else None
+            code = found if isinstance(found, PendingReason) else None
         return code
 
     def _serve(self, course: Course, row: Row) -> bool:
@@ -230,7 +237,7 @@ class _Scan:
         if keeper is not None and self._is_known_beside(row, job, off):
             return self._go_beside(course, row, job, keeper, off, may_be_head=self._may_be_head(row, over))
         found = self._find(course, row, job)
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             if keeper is not None and meet(off, reach_of_places(self._state, found)):
                 return self._go_beside(course, row, job, keeper, off, may_be_head=self._may_be_head(row, over))
             return self._let_in(course, row, job, found, "" if over is None else over.spec.id)
@@ -243,7 +250,7 @@ class _Scan:
         assert row.first is not None, "somebody waits in it"
         if may_start_one_more(self._state, self._state.jobs[row.first[-1]].spec):
             return False
-        self._lines.refuse(line, row, DeferCode.ARRAY_LIMIT, is_shut=True)
+        self._lines.refuse(line, row, PendingReason.ARRAY_LIMIT, is_shut=True)
         return True
 
     def _kept_from(self, row: Row, job: Job) -> tuple[Reach, Head | None]:
@@ -278,13 +285,13 @@ class _Scan:
         state, spec = self._state, job.spec
         return may_start_in(state, spec, kept.workers) and leaves_owners_alone(state, spec, kept.workers)
 
-    def _find(self, course: Course, row: Row, job: Job) -> Places | DeferCode:
+    def _find(self, course: Course, row: Row, job: Job) -> Places | PendingReason:
         known = row.code or row.rows.need.code
         if known is not None:
             return known
         begun = self._state.capacity.effort.looks
         found = self._look(course, row, job)
-        tries = isinstance(found, DeferCode) + self._tries_since(begun)
+        tries = isinstance(found, PendingReason) + self._tries_since(begun)
         self._walk.tries_left -= tries
         row.tries = row.rows.need.tries = max(1, tries)
         return found
@@ -293,10 +300,10 @@ class _Scan:
         """As how many tries the nodes count that were looked at since these."""
         return (self._state.capacity.effort.looks - begun) // LOOKS_OF_A_TRY
 
-    def _look(self, course: Course, row: Row, job: Job) -> Places | DeferCode:
+    def _look(self, course: Course, row: Row, job: Job) -> Places | PendingReason:
         if not job.spec.gang:
             entered = self._enter(job)
-            if job.status is _QUEUED or entered is not DeferCode.NO_SUCH_NODES:
+            if job.status is _QUEUED or entered is not PendingReason.NO_SUCH_NODES:
                 return self._noted(course.line, row, entered)
             # It has all that its nodes hold: that says nothing of others that need the same.
             self._lines.refuse(course.line, row, entered, is_shut=True)
@@ -304,21 +311,21 @@ class _Scan:
         found = self._ahead.take(self._state, course, row, job)
         return self._try(course.line, row, job) if found is None else found
 
-    def _try(self, line: Line, row: Row, job: Job) -> Places | DeferCode:
+    def _try(self, line: Line, row: Row, job: Job) -> Places | PendingReason:
         state = self._state
         found = place_job(state, job) if job.avoid else place_gang(state, job.spec)  # most jobs have never failed
-        if isinstance(found, DeferCode):
+        if isinstance(found, PendingReason):
             found = with_confirmations(state, job.spec, found)
         return self._noted(line, row, found)
 
-    def _enter(self, job: Job) -> Places | DeferCode:
+    def _enter(self, job: Job) -> Places | PendingReason:
         """The same for a job that is no gang, at its start or later."""
         found = places_to_enter(self._state, job, self._now_ms)
-        return with_confirmations(self._state, job.spec, found) if isinstance(found, DeferCode) else found
+        return with_confirmations(self._state, job.spec, found) if isinstance(found, PendingReason) else found
 
-    def _noted(self, line: Line, row: Row, found: Places | DeferCode) -> Places | DeferCode:
+    def _noted(self, line: Line, row: Row, found: Places | PendingReason) -> Places | PendingReason:
         """Note which jobs wait for the same reason, if there are no places."""
-        if isinstance(found, DeferCode):
+        if isinstance(found, PendingReason):
             if found in _OF_TENANT:
                 is_shut = self._discipline is QueueDiscipline.BEST_EFFORT_FIFO
                 self._lines.refuse(line, row, found, is_shut=is_shut)
@@ -401,12 +408,12 @@ class _Scan:
         has_room = True
         while has_room and grows(job, self._now_ms):
             found = self._enter(job)
-            if isinstance(found, DeferCode):
+            if isinstance(found, PendingReason):
                 break
             has_room = self._start(job, found, "")
         return has_room
 
-    def _keep(self, course: Course, row: Row, job: Job, code: DeferCode, over: Head | None) -> None:
+    def _keep(self, course: Course, row: Row, job: Job, code: PendingReason, over: Head | None) -> None:
         """This job does not fit: note which jobs it keeps back."""
         if job.status is _QUEUED:
             self._walk.deferred[job.spec.id] = code
@@ -417,7 +424,7 @@ class _Scan:
         else:
             course.pass_row(row)
 
-    def _newest(self, course: Course, row: Row, job: Job, code: DeferCode) -> DeferCode:
+    def _newest(self, course: Course, row: Row, job: Job, code: PendingReason) -> PendingReason:
         """Recompute the reason: the cached one may be stale, and it decides which jobs this one keeps back."""
         if not self._state.quotas or row.code not in (None, *_OF_TENANT):
             return code
@@ -425,9 +432,9 @@ class _Scan:
             return code
         newest = self._try(course.line, row, job) if job.spec.gang else self._enter(job)
         # A job that is no gang and has workers may lack nodes for more of them: that says nothing of other jobs.
-        if not job.spec.gang and newest is not DeferCode.NO_SUCH_NODES:
+        if not job.spec.gang and newest is not PendingReason.NO_SUCH_NODES:
             newest = self._noted(course.line, row, newest)
-        return newest if isinstance(newest, DeferCode) else code
+        return newest if isinstance(newest, PendingReason) else code
 
     def _may_be_head(self, row: Row, over: Head | None) -> bool:
         """Whether a job that finds no room keeps others back though it stands behind this head, which may be passed: if
@@ -439,7 +446,7 @@ class _Scan:
         """Whether those that need the same room have none either, whatever their workers are about."""
         return self._discipline is _STRICT or job.status is _QUEUED
 
-    def _note_head(self, row: Row, job: Job, code: DeferCode, beside: Reach | None = None) -> None:
+    def _note_head(self, row: Row, job: Job, code: PendingReason, beside: Reach | None = None) -> None:
         """The first job of its kind that does not fit is a head; of a queue that backfills the log says so."""
         is_head = self._heads.add(job, row.rows.need, code, self._discipline, self._heads_in(row), beside)
         if is_head:
@@ -480,8 +487,8 @@ class _Scan:
         if beside and not is_planned and (not self._tries or row.tried == self._lines.tries):
             self._walk.has_spent_tries |= row.tried != self._lines.tries
             self._walk.has_untried, beside = True, {}
-        found = self._look_beside(need, job, beside) if beside else DeferCode.BEHIND_HEAD
-        if not isinstance(found, DeferCode):
+        found = self._look_beside(need, job, beside) if beside else PendingReason.BEHIND_HEAD
+        if not isinstance(found, PendingReason):
             self._ahead.forget()
             return self._let_in(course, row, job, found, "", is_beside=True)
         if beside:
@@ -494,13 +501,13 @@ class _Scan:
         self._pass_kept(course, row, job, over, found, off)
         return True
 
-    def _look_beside(self, need: Need, job: Job, beside: Reach) -> Places | DeferCode:
+    def _look_beside(self, need: Need, job: Job, beside: Reach) -> Places | PendingReason:
         begun = self._state.capacity.effort.looks
         found = place_beside(self._state, job, self._heads.reach(need, job.spec), beside, self._now_ms)
         self._walk.tries_left -= self._tries_since(begun)
         return found
 
-    def _known_beside(self, row: Row, beside: Reach) -> DeferCode | None:
+    def _known_beside(self, row: Row, beside: Reach) -> PendingReason | None:
         """Why it found no place there when it was tried last, if no more has become free since."""
         for found in (row.in_vain, row.rows.need.in_vain):
             if found is not None and found.freed == self._lines.freed and found.holds_for(beside):
@@ -508,7 +515,7 @@ class _Scan:
         return None
 
     def _note_beside(
-        self, row: Row, job: Job, code: DeferCode, beside: Reach, *, is_planned: bool, may_be_head: bool
+        self, row: Row, job: Job, code: PendingReason, beside: Reach, *, is_planned: bool, may_be_head: bool
     ) -> None:
         """One that finds no room beside the heads either keeps others back there, and only there: what a head waits for
         may be another's who passes it. One that has a planned start itself
@@ -524,7 +531,7 @@ class _Scan:
         ):
             self._note_head(row, job, code, beside)
 
-    def _pass_kept(self, course: Course, row: Row, job: Job, over: Head, code: DeferCode, off: Reach) -> None:
+    def _pass_kept(self, course: Course, row: Row, job: Job, over: Head, code: PendingReason, off: Reach) -> None:
         """It may not pass this head, and nor may any other that could use what the head needs, unless it is for reasons
         of its tenant, or of the workers that it has already. A planned job, or one of a queue by shares, may be kept
         off (`off`) for one whose turn comes later.

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.requests.circles import STEPS_MOST, circle
 from shared.cluster.model.dependencies import is_live
 from shared.cluster.model.job import Job, JobStatus
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import CancelReason, DeferCode, RefuseCode
+from shared.events.reasons import CancelReason, PendingReason, RefuseCode
 from shared.events.values import JobSpec
 
 SETTLED_MOST = 1_000
 """The waits of so many jobs end in one record at most, those of the others in the next ones."""
 
 
-def refusal(turn: Turn, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
+def refusal(turn: DecisionBuilder, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
     """Why a job, whose ids these are, cannot wait for what it names; None if it can.
 
     It may name what nobody knows yet: of two jobs that are sent together either may come first. So two could wait for
@@ -43,15 +43,15 @@ def _owner(state: CellState, job_id: str) -> str | None:
     return None if known is None else known.tenant
 
 
-def begin(turn: Turn, job: Job) -> None:
+def begin(turn: DecisionBuilder, job: Job) -> None:
     """Say why a new job waits, if that is not for room."""
     if job.status is JobStatus.AWAITING:
-        turn.do(e.JobDeferred(job=job.id, code=DeferCode.AFTER))
+        turn.do(e.JobDeferred(job=job.id, code=PendingReason.AFTER))
     elif job.not_before_ms > turn.now_ms:
-        turn.do(e.JobDeferred(job=job.id, code=DeferCode.NOT_BEFORE))
+        turn.do(e.JobDeferred(job=job.id, code=PendingReason.NOT_BEFORE))
 
 
-def settle(turn: Turn) -> None:
+def settle(turn: DecisionBuilder) -> None:
     """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits."""
     state, left = turn.state, SETTLED_MOST
     while state.ripe:
@@ -62,7 +62,7 @@ def settle(turn: Turn) -> None:
             left -= 1
 
 
-def _settle(turn: Turn, job: Job) -> None:
+def _settle(turn: DecisionBuilder, job: Job) -> None:
     if job.broken_by:
         # Of another tenant's job nothing is told, not even how it ended.
         is_own = _owner(turn.state, job.broken_by) in (None, job.spec.tenant)
@@ -71,10 +71,10 @@ def _settle(turn: Turn, job: Job) -> None:
         return
     turn.do(e.JobReady(job=job.id))
     if job.not_before_ms > turn.now_ms:
-        turn.do(e.JobDeferred(job=job.id, code=DeferCode.NOT_BEFORE))
+        turn.do(e.JobDeferred(job=job.id, code=PendingReason.NOT_BEFORE))
 
 
-def give_up(turn: Turn, job: Job) -> None:
+def give_up(turn: DecisionBuilder, job: Job) -> None:
     """The job has waited long enough for one that nobody knows."""
     for waited in job.waits_for:
         if not is_live(turn.state, waited):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from shared.cluster.model.config import CellFile, TenantQuota
 from shared.cluster.model.file_in_force import quotas_dropped
 from shared.cluster.model.state import CellState
@@ -38,13 +38,13 @@ def says_nothing(account: Account, parent: str | None) -> Quota:
     return TenantQuota(gpu_type=account[1]).in_milli(account[0], parent)
 
 
-def remove_unused(turn: Turn, accounts: Collection[Account]) -> bool:
+def remove_unused(turn: DecisionBuilder, accounts: Collection[Account]) -> bool:
     """Remove those of these quotas of whose tenants no job lives. Whether the record had room for all."""
     live = {job.spec.tenant for job in turn.state.jobs.values()} if accounts else ()
     return remove_lowest(turn, [account for account in accounts if account[0] not in live])
 
 
-def remove_lowest(turn: Turn, accounts: Collection[Account]) -> bool:
+def remove_lowest(turn: DecisionBuilder, accounts: Collection[Account]) -> bool:
     """Remove those of these quotas below which no other stands; a parent's when those below it are removed. Whether the
     record had room for all.
     """

@@ -8,7 +8,7 @@ and goes by it again when it writes the cell. Until a person reloads the cell, t
 
 from __future__ import annotations
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from shared.cluster.model.config import CellFile
 from shared.cluster.model.file_in_force import as_effect, difference, from_effect
 from shared.cluster.model.state import CellState
@@ -72,7 +72,7 @@ class FileInForce:
         self._own, self._read_behind = in_force, state.cell_files
         return theirs
 
-    def put(self, turn: Turn) -> None:
+    def put(self, turn: DecisionBuilder) -> None:
         """Put the file that the process goes by in force, where it is not and the record has room for it."""
         if self.is_to_be_put(turn.state) and turn.takes(len(encode(self._own))):
             turn.do(self._own)

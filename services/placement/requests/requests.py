@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.requests import arrays, dependencies
 from shared.cluster.model.arrays import ArrayJob, elements_of
 from shared.cluster.model.independent_workers import is_service
@@ -26,7 +26,7 @@ CLOCKS_APART_MS = 30_000
 """
 
 
-def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int, limits: WaitingLimits) -> None:
+def enqueue(turn: DecisionBuilder, event: JobAdmitted | AdmittedJob, size_bytes: int, limits: WaitingLimits) -> None:
     """Accept the job, unless its id was used before: for the same content that is the earlier answer, for another a
     refusal. So is one for a submission from a time of which the cell has forgotten jobs: it may have run already. And
     so are jobs beyond the `limits` of those that wait, and of what live ones take.
@@ -52,7 +52,7 @@ def enqueue(turn: Turn, event: JobAdmitted | AdmittedJob, size_bytes: int, limit
             _enter(turn, event, element, size_bytes // spec.array)
 
 
-def _refusal(turn: Turn, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
+def _refusal(turn: DecisionBuilder, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
     """Why a new job, or a whole array, cannot be accepted."""
     state, jobs = turn.state, spec.array or 1
     text_bytes = jobs * spec_bytes(spec)
@@ -93,7 +93,7 @@ def _too_many_bytes(state: CellState, spec: JobSpec, limits: WaitingLimits, new:
     return None
 
 
-def _enter(turn: Turn, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_bytes: int) -> None:
+def _enter(turn: DecisionBuilder, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_bytes: int) -> None:
     submit_ms, sent_ms = _times(turn, event)
     effect = e.JobEnqueued(spec=spec, submit_ms=submit_ms, digest=event.digest, sent_ms=sent_ms)
     turn.enqueue(effect, size_bytes, is_read=spec is event.spec)
@@ -103,7 +103,7 @@ def _enter(turn: Turn, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_byt
         turn.do(e.JobHeld(job=spec.id))
 
 
-def _times(turn: Turn, event: JobAdmitted | AdmittedJob) -> tuple[int, int | None]:
+def _times(turn: DecisionBuilder, event: JobAdmitted | AdmittedJob) -> tuple[int, int | None]:
     """Since when the job waits, and when it was sent if that is another time: neither is later than now.
 
     A broker whose clock is ahead for a moment stamps what is still to come. By such a stamp the job would wait behind
@@ -116,7 +116,7 @@ def _times(turn: Turn, event: JobAdmitted | AdmittedJob) -> tuple[int, int | Non
     return submit_ms, None if sent_ms == submit_ms else sent_ms
 
 
-def cancel(turn: Turn, event: JobCancelRequested) -> None:
+def cancel(turn: DecisionBuilder, event: JobCancelRequested) -> None:
     """End a waiting job at once, let a running one stop; a job that is cancelled already needs nothing more."""
     for job in _own_jobs(turn, event, "cancel"):
         if job.status in WAITING:
@@ -139,7 +139,7 @@ def stopping(
     )
 
 
-def update(turn: Turn, event: JobUpdateRequested, following: Iterable[Event | None] = ()) -> None:
+def update(turn: DecisionBuilder, event: JobUpdateRequested, following: Iterable[Event | None] = ()) -> None:
     """Change priority and run-time limit, and how many replicas a service has; no other job's number of workers.
 
     The first job, or element of an array, tells the answer in any case, of the others only those that change, and each
@@ -198,7 +198,7 @@ def too_old(sent_ms: int | None, known: Job | ArrayJob | None) -> str:
     return f"sent at {sent_ms}, the job of this id was sent at {known.came_ms}"
 
 
-def _own_jobs(turn: Turn, event: JobCancelRequested | JobUpdateRequested, request: str) -> list[Job]:
+def _own_jobs(turn: DecisionBuilder, event: JobCancelRequested | JobUpdateRequested, request: str) -> list[Job]:
     """The tenant's live job, or the live elements of its array; none after a refusal, or where the request is fulfilled
     already.
     """
@@ -217,7 +217,7 @@ def _own_jobs(turn: Turn, event: JobCancelRequested | JobUpdateRequested, reques
     return list(elements_of(turn.state, array))
 
 
-def _own_job(turn: Turn, job_id: str, tenant: str, request: str) -> Job | None:
+def _own_job(turn: DecisionBuilder, job_id: str, tenant: str, request: str) -> Job | None:
     job, over = turn.state.jobs.get(job_id), turn.state.over.get(job_id)
     owner = job.spec.tenant if job is not None else over.tenant if over is not None else None
     if owner is None:

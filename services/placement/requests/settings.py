@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.requests.dropped_quotas import dropped, remove_unused, says_nothing
 from services.placement.requests.requests import too_old
 from shared.cluster.model.arrays import elements_of
@@ -32,7 +32,7 @@ _STEPS_OF_A_QUOTA = 20
 
 
 def configure(
-    turn: Turn, file: CellFile, known: tuple[str, ...], in_force: CellFile | None = None, *, anew: bool
+    turn: DecisionBuilder, file: CellFile, known: tuple[str, ...], in_force: CellFile | None = None, *, anew: bool
 ) -> bool:
     """Bring the state to the cell file, as far as the record has room. What was changed at run time stays, unless the
     file is put in force `anew`: also that a quota was removed which the file `in_force` until now names already. What
@@ -64,7 +64,7 @@ def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew
     return changed
 
 
-def _put_all_that_fit(turn: Turn, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
+def _put_all_that_fit(turn: DecisionBuilder, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
     """Set these quotas of the cell file, but for those that contradict others. Whether the record had room for all."""
     merged, fault = _merged(turn, changed, tenants)
     if fault is None:
@@ -88,7 +88,7 @@ def _put_all_that_fit(turn: Turn, changed: Sequence[Quota], tenants: frozenset[s
     return True
 
 
-def _put_first(turn: Turn, quotas: Sequence[Quota]) -> bool:
+def _put_first(turn: DecisionBuilder, quotas: Sequence[Quota]) -> bool:
     """Set these quotas in their order. Whether the record had room for all of them."""
     for quota in quotas:
         if turn.is_full:
@@ -97,7 +97,7 @@ def _put_first(turn: Turn, quotas: Sequence[Quota]) -> bool:
     return True
 
 
-def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
+def set_quota(turn: DecisionBuilder, event: SetQuota, file: CellFile) -> None:
     """Set all of these quotas, or none if one contradicts the others."""
     unknown = [name for name in event.fields if name not in Quota.__struct_fields__]
     if unknown:
@@ -119,7 +119,7 @@ def set_quota(turn: Turn, event: SetQuota, file: CellFile) -> None:
         refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, str(fault))
 
 
-def _is_named_twice(turn: Turn, what: str, fields: Sequence[str]) -> bool:
+def _is_named_twice(turn: DecisionBuilder, what: str, fields: Sequence[str]) -> bool:
     """Whether a field is named more than once, and the operation is refused for it."""
     for number, name in enumerate(fields):
         if name in fields[:number]:
@@ -141,7 +141,7 @@ def _tenants(file: CellFile) -> frozenset[str]:
 
 
 def _put_quotas(
-    turn: Turn, quotas: Sequence[Quota], tenants: frozenset[str], gpus: Mapping[str, int] | None = None
+    turn: DecisionBuilder, quotas: Sequence[Quota], tenants: frozenset[str], gpus: Mapping[str, int] | None = None
 ) -> Fault | None:
     """Put all of these quotas in force; or none, with the rule that they break. Pools of which the cell file speaks are
     held against `gpus`, if there are any.
@@ -156,7 +156,9 @@ def _put_quotas(
     return fault
 
 
-def _merged(turn: Turn, quotas: Sequence[Quota], tenants: frozenset[str]) -> tuple[dict[Account, Quota], Fault | None]:
+def _merged(
+    turn: DecisionBuilder, quotas: Sequence[Quota], tenants: frozenset[str]
+) -> tuple[dict[Account, Quota], Fault | None]:
     """All quotas as they would be with these, and the rule that they would break together, if any."""
     changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
     merged = {**turn.state.quotas, **changed}
@@ -164,7 +166,7 @@ def _merged(turn: Turn, quotas: Sequence[Quota], tenants: frozenset[str]) -> tup
     return merged, fault_among(merged, tuple(changed.values()), tenants)
 
 
-def set_policy(turn: Turn, event: SetPolicy, known: tuple[str, ...]) -> None:
+def set_policy(turn: DecisionBuilder, event: SetPolicy, known: tuple[str, ...]) -> None:
     """Set the cell's numbers, if all of them are known, and the placement policy that they name."""
     policy = event.policy
     if event.fields:
@@ -178,7 +180,7 @@ def set_policy(turn: Turn, event: SetPolicy, known: tuple[str, ...]) -> None:
     _put_policy(turn, policy, known, SET_POLICY)
 
 
-def _put_policy(turn: Turn, policy: CellPolicy, known: tuple[str, ...], whose: str) -> None:
+def _put_policy(turn: DecisionBuilder, policy: CellPolicy, known: tuple[str, ...], whose: str) -> None:
     if policy.placement not in known:
         text = f"placement {policy.placement!r} is not one of {', '.join(known)}"
         refuse(turn, whose, ProposalCode.NOT_ALLOWED, text)
@@ -189,13 +191,16 @@ def _put_policy(turn: Turn, policy: CellPolicy, known: tuple[str, ...], whose: s
         turn.do(e.PolicySet(policy=policy))
 
 
-def refuse(turn: Turn, what: str, code: ProposalCode, text: str) -> None:
+def refuse(turn: DecisionBuilder, what: str, code: ProposalCode, text: str) -> None:
     """Write down that something was not carried out."""
     turn.do(e.ProposalRefused(proposal=what, code=code, text=text[:500]))
 
 
 def hold_or_release(
-    turn: Turn, event: HoldJob | ReleaseJob, following: Iterable[Event | None] = (), sent_ms: int | None = None
+    turn: DecisionBuilder,
+    event: HoldJob | ReleaseJob,
+    following: Iterable[Event | None] = (),
+    sent_ms: int | None = None,
 ) -> None:
     """Keep a waiting job, or all waiting elements of an array, from starting, or let them go. To be in the wanted state
     already is no error. What was sent before the job was meant an earlier one of its id. A hold is told of one element

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.requests.dropped_quotas import remove_lowest
 from services.placement.requests.settings import refuse
 from shared.cluster.model.job import WAITING, Job, JobStatus
@@ -29,7 +29,7 @@ NOT_IN_THE_FILE = "its tenant is not in the cell file"
 NAMED_MOST = 3
 
 
-def remove_quota(turn: Turn, event: RemoveQuota) -> None:
+def remove_quota(turn: DecisionBuilder, event: RemoveQuota) -> None:
     """Remove the tenant's quota of one GPU type, or of all; all of them or none."""
     state, tenant = turn.state, event.tenant
     accounts = [account for account in sorted(state.quotas) if account[0] == tenant]
@@ -47,7 +47,7 @@ def remove_quota(turn: Turn, event: RemoveQuota) -> None:
         turn.do(e.QuotaRemoved(tenant=tenant, gpu_type=account[1]))
 
 
-def _why_they_stay(turn: Turn, tenant: str, accounts: Sequence[Account]) -> str | None:
+def _why_they_stay(turn: DecisionBuilder, tenant: str, accounts: Sequence[Account]) -> str | None:
     state = turn.state
     turn.steps += len(state.quotas) + len(state.jobs)
     types = [gpu_type for _, gpu_type in accounts]
@@ -70,7 +70,7 @@ def _named(names: Collection[str]) -> str:
     return ", ".join(shown) + (" and others" if len(names) > NAMED_MOST else "")
 
 
-def follow_file(turn: Turn, tenants: Collection[str], gone: Collection[str]) -> bool:
+def follow_file(turn: DecisionBuilder, tenants: Collection[str], gone: Collection[str]) -> bool:
     """Hold the waiting jobs of tenants that the cell file does not name, release those whose tenant is back, and remove
     the quotas of the tenants that have `gone` with it, if nothing needs them. Whether the record had room for all.
     """
@@ -87,7 +87,7 @@ def follow_file(turn: Turn, tenants: Collection[str], gone: Collection[str]) -> 
     return remove_lowest(turn, [each for each in turn.state.quotas if each[0] in gone and each[0] not in live])
 
 
-def hold_requeued(turn: Turn, tenants: Collection[str]) -> None:
+def hold_requeued(turn: DecisionBuilder, tenants: Collection[str]) -> None:
     """Hold the jobs that have come back to the queue in this turn and whose tenant the cell file does not name."""
     for job_id in turn.requeued:
         job = turn.state.jobs.get(job_id)

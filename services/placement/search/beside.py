@@ -11,7 +11,7 @@ from shared.cluster.model.job import Job
 from shared.cluster.model.node import Node
 from shared.cluster.model.state import CellState
 from shared.cluster.model.unacknowledged import closed
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 
 CLOSED_MOST = 200
@@ -20,7 +20,7 @@ close a node for a search costs as much as a change of the node.
 """
 
 
-def place_beside(state: CellState, job: Job, reach: Reach, beside: Reach, now_ms: int) -> Places | DeferCode:
+def place_beside(state: CellState, job: Job, reach: Reach, beside: Reach, now_ms: int) -> Places | PendingReason:
     """Places within `beside`, which is a part of where the job could be (`reach`)."""
     kept = {name: _schedulable(state, name, mask & ~beside.get(name, 0)) for name, mask in reach.items()}
     if sum(mask.bit_count() for mask in kept.values()) <= CLOSED_MOST:
@@ -28,7 +28,7 @@ def place_beside(state: CellState, job: Job, reach: Reach, beside: Reach, now_ms
             return place_job(state, job) if job.spec.gang else places_to_enter(state, job, now_ms)
     pools = tuple(name for name in reach if beside.get(name) == reach[name])
     if not pools or not job.spec.gang:
-        return DeferCode.BEHIND_HEAD
+        return PendingReason.BEHIND_HEAD
     return place_gang(state, replace(job.spec, pools=pools))
 
 

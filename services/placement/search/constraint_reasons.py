@@ -9,21 +9,21 @@ from services.placement.search.reason_precedence import is_of_quota
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.capacity.node_filter_index import marks_of, needs_of
 from shared.cluster.model.state import CellState
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import GPU, JobSpec
 
 
-def narrowed(state: CellState, pool: PoolCapacity, spec: JobSpec, found: DeferCode) -> DeferCode:
+def narrowed(state: CellState, pool: PoolCapacity, spec: JobSpec, found: PendingReason) -> PendingReason:
     """What keeps the job from this pool, where `found` is what the whole pool would say. What its nodes could not hold
     even empty waits for other nodes, whatever else would keep it.
     """
     needs = needs_of(state, pool, spec)
     if not could_hold(state, pool, spec):
         if needs is None or not needs.shut or not could_hold_later(state, pool, spec):
-            return DeferCode.NO_SUCH_NODES
-        return found if is_of_quota(found) else DeferCode.MAINTENANCE
-    if needs is None or found is not DeferCode.FRAGMENTED or spec.resources.gpu_milli < GPU:
+            return PendingReason.NO_SUCH_NODES
+        return found if is_of_quota(found) else PendingReason.MAINTENANCE
+    if needs is None or found is not PendingReason.FRAGMENTED or spec.resources.gpu_milli < GPU:
         return found
     among = marks_of(state, pool).members(state, needs)
     free = sum(devices * (mask & among).bit_count() for devices, mask in pool.by_free.items())
-    return DeferCode.NO_FREE_GPUS if free * GPU < spec.gpus_milli else found
+    return PendingReason.NO_FREE_GPUS if free * GPU < spec.gpus_milli else found

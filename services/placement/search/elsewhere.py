@@ -18,15 +18,17 @@ from shared.cluster.model.job import Job
 from shared.cluster.model.node import Node
 from shared.cluster.model.state import CellState
 from shared.cluster.model.unacknowledged import closed
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 
-def place_job(state: CellState, job: Job) -> Places | DeferCode:
+def place_job(state: CellState, job: Job) -> Places | PendingReason:
     """Places for the whole gang, on other nodes than it avoids if it fits there."""
     return places_elsewhere_first(state, job, lambda: place_gang(state, job.spec))
 
 
-def places_elsewhere_first(state: CellState, job: Job, search: Callable[[], Places | DeferCode]) -> Places | DeferCode:
+def places_elsewhere_first(
+    state: CellState, job: Job, search: Callable[[], Places | PendingReason]
+) -> Places | PendingReason:
     """What `search` finds while the nodes that the job avoids take nothing new, or as many of them as it can do
     without, those of its last failures before those of earlier ones; or else what it finds with them.
     """
@@ -35,27 +37,29 @@ def places_elsewhere_first(state: CellState, job: Job, search: Callable[[], Plac
         return search()
     found = _without(state, nodes, search)
     anywhere = search()
-    if isinstance(found, DeferCode) and not isinstance(anywhere, DeferCode):
+    if isinstance(found, PendingReason) and not isinstance(anywhere, PendingReason):
         found = _without_last(state, nodes, search)
-    if isinstance(found, DeferCode) or isinstance(anywhere, DeferCode):
-        return anywhere if isinstance(found, DeferCode) else found
+    if isinstance(found, PendingReason) or isinstance(anywhere, PendingReason):
+        return anywhere if isinstance(found, PendingReason) else found
     costs, least = costs_of(state, job, found), costs_of(state, job, anywhere[: len(found)])
     return anywhere if any(map(operator.gt, costs, least)) else found
 
 
-def _without(state: CellState, nodes: Sequence[Node], search: Callable[[], Places | DeferCode]) -> Places | DeferCode:
+def _without(
+    state: CellState, nodes: Sequence[Node], search: Callable[[], Places | PendingReason]
+) -> Places | PendingReason:
     with closed(state, nodes):
         return search()
 
 
 def _without_last(
-    state: CellState, nodes: Sequence[Node], search: Callable[[], Places | DeferCode]
-) -> Places | DeferCode:
+    state: CellState, nodes: Sequence[Node], search: Callable[[], Places | PendingReason]
+) -> Places | PendingReason:
     """What is found without as many of the last of these nodes as the job can do without; without all of them it finds
     nothing.
     """
     for most in range(len(nodes) - 1, 0, -1):
         found = _without(state, nodes[-most:], search)
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             return found
-    return DeferCode.FRAGMENTED
+    return PendingReason.FRAGMENTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from services.placement.fit.filling import fill, fullest
-from services.placement.fit.free_capacity import Room
+from services.placement.fit.free_capacity import FreeCapacity
 from services.placement.owners.holdback import Search, each_off_kept_places, off_kept_places
 from services.placement.policy.policies import POLICIES, Places
 from services.placement.search.constraint_reasons import narrowed
@@ -20,24 +20,24 @@ from shared.cluster.capacity.gpu_types import gpu_types_of
 from shared.cluster.capacity.node_filter_index import allowed
 from shared.cluster.capacity.topology import topology_for
 from shared.cluster.model.state import CellState
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
 
 __all__ = ["POLICIES", "Places", "place_alike", "place_gang"]
 
 NEAREST_FIRST = (
-    DeferCode.RESERVED_FOR_OTHER,
-    DeferCode.QUOTA_REACHED,
-    DeferCode.TOPOLOGY,
-    DeferCode.FRAGMENTED,
-    DeferCode.NO_FREE_GPUS,
-    DeferCode.MAINTENANCE,
-    DeferCode.RECORD_TOO_LARGE,
+    PendingReason.RESERVED_FOR_OTHER,
+    PendingReason.QUOTA_REACHED,
+    PendingReason.TOPOLOGY,
+    PendingReason.FRAGMENTED,
+    PendingReason.NO_FREE_GPUS,
+    PendingReason.MAINTENANCE,
+    PendingReason.RECORD_TOO_LARGE,
 )
 
 
-def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
+def place_gang(state: CellState, spec: JobSpec) -> Places | PendingReason:
     """Places for all workers, in the first pool of the job's that holds them within its tenant's limits; or why there
     are none.
 
@@ -50,25 +50,27 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | DeferCode:
     return _in_first_pool(state, spec)
 
 
-def _in_first_pool(state: CellState, spec: JobSpec) -> Places | DeferCode:
+def _in_first_pool(state: CellState, spec: JobSpec) -> Places | PendingReason:
     policy = POLICIES[state.policy.placement]
     same = place_on_same(state, spec) if policy.packs else []
     if same:
         return (same[0],)
-    reasons: dict[DeferCode, None] = {}
+    reasons: dict[PendingReason, None] = {}
     pools, order = state.pools, policy.order
     for name in order(state, spec) if order is not None else spec.pools or sorted(pools):
         pool = pools.get(name)
-        found = DeferCode.NO_SUCH_NODES if pool is None else _in_pool(state, pool, spec)
-        if not isinstance(found, DeferCode):
+        found = PendingReason.NO_SUCH_NODES if pool is None else _in_pool(state, pool, spec)
+        if not isinstance(found, PendingReason):
             if spec.workers == 1 or not is_too_large(spec, found):
                 return found
-            found = DeferCode.RECORD_TOO_LARGE
+            found = PendingReason.RECORD_TOO_LARGE
         reasons[found if pool is None else narrowed(state, pool, spec, found)] = None
     for reason in NEAREST_FIRST:
         if reason in reasons:
             return reason
-    return next((reason for reason in reasons if reason is not DeferCode.NO_SUCH_NODES), DeferCode.NO_SUCH_NODES)
+    return next(
+        (reason for reason in reasons if reason is not PendingReason.NO_SUCH_NODES), PendingReason.NO_SUCH_NODES
+    )
 
 
 def bytes_needed(state: CellState, spec: JobSpec) -> int | None:
@@ -77,7 +79,7 @@ def bytes_needed(state: CellState, spec: JobSpec) -> int | None:
     """
     pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
     found = [_in_pool(state, pool, spec) for pool in pools]
-    return min((bytes_of(places) for places in found if not isinstance(places, DeferCode)), default=None)
+    return min((bytes_of(places) for places in found if not isinstance(places, PendingReason)), default=None)
 
 
 def place_alike(state: CellState, spec: JobSpec, most: int, *, are_of_one_tenant: bool = True) -> list[WorkerPlace]:
@@ -96,7 +98,7 @@ def place_alike(state: CellState, spec: JobSpec, most: int, *, are_of_one_tenant
     return [] if over else places
 
 
-def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
+def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | PendingReason:
     takes_whole = spec.resources.gpu_milli >= GPU
     refusal = refusal_in_pool(state, pool, spec) if state.quotas else None
     if refusal is not None:
@@ -104,18 +106,18 @@ def _in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | De
     if state.quotas and is_parted(state, pool, spec):
         return _of_one_type(state, pool, spec)
     if takes_whole and pool.free_whole * GPU < spec.gpus_milli:
-        return DeferCode.NO_FREE_GPUS
+        return PendingReason.NO_FREE_GPUS
     if _count(pool, spec, allowed(state, pool, spec)) < spec.workers:
         return _why_none_fit(state, pool, spec)
     found = _places_in(state, pool, spec, partial(_search, spec))
     if found is None:
         return _why_not(state, pool, spec)
-    if not (spec.exclusive and state.quotas) or isinstance(found, DeferCode):
+    if not (spec.exclusive and state.quotas) or isinstance(found, PendingReason):
         return found
     return found if refusal_of_places(state, spec, found) is None else _on_fewest(state, pool, spec)
 
 
-def _places_in(state: CellState, pool: PoolCapacity, spec: JobSpec, search: Search) -> Places | DeferCode | None:
+def _places_in(state: CellState, pool: PoolCapacity, spec: JobSpec, search: Search) -> Places | PendingReason | None:
     """What the search finds beside what is kept for owners."""
     places = search(state, pool)
     if places is None or not state.tree.kept.nodes:
@@ -123,7 +125,7 @@ def _places_in(state: CellState, pool: PoolCapacity, spec: JobSpec, search: Sear
     return off_kept_places(state, pool, spec, places, search, _fewest_milli(spec))
 
 
-def _on_fewest(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
+def _on_fewest(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | PendingReason:
     """Places for an exclusive job that would take too much of what is guaranteed to others on the nodes that the policy
     has chosen: on those where it takes the least. It has kept places only where all others are too much, and where it
     borrows nothing from those for whom they are kept. Where only places that are kept for owners would be few enough,
@@ -135,7 +137,7 @@ def _on_fewest(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | 
 
     fewest = search(state, pool)
     if fewest is None:
-        return DeferCode.QUOTA_REACHED
+        return PendingReason.QUOTA_REACHED
     refusal = refusal_of_places(state, spec, fewest)
     if not state.tree.kept.nodes:
         return fewest if refusal is None else refusal
@@ -143,7 +145,7 @@ def _on_fewest(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | 
     within = next((places for places in found if refusal_of_places(state, spec, places) is None), None)
     if within is not None:
         return within
-    return refusal if found and refusal is not None else DeferCode.RESERVED_FOR_OTHER
+    return refusal if found and refusal is not None else PendingReason.RESERVED_FOR_OTHER
 
 
 def _fewest_milli(spec: JobSpec) -> int:
@@ -162,33 +164,33 @@ def _search(spec: JobSpec, state: CellState, pool: PoolCapacity) -> Places | Non
     return policy.gang(state, pool, spec)
 
 
-def _of_one_type(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | DeferCode:
+def _of_one_type(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | PendingReason:
     """The same on nodes of one GPU type, the first that holds the job within its tenant's limits. So what is not
     allowed of one type keeps the job from no other; and what has no places now will have none after other starts.
     """
-    reasons: list[DeferCode] = []
+    reasons: list[PendingReason] = []
     for gpu_type in gpu_types_of(state, pool):
         found = _in_pool(state, pool, replace(spec, gpu_type=gpu_type))
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             return found
         reasons.append(found)
     return next((reason for reason in NEAREST_FIRST if reason in reasons), reasons[0])
 
 
-def _why_not(state: CellState, pool: PoolCapacity, spec: JobSpec) -> DeferCode:
+def _why_not(state: CellState, pool: PoolCapacity, spec: JobSpec) -> PendingReason:
     """Why a gang for which there are enough free devices has found no places."""
     if spec.topology is not None and spec.topology.wish is Wish.REQUIRED:
         gang = seeker_of(state, pool, topology_for(state, pool, spec), spec)
         if fits_anywhere(gang):
-            return DeferCode.TOPOLOGY  # without the wish it would go there
+            return PendingReason.TOPOLOGY  # without the wish it would go there
     return _why_none_fit(state, pool, spec)
 
 
-def _why_none_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> DeferCode:
+def _why_none_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> PendingReason:
     """Whether room for all is missing, or for any: there are enough free devices for a gang of whole ones."""
-    if spec.resources.gpu_milli >= GPU or fill(Room.of(state, pool, spec), spec, 1, fullest):
-        return DeferCode.FRAGMENTED
-    return DeferCode.NO_FREE_GPUS
+    if spec.resources.gpu_milli >= GPU or fill(FreeCapacity.of(state, pool, spec), spec, 1, fullest):
+        return PendingReason.FRAGMENTED
+    return PendingReason.NO_FREE_GPUS
 
 
 def _count(pool: PoolCapacity, spec: JobSpec, usable: int | None) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shared.cluster.model.state import CellState
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import JobSpec, WorkerPlace
 
@@ -20,7 +20,7 @@ AHEAD_MS = 604_800_000
 LOOKS_MOST = 8
 """So many times of closing are told apart."""
 
-Found = tuple[WorkerPlace, ...] | DeferCode
+Found = tuple[WorkerPlace, ...] | PendingReason
 
 
 def tells_no_time(spec: JobSpec) -> bool:
@@ -31,7 +31,7 @@ def tells_no_time(spec: JobSpec) -> bool:
 def place_where_open_longest(state: CellState, spec: JobSpec, search: Callable[[JobSpec], Found]) -> Found:
     """What `search` finds for the job on the nodes that stay open longest, or why it finds nothing on any."""
     found = search(spec)
-    if isinstance(found, DeferCode):
+    if isinstance(found, PendingReason):
         return found
     now_ms = max(state.at_ms, state.clock_ms)
     closes_ms = min((ms for place in found if (ms := state.closing.get(place.node)) is not None), default=None)
@@ -43,7 +43,7 @@ def place_where_open_longest(state: CellState, spec: JobSpec, search: Callable[[
     while fits - fails > 1:
         middle = (fits + fails) // 2 if fails >= 0 else 0  # nearly always all nodes that close can be done without
         tried = search(replace(spec, estimate_run_ms=begins[middle] - now_ms + 1))
-        if isinstance(tried, DeferCode):
+        if isinstance(tried, PendingReason):
             fails = middle
         else:
             found, fits = tried, middle

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from services.placement.fit.empty_capacity import could_hold_singly
 from services.placement.fit.filling import count_room
-from services.placement.fit.free_capacity import Room
+from services.placement.fit.free_capacity import FreeCapacity
 from services.placement.owners.holdback import off_kept_places
 from services.placement.search.elsewhere import places_elsewhere_first
 from services.placement.search.gang import Places, place_gang
@@ -22,7 +22,7 @@ from shared.cluster.capacity.gpu_types import gpu_types_of, types_for
 from shared.cluster.model.independent_workers import fewest_of, is_service, may_enter, paused_ranks
 from shared.cluster.model.job import Job, JobStatus
 from shared.cluster.model.state import CellState
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, WorkerPlace
 
@@ -30,30 +30,30 @@ AT_ONCE_MOST = 1_000
 """So many workers enter in one step at most, if the job can start with so few: its record must have room for them."""
 
 
-def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE_MOST) -> Places | DeferCode:
+def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE_MOST) -> Places | PendingReason:
     """Places for the workers that enter now, or why there are none."""
     is_first = job.status is JobStatus.QUEUED
     fewest = fewest_of(job) if is_first else 1
     wanted = may_enter(job, now_ms)
     found = places_for(state, job, fewest, min(wanted, max(most, fewest)), now_ms)
-    is_refused = isinstance(found, DeferCode) and not is_first
+    is_refused = isinstance(found, PendingReason) and not is_first
     if is_refused and not could_hold_singly(state, job.spec, len(job.workers) + 1):
-        return DeferCode.NO_SUCH_NODES  # with its own workers the nodes are full
+        return PendingReason.NO_SUCH_NODES  # with its own workers the nodes are full
     return found
 
 
-def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) -> Places | DeferCode:
+def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) -> Places | PendingReason:
     """Places for at least `fewest` and at most `most` workers beside those that the job has. Those that do not fit
     beside the nodes of its last failures enter next, if enough others do.
     """
     search = _replicas if is_service(job) else _workers
     found = places_elsewhere_first(state, job, lambda: search(state, job, fewest, most))
-    if isinstance(found, DeferCode):
+    if isinstance(found, PendingReason):
         return found
     turn, since_ms = (0, 0) if job.status is JobStatus.QUEUED else (job.turns + 1, now_ms)
     ranks = free_ranks(job, now_ms)
     placed = tuple([replace(place, rank=next(ranks), turn=turn, since_ms=since_ms) for place in found])
-    return DeferCode.RECORD_TOO_LARGE if bytes_of(placed) > GANG_BYTES_MOST else placed
+    return PendingReason.RECORD_TOO_LARGE if bytes_of(placed) > GANG_BYTES_MOST else placed
 
 
 def free_ranks(job: Job, now_ms: int) -> Iterator[int]:
@@ -65,17 +65,17 @@ def free_ranks(job: Job, now_ms: int) -> Iterator[int]:
         rank += 1
 
 
-def _workers(state: CellState, job: Job, fewest: int, most: int) -> Places | DeferCode:
+def _workers(state: CellState, job: Job, fewest: int, most: int) -> Places | PendingReason:
     """The workers of a training job go where a gang of so many would go. Who has room for many has room for fewer."""
     found = place_gang(state, _of_size(job.spec, most))
-    if not isinstance(found, DeferCode) or fewest >= most:
+    if not isinstance(found, PendingReason) or fewest >= most:
         return found
     best = place_gang(state, _of_size(job.spec, fewest))
     fits, fails = fewest, most
-    while not isinstance(best, DeferCode) and fails - fits > 1:
+    while not isinstance(best, PendingReason) and fails - fits > 1:
         middle = (fits + fails) // 2
         tried = place_gang(state, _of_size(job.spec, middle))
-        if isinstance(tried, DeferCode):
+        if isinstance(tried, PendingReason):
             fails = middle
         else:
             best, fits = tried, middle
@@ -86,7 +86,7 @@ def _of_size(spec: JobSpec, workers: int) -> JobSpec:
     return replace(spec, workers=workers, workers_min=None)
 
 
-def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | DeferCode:
+def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | PendingReason:
     """A service's replicas go to its pools in their order."""
     spec, pools = job.spec, state.pools
     held = [place for place in job.workers if place.rank not in job.leaving]
@@ -98,10 +98,10 @@ def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | De
     if len(found) >= fewest:
         return tuple(found)
     refused = place_gang(state, _of_size(spec, fewest))
-    if refused is DeferCode.NO_SUCH_NODES and could_hold_singly(state, spec, fewest):
+    if refused is PendingReason.NO_SUCH_NODES and could_hold_singly(state, spec, fewest):
         refused = _why_not_in_several(state, spec, fewest)
     # Replicas that are alone on their nodes may be too many nodes, spread as they are, and not on the fewest.
-    return refused if isinstance(refused, DeferCode) or spec.exclusive else DeferCode.FRAGMENTED
+    return refused if isinstance(refused, PendingReason) or spec.exclusive else PendingReason.FRAGMENTED
 
 
 def _may_find(state: CellState, spec: JobSpec, fewest: int) -> bool:
@@ -115,18 +115,18 @@ def _may_find(state: CellState, spec: JobSpec, fewest: int) -> bool:
     missing = fewest
     for name in spec.pools or state.pools:
         if missing and name in state.pools:
-            missing -= count_room(Room.of(state, state.pools[name], spec), spec, missing)
+            missing -= count_room(FreeCapacity.of(state, state.pools[name], spec), spec, missing)
     return not missing
 
 
-def _why_not_in_several(state: CellState, spec: JobSpec, fewest: int) -> DeferCode:
+def _why_not_in_several(state: CellState, spec: JobSpec, fewest: int) -> PendingReason:
     """Why the fewest replicas that a service starts with have no room, where no single pool could hold them all."""
     alone = place_gang(state, _of_size(spec, 1))
-    if isinstance(alone, DeferCode):
+    if isinstance(alone, PendingReason):
         return alone
     free = sum(pool.free_whole for name, pool in state.pools.items() if not spec.pools or name in spec.pools)
     has_too_few = spec.resources.gpu_milli >= GPU and free * GPU < fewest * spec.resources.gpu_milli
-    return DeferCode.NO_FREE_GPUS if has_too_few else DeferCode.FRAGMENTED
+    return PendingReason.NO_FREE_GPUS if has_too_few else PendingReason.FRAGMENTED
 
 
 def _replicas_in(
@@ -160,7 +160,7 @@ def _replicas_off_kept(
         return tuple(place_replicas(state, pool, spec, held, most)) or None
 
     found = off_kept_places(state, pool, _of_size(spec, len(places)), tuple(places), search, 0)
-    return [] if isinstance(found, DeferCode) else list(found)
+    return [] if isinstance(found, PendingReason) else list(found)
 
 
 def _within_quota(

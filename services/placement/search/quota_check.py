@@ -22,12 +22,12 @@ from shared.cluster.model.state import CellState
 from shared.cluster.quota.quota import over_limit
 from shared.cluster.quota.room import drawn_from_cell, firm_room, has_guarantee, lineage
 from shared.cluster.quota.tree import QuotaTree
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import JobSpec, WorkerPlace
 
 
-def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> DeferCode | None:
+def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> PendingReason | None:
     """Why the whole job may not start in this pool, whichever of its GPU types it gets; None if it may."""
     found = None
     for gpu_type in (spec.gpu_type,) if spec.gpu_type is not None else gpu_types_of(state, pool):
@@ -108,7 +108,7 @@ def waits_by_types(state: CellState, spec: JobSpec) -> WaitsBy:
         wanted = _wanted_of(state, spec, each, held.get(each, 0))
         if wanted is None:
             continue
-        if _refusal_of_whole(state, wanted, each) in (None, DeferCode.RESERVED_FOR_OTHER):
+        if _refusal_of_whole(state, wanted, each) in (None, PendingReason.RESERVED_FOR_OTHER):
             found.room.append(each)
             continue
         under = _account_reached(state, wanted, each)
@@ -178,7 +178,7 @@ def is_parted(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
     return any(_refusal_of_whole(state, spec, each, may_be_part=True) is not None for each in types)
 
 
-def refusal_of_places(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> DeferCode | None:
+def refusal_of_places(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> PendingReason | None:
     """Why a job may not have these places, or None."""
     by_type: dict[str, int] = {}
     for place in places:
@@ -192,7 +192,9 @@ def refusal_of_places(state: CellState, spec: JobSpec, places: Sequence[WorkerPl
     return None
 
 
-def _refusal_of_whole(state: CellState, spec: JobSpec, gpu_type: str, *, may_be_part: bool = False) -> DeferCode | None:
+def _refusal_of_whole(
+    state: CellState, spec: JobSpec, gpu_type: str, *, may_be_part: bool = False
+) -> PendingReason | None:
     """Why the whole job may not be of this type, wherever it would be."""
     taken_milli = takes_milli(state, spec, gpu_type)
     return refusal(state, spec, gpu_type, spec.gpus_milli, taken_milli=taken_milli, may_be_part=may_be_part)
@@ -200,7 +202,7 @@ def _refusal_of_whole(state: CellState, spec: JobSpec, gpu_type: str, *, may_be_
 
 def refusal(
     state: CellState, spec: JobSpec, gpu_type: str, milli: int, *, taken_milli: int, may_be_part: bool = False
-) -> DeferCode | None:
+) -> PendingReason | None:
     """Why so much of a GPU type may not be used more by the job's tenant, while others cannot have `taken_milli` of it
     then. `may_be_part`: the job may get less of it, and the rest of another type. What is idle, and would be too little
     then for owners that wait for what they have lent, is `reserved_for_other`.
@@ -208,13 +210,13 @@ def refusal(
     if not taken_milli:
         return None
     if over_limit(state.tree, spec.tenant, gpu_type, milli) is not None:
-        return DeferCode.QUOTA_REACHED
+        return PendingReason.QUOTA_REACHED
     cohort = state.tree.cohorts.get(gpu_type)
     if cohort is None or (spec.preemptible and not cohort.home_idle_milli):
         return None
     free_milli = idle_milli(state, gpu_type)
     if taken_milli > free_milli and not may_be_part and not _is_ever_within(state, spec, gpu_type, milli):
-        return DeferCode.QUOTA_REACHED  # to wait for room helps no job that quotas keep from it for good
+        return PendingReason.QUOTA_REACHED  # to wait for room helps no job that quotas keep from it for good
     kept = state.tree.kept.of_types.get(gpu_type)
     most_milli = free_milli - cohort.home_idle_milli - (0 if kept is None else kept.milli)
     if spec.preemptible and taken_milli <= most_milli and not (kept and kept.has_alone):
@@ -223,7 +225,7 @@ def refusal(
         found = _of_others(state.tree, spec, gpu_type, taken_milli, free_milli, may_be_part=may_be_part)
         is_idle = kept is not None and (may_be_part or taken_milli <= free_milli)
         if found is None and is_idle and _is_kept(state, spec, gpu_type, taken_milli, free_milli):
-            return DeferCode.RESERVED_FOR_OTHER
+            return PendingReason.RESERVED_FOR_OTHER
         return found
 
 
@@ -237,16 +239,16 @@ def _is_kept(state: CellState, spec: JobSpec, gpu_type: str, milli: int, free_mi
 
 def _of_others(
     tree: QuotaTree, spec: JobSpec, gpu_type: str, milli: int, free_milli: int, *, may_be_part: bool = False
-) -> DeferCode | None:
+) -> PendingReason | None:
     """The same as far as it goes by what others have: of `free_milli` that are free the job takes `milli`."""
     account, cohort = (spec.tenant, gpu_type), tree.cohorts[gpu_type]
     waits_for_room = milli > free_milli and not may_be_part
     is_firm = spec.preemptible or milli <= firm_room(tree, account, free_milli)
     # What is guaranteed to nobody, and in use, comes back as any other room does.
     if not is_firm and (not waits_for_room or has_guarantee(tree, account)):
-        return DeferCode.QUOTA_REACHED
+        return PendingReason.QUOTA_REACHED
     drawn_milli = drawn_from_cell(tree.branches.get(account), milli)
     left_milli = free_milli - cohort.home_idle_milli - drawn_milli
     if not drawn_milli or waits_for_room:
         return None  # of what is not free no quota speaks
-    return DeferCode.QUOTA_REACHED if left_milli < 0 else None
+    return PendingReason.QUOTA_REACHED if left_milli < 0 else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, TypeGuard
 
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 
 class ReasonKind(StrEnum):
@@ -18,23 +18,23 @@ class ReasonKind(StrEnum):
     POLICY = "policy"
 
 
-PRECEDENCE: Final[dict[DeferCode, ReasonKind]] = {
-    DeferCode.NO_SUCH_NODES: ReasonKind.STRUCTURAL,
-    DeferCode.RECORD_TOO_LARGE: ReasonKind.STRUCTURAL,
-    DeferCode.QUOTA_REACHED: ReasonKind.QUOTA,
-    DeferCode.NO_FREE_GPUS: ReasonKind.CAPACITY,
-    DeferCode.FRAGMENTED: ReasonKind.CAPACITY,
-    DeferCode.UNACKNOWLEDGED: ReasonKind.CAPACITY,
-    DeferCode.NODES_SILENT: ReasonKind.CAPACITY,
-    DeferCode.TOPOLOGY: ReasonKind.TOPOLOGY,
-    DeferCode.RESERVED_FOR_OTHER: ReasonKind.POLICY,
-    DeferCode.BEHIND_HEAD: ReasonKind.POLICY,
-    DeferCode.BACKOFF: ReasonKind.POLICY,
-    DeferCode.MAINTENANCE: ReasonKind.POLICY,
-    DeferCode.NOT_BEFORE: ReasonKind.POLICY,
-    DeferCode.AFTER: ReasonKind.POLICY,
-    DeferCode.ARRAY_LIMIT: ReasonKind.POLICY,
-    DeferCode.HELD: ReasonKind.POLICY,
+PRECEDENCE: Final[dict[PendingReason, ReasonKind]] = {
+    PendingReason.NO_SUCH_NODES: ReasonKind.STRUCTURAL,
+    PendingReason.RECORD_TOO_LARGE: ReasonKind.STRUCTURAL,
+    PendingReason.QUOTA_REACHED: ReasonKind.QUOTA,
+    PendingReason.NO_FREE_GPUS: ReasonKind.CAPACITY,
+    PendingReason.FRAGMENTED: ReasonKind.CAPACITY,
+    PendingReason.UNACKNOWLEDGED: ReasonKind.CAPACITY,
+    PendingReason.NODES_SILENT: ReasonKind.CAPACITY,
+    PendingReason.TOPOLOGY: ReasonKind.TOPOLOGY,
+    PendingReason.RESERVED_FOR_OTHER: ReasonKind.POLICY,
+    PendingReason.BEHIND_HEAD: ReasonKind.POLICY,
+    PendingReason.BACKOFF: ReasonKind.POLICY,
+    PendingReason.MAINTENANCE: ReasonKind.POLICY,
+    PendingReason.NOT_BEFORE: ReasonKind.POLICY,
+    PendingReason.AFTER: ReasonKind.POLICY,
+    PendingReason.ARRAY_LIMIT: ReasonKind.POLICY,
+    PendingReason.HELD: ReasonKind.POLICY,
 }
 """Every code with its kind, the first to be told first."""
 
@@ -44,10 +44,10 @@ STRUCTURAL: Final = frozenset(code for code, kind in PRECEDENCE.items() if kind 
 OF_QUOTA: Final = frozenset(code for code, kind in PRECEDENCE.items() if kind is ReasonKind.QUOTA)
 
 
-def is_of_quota(code: DeferCode | None) -> TypeGuard[DeferCode]:
+def is_of_quota(code: PendingReason | None) -> TypeGuard[PendingReason]:
     """Whether a quota keeps the job off: such a job waits for what others of a tenant give back, or for good."""
     return code in OF_QUOTA
 
 
-OVER_IN_LINE: Final = (None, DeferCode.NOT_BEFORE, DeferCode.AFTER, DeferCode.BACKOFF, DeferCode.HELD)
+OVER_IN_LINE: Final = (None, PendingReason.NOT_BEFORE, PendingReason.AFTER, PendingReason.BACKOFF, PendingReason.HELD)
 """Reasons that are over for a job that stands in a line."""

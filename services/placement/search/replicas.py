@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from services.placement.fit.filling import fill, fill_shares, fullest, places_in
-from services.placement.fit.free_capacity import Room
-from services.placement.fit.gang_packing import Gang, places_on
+from services.placement.fit.free_capacity import FreeCapacity
+from services.placement.fit.gang_packing import GangPacker, places_on
 from services.placement.policy.ebinpack import pack
 from services.placement.policy.espread import takes_whole_nodes
 from services.placement.policy.spread import LOOKS_TO_PLACE
@@ -97,7 +97,7 @@ def _over_domains(
     parts: tuple[Topology, Topology | None],
     most: int,
 ) -> list[WorkerPlace]:
-    rooms = [Room.of(state, pool, spec, _numbers(pool, part)) if part is not None else None for part in parts]
+    rooms = [FreeCapacity.of(state, pool, spec, _numbers(pool, part)) if part is not None else None for part in parts]
     places: list[WorkerPlace] = []
     while len(places) < most:
         place = _next(rooms, spec, domains, len(places))
@@ -113,7 +113,7 @@ def _over_domains(
     return places
 
 
-def _next(rooms: list[Room | None], spec: JobSpec, domains: Domains, rank: int) -> WorkerPlace | None:
+def _next(rooms: list[FreeCapacity | None], spec: JobSpec, domains: Domains, rank: int) -> WorkerPlace | None:
     zone, general = rooms
     gpus = -(-spec.resources.gpu_milli // GPU)
     with_room = sum(room.with_free(gpus) for room in rooms if room is not None)  # of the zone or not: of one only
@@ -129,7 +129,7 @@ def _next(rooms: list[Room | None], spec: JobSpec, domains: Domains, rank: int) 
     return None
 
 
-def _emptiest(room: Room, spec: JobSpec, gpus: int, among: int, used: int) -> Node | None:
+def _emptiest(room: FreeCapacity, spec: JobSpec, gpus: int, among: int, used: int) -> Node | None:
     """The emptiest node of these, one without a replica before one that has any."""
     node = room.emptiest(spec, gpus, among & ~used)
     return node if node is not None else room.emptiest(spec, gpus, among)
@@ -140,8 +140,8 @@ def _packed(state: CellState, pool: PoolCapacity, part: Topology, spec: JobSpec,
     if most <= 0 or not part.nodes:
         return []
     if spec.resources.gpu_milli < GPU:
-        return places_in(fill(Room.of(state, pool, spec, _numbers(pool, part)), spec, most, fullest), spec)
-    gang = Gang(part, replace(spec, workers=1, workers_min=None))
+        return places_in(fill(FreeCapacity.of(state, pool, spec, _numbers(pool, part)), spec, most, fullest), spec)
+    gang = GangPacker(part, replace(spec, workers=1, workers_min=None))
     room = 0
     for slot in gang.tightest_nodes(1):
         room += gang.room_on(slot)

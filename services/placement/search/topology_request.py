@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.placement.fit.fractional_gpu import ShareGang
-from services.placement.fit.gang_packing import Gang, Portion
+from services.placement.fit.fractional_gpu import FractionalGang
+from services.placement.fit.gang_packing import GangPacker, Portion
 from services.placement.fit.min_units import evenly, fewest
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.capacity.topology import OUTWARD, Topology
 from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, Level, TopologyWish, Wish, WorkerPlace
+from shared.events.values import GPU, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
 
-Seeker = Gang | ShareGang
+Seeker = GangPacker | FractionalGang
 
 
 def place_wish(
-    state: CellState, pool: PoolCapacity, topology: Topology, spec: JobSpec, wish: TopologyWish
+    state: CellState, pool: PoolCapacity, topology: Topology, spec: JobSpec, wish: TopologyRequest
 ) -> tuple[WorkerPlace, ...] | None:
     """Places for all workers of a gang on nodes of this topology as it wishes, or None."""
     gang = seeker_of(state, pool, topology, spec)
@@ -37,8 +37,8 @@ def place_wish(
 def seeker_of(state: CellState, pool: PoolCapacity, topology: Topology, spec: JobSpec) -> Seeker:
     """The gang before this topology."""
     if spec.resources.gpu_milli >= GPU:
-        return Gang(topology, spec)
-    return ShareGang(state, pool, topology, spec)
+        return GangPacker(topology, spec)
+    return FractionalGang(state, pool, topology, spec)
 
 
 def fits_anywhere(gang: Seeker) -> bool:
@@ -51,13 +51,13 @@ def fits_anywhere(gang: Seeker) -> bool:
     return False
 
 
-def levels_for(wish: TopologyWish) -> tuple[Level, ...]:
+def levels_for(wish: TopologyRequest) -> tuple[Level, ...]:
     """The levels that may be tried, in their order."""
     first = OUTWARD.index(wish.level)
     return OUTWARD[first : first + 1] if wish.wish is Wish.REQUIRED else OUTWARD[first:]
 
 
-def _at(gang: Seeker, level: Level, wish: TopologyWish) -> list[Portion]:
+def _at(gang: Seeker, level: Level, wish: TopologyRequest) -> list[Portion]:
     """How the gang is divided so that the wish is granted at this level; empty where that cannot be."""
     workers, units = gang.spec.workers, gang.topology.levels[level]
     if wish.slice_workers is not None and wish.slice_workers < workers:

@@ -4,20 +4,20 @@ confirm what was started there.
 
 from __future__ import annotations
 
-from services.placement.fit.free_capacity import Room
+from services.placement.fit.free_capacity import FreeCapacity
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.capacity.constraints import misfit
 from shared.cluster.capacity.hardware import hardware_of
 from shared.cluster.capacity.maintenance import shut_for
 from shared.cluster.model.node import Node
 from shared.cluster.model.state import CellState
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import GPU, JobSpec
 
-OF_ROOM = (DeferCode.NO_FREE_GPUS, DeferCode.FRAGMENTED)
+OF_ROOM = (PendingReason.NO_FREE_GPUS, PendingReason.FRAGMENTED)
 
 
-def with_confirmations(state: CellState, spec: JobSpec, code: DeferCode) -> DeferCode:
+def with_confirmations(state: CellState, spec: JobSpec, code: PendingReason) -> PendingReason:
     """The code, or that confirmations are missing, or the words of silent nodes: their free devices would make up for
     what the others do not have, in one of its pools, on nodes that it may use. CPUs and memory are not looked at.
     """
@@ -31,10 +31,10 @@ def with_confirmations(state: CellState, spec: JobSpec, code: DeferCode) -> Defe
             continue
         full_here = [node for node in full if node.pool == name]
         if full_here and _would_do(state, pools[name], full_here, spec):
-            return DeferCode.UNACKNOWLEDGED
+            return PendingReason.UNACKNOWLEDGED
         silent_here = [node for node in silent if node.pool == name]
         if silent_here and _would_do(state, pools[name], full_here + silent_here, spec):
-            return DeferCode.NODES_SILENT
+            return PendingReason.NODES_SILENT
     return code
 
 
@@ -54,12 +54,14 @@ def _would_do(state: CellState, pool: PoolCapacity, full: list[Node], spec: JobS
     return False
 
 
-def _room_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Room:
+def _room_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> FreeCapacity:
     """What is free on the nodes that the job may use and that take new work."""
     if spec.gpu_type is None:
-        return Room.of(state, pool, spec)
+        return FreeCapacity.of(state, pool, spec)
     kinds = hardware_of(state, pool).kinds
-    return Room.of(state, pool, spec, sum(mask for kind, mask in kinds.items() if kind.gpu_type == spec.gpu_type))
+    return FreeCapacity.of(
+        state, pool, spec, sum(mask for kind, mask in kinds.items() if kind.gpu_type == spec.gpu_type)
+    )
 
 
 def _room(by_free: dict[int, int], by_share: dict[int, int], spec: JobSpec) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from services.placement.fit.empty_capacity import goes_to_several_pools, reach_of
 from services.placement.fit.fewest_gpus import cheapest
 from services.placement.fit.filling import fullest, places_of_gang
-from services.placement.fit.free_capacity import Room
+from services.placement.fit.free_capacity import FreeCapacity
 from services.placement.fit.whole_units import Choice, fewest_in_units, gpus_in_units, is_in_units, offers_of
 from services.placement.policy.policies import Places
 from shared.cluster.capacity.capacity import PoolCapacity
@@ -66,14 +66,14 @@ def cheapest_places(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Plac
     among = 0
     for offer, many in cheapest(offers_of(hardware_of(state, pool), spec, free), spec.workers):
         among |= lowest_of(offer.nodes, many)
-    return places_of_gang(Room.of(state, pool, spec, among), spec, fullest) if among else None
+    return places_of_gang(FreeCapacity.of(state, pool, spec, among), spec, fullest) if among else None
 
 
 def _places_in_units(state: CellState, pool: PoolCapacity, spec: JobSpec, choice: Choice) -> Places | None:
     """The places on these nodes, the ranks unit by unit."""
     places: list[WorkerPlace] = []
     for part in choice.parts:
-        room = Room.of(state, pool, spec, part.nodes)
+        room = FreeCapacity.of(state, pool, spec, part.nodes)
         found = places_of_gang(room, replace(spec, workers=part.workers, workers_min=None), fullest)
         if found is None:
             return None

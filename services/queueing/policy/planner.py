@@ -38,7 +38,7 @@ from shared.cluster.quota.quota import accounts
 from shared.events import effects as e
 from shared.events.base import later
 from shared.events.queue import PlannedStart, QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec, NodeStatus, WorkerPlace
 
 CANDIDATES_EACH = 4
@@ -275,16 +275,16 @@ class _Forecast:
             found = None
             if not one.before and one.room not in full and self._tries > 0:
                 found = self._place(one)
-                if isinstance(found, DeferCode):
+                if isinstance(found, PendingReason):
                     full.add(one.room)
                     if found in STRUCTURAL:
                         self._let_go(one)
                         continue
-            if found is None or isinstance(found, DeferCode) or not self._start(one, found, at_ms):
+            if found is None or isinstance(found, PendingReason) or not self._start(one, found, at_ms):
                 left.append(one)
         return left
 
-    def _place(self, one: _Waiting) -> Places | DeferCode:
+    def _place(self, one: _Waiting) -> Places | PendingReason:
         """Places for the job as the state is now: those that are kept for it already, if it fits there."""
         self._tries -= 1
         job, kept = one.job, self._state.reservations.get(one.job.spec.id)

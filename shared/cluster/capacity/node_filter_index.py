@@ -49,7 +49,7 @@ def _form(node: Node) -> Form:
 
 
 @dataclass(slots=True)
-class Marks:
+class NodeFilterIndex:
     """The index over one pool. `empty` are the nodes without any job."""
 
     pool: PoolCapacity
@@ -67,7 +67,7 @@ class Marks:
     """How many nodes have each taint, once somebody has asked."""
 
     @classmethod
-    def of(cls, pool: PoolCapacity, nodes: list[Node]) -> Marks:
+    def of(cls, pool: PoolCapacity, nodes: list[Node]) -> NodeFilterIndex:
         """The index over the pool's nodes, in their order, counted from nothing."""
         is_empty = bytearray(not node.jobs for node in nodes)
         return cls(
@@ -185,11 +185,11 @@ def needs_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Needs | Non
     return Needs(tuple(sorted(spec.node_labels)), tolerations, spec.exclusive, shut, outside_zone)
 
 
-def marks_of(state: CellState, pool: PoolCapacity) -> Marks:
+def marks_of(state: CellState, pool: PoolCapacity) -> NodeFilterIndex:
     """The index over the pool as it is now."""
     found = pool.views.get(MARKS)
-    if not isinstance(found, Marks):
-        found = pool.views[MARKS] = Marks.of(pool, [state.nodes[node_id] for node_id in pool.ids])
+    if not isinstance(found, NodeFilterIndex):
+        found = pool.views[MARKS] = NodeFilterIndex.of(pool, [state.nodes[node_id] for node_id in pool.ids])
     return found
 
 

@@ -6,7 +6,7 @@ from typing import Any, Never
 
 from shared.cluster.capacity.constraints import must_not_run
 from shared.cluster.fold.allocation import release, take
-from shared.cluster.fold.errors import IllegalEffect, must
+from shared.cluster.fold.errors import IllegalEffect, require
 from shared.cluster.fold.finished_jobs import is_digest
 from shared.cluster.fold.spec_interning import share
 from shared.cluster.model import arrays, dependencies
@@ -104,11 +104,11 @@ def _count_again(of: dict[str, int], tenant: str, count: int) -> None:
 def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
     """What may be changed of a job is changed, and that has no texts. What holds places keeps its shape."""
     job = job_of(state, effect.job)
-    must(effect.tenant == job.spec.tenant, f"job {job.id} belongs to {job.spec.tenant}")
+    require(effect.tenant == job.spec.tenant, f"job {job.id} belongs to {job.spec.tenant}")
     fewest, most = effect.workers_min or effect.workers, effect.workers
-    must(fewest <= most, f"job {job.id} has {most} workers, fewer than {fewest}")
+    require(fewest <= most, f"job {job.id} has {most} workers, fewer than {fewest}")
     if job.status in HOLDING and job.spec.gang:
-        must(fewest <= len(job.workers), f"job {job.id} runs with {len(job.workers)} workers, fewer than {fewest}")
+        require(fewest <= len(job.workers), f"job {job.id} runs with {len(job.workers)} workers, fewer than {fewest}")
     spec = effect.applied_to(job.spec)
     share(state.kinds, spec)
     state.journal.set(job, "spec", spec)
@@ -204,11 +204,11 @@ def _begin_singly(job: Job, workers: tuple[WorkerPlace, ...], at_ms: int) -> Non
     """The workers of a job that is no gang have any ranks whose work is not done, in their order."""
     get_what_they_asked_for(job, workers)
     ranks = [place.rank for place in workers]
-    must(ranks == sorted(set(ranks)), f"job {job.id} starts with ranks {ranks}")
-    must(not set(ranks).intersection(job.done), f"job {job.id} starts a rank whose work is done")
-    must(not set(ranks).intersection(paused_ranks(job, at_ms)), f"job {job.id} waits with such a rank at {at_ms}")
-    must(len(ranks) <= job.spec.workers - len(job.done), f"job {job.id} starts more workers than have still to run")
-    must(all(place.turn == 0 for place in workers), f"job {job.id} starts: no worker enters later")
+    require(ranks == sorted(set(ranks)), f"job {job.id} starts with ranks {ranks}")
+    require(not set(ranks).intersection(job.done), f"job {job.id} starts a rank whose work is done")
+    require(not set(ranks).intersection(paused_ranks(job, at_ms)), f"job {job.id} waits with such a rank at {at_ms}")
+    require(len(ranks) <= job.spec.workers - len(job.done), f"job {job.id} starts more workers than have still to run")
+    require(all(place.turn == 0 for place in workers), f"job {job.id} starts: no worker enters later")
 
 
 def get_what_they_asked_for(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
@@ -306,12 +306,12 @@ def _keeps_a_gang(job: Job, effect: e.JobResizing) -> None:
     """I3: ranks stay unique, and what is left is a number of workers that the job can run with."""
     ranks = {place.rank for place in job.workers}
     removed = set(effect.remove)
-    must(len(removed) == len(effect.remove) and removed <= ranks, f"job {job.id} has no such rank to remove")
+    require(len(removed) == len(effect.remove) and removed <= ranks, f"job {job.id} has no such rank to remove")
     added = {place.rank for place in effect.add}
-    must(len(added) == len(effect.add) and not added & ranks, f"job {job.id} has a worker of an added rank already")
+    require(len(added) == len(effect.add) and not added & ranks, f"job {job.id} has a worker of an added rank already")
     fewest, left = job.spec.workers_min or job.spec.workers, len(ranks) - len(removed) + len(added)
-    must(fewest <= left, f"job {job.id} needs {fewest} workers, {left} would be left")
-    must(not added or left <= job.spec.workers, f"job {job.id} wants {job.spec.workers} workers, not {left}")
+    require(fewest <= left, f"job {job.id} needs {fewest} workers, {left} would be left")
+    require(not added or left <= job.spec.workers, f"job {job.id} wants {job.spec.workers} workers, not {left}")
 
 
 def resized(state: CellState, effect: e.JobResized, at_ms: int) -> None:
@@ -321,12 +321,12 @@ def resized(state: CellState, effect: e.JobResized, at_ms: int) -> None:
     held = job.workers + job.joining
     kept = {place.rank: place for place in effect.workers}
     by_rank = {place.rank: place for place in held}
-    must(
+    require(
         len(kept) == len(effect.workers) and all(by_rank.get(rank) == place for rank, place in kept.items()),
         f"job {job.id} does not hold all of these places",
     )
     fewest = job.spec.workers_min or job.spec.workers
-    must(fewest <= len(kept), f"job {job.id} needs {fewest} workers, {len(kept)} would be left")
+    require(fewest <= len(kept), f"job {job.id} needs {fewest} workers, {len(kept)} would be left")
     if state.unacknowledged is not None:
         state.unacknowledged.leave(state, job)
     release(state, job.spec.tenant, job.id, tuple(place for place in held if place.rank not in kept))
@@ -346,7 +346,9 @@ def stopping(state: CellState, effect: e.JobStopping, at_ms: int) -> None:
     """The attempt shall stop. Only a cancel may overtake another reason."""
     job, journal = current(state, effect), state.journal
     if job.status is JobStatus.STOPPING:
-        must(effect.why is StopReason.CANCELLED and job.stop_why is not effect.why, f"job {job.id} is stopping already")
+        require(
+            effect.why is StopReason.CANCELLED and job.stop_why is not effect.why, f"job {job.id} is stopping already"
+        )
     else:
         in_status(job, JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING)
     journal.set(job, "status", JobStatus.STOPPING)
@@ -480,7 +482,7 @@ def deferred(state: CellState, effect: e.JobDeferred, at_ms: int) -> None:
     """A waiting job has a new reason to wait."""
     job = job_of(state, effect.job)
     in_status(job, *WAITING)
-    must(job.deferred is not effect.code, f"job {job.id} waits for {effect.code} already")
+    require(job.deferred is not effect.code, f"job {job.id} waits for {effect.code} already")
     state.journal.set(job, "deferred", effect.code)
 
 
@@ -508,7 +510,7 @@ def ready(state: CellState, effect: e.JobReady, at_ms: int) -> None:
     """A job has nobody to wait for any more."""
     job = job_of(state, effect.job)
     in_status(job, JobStatus.AWAITING)
-    must(not job.waits_for and not job.broken_by, f"job {job.id} still waits for {', '.join(job.waits_for)}")
+    require(not job.waits_for and not job.broken_by, f"job {job.id} still waits for {', '.join(job.waits_for)}")
     dependencies.leave(state, job)
     state.journal.set(job, "status", JobStatus.QUEUED)
 
@@ -518,7 +520,7 @@ def reservation_set(state: CellState, effect: e.ReservationSet, at_ms: int) -> N
     job = job_of(state, effect.job)
     in_status(job, JobStatus.QUEUED)
     for place in effect.workers:
-        must(place.node in state.nodes, f"node {place.node} does not exist")
+        require(place.node in state.nodes, f"node {place.node} does not exist")
     state.journal.put(state.reservations, job.id, effect)
     if effect.workers and effect.first_ms is not None and job.id not in state.first_plans:
         state.journal.put(state.first_plans, job.id, effect.first_ms)
@@ -526,20 +528,20 @@ def reservation_set(state: CellState, effect: e.ReservationSet, at_ms: int) -> N
 
 def reservation_cleared(state: CellState, effect: e.ReservationCleared, at_ms: int) -> None:
     """Nothing is kept for a job any more."""
-    must(effect.job in state.reservations, f"job {effect.job} has no reservation")
+    require(effect.job in state.reservations, f"job {effect.job} has no reservation")
     state.journal.drop(state.reservations, effect.job)
 
 
 def head_blocked(state: CellState, effect: e.HeadBlocked, at_ms: int) -> None:
     """A waiting job is the first that does not fit, from now on."""
     in_status(job_of(state, effect.job), JobStatus.QUEUED)
-    must(effect.job not in state.heads, f"job {effect.job} is a head already")
+    require(effect.job not in state.heads, f"job {effect.job} is a head already")
     state.journal.put(state.heads, effect.job, at_ms)
 
 
 def head_cleared(state: CellState, effect: e.HeadCleared, at_ms: int) -> None:
     """Another job came before it."""
-    must(effect.job in state.heads, f"job {effect.job} is no head")
+    require(effect.job in state.heads, f"job {effect.job} is no head")
     state.journal.drop(state.heads, effect.job)
 
 

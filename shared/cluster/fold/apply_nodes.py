@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shared.cluster.fold.allocation import change_node, enter_pool, leave_pool
-from shared.cluster.fold.errors import IllegalEffect, must
+from shared.cluster.fold.errors import IllegalEffect, require
 from shared.cluster.model.lease import longest_named_with, longest_with, patience_ms
 from shared.cluster.model.node import Node
 from shared.cluster.model.state import CellState
@@ -24,7 +24,7 @@ def node_of(state: CellState, node_id: str) -> Node:
 
 def writer_started(state: CellState, effect: e.WriterStarted, at_ms: int) -> None:
     """A new writer."""
-    must(effect.epoch > state.epoch, f"epoch {effect.epoch} does not follow {state.epoch}")
+    require(effect.epoch > state.epoch, f"epoch {effect.epoch} does not follow {state.epoch}")
     state.journal.set(state, "epoch", effect.epoch)
 
 
@@ -50,8 +50,8 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
     moves = effect.spec.pool != node.spec.pool and node.lent_to is None
     shape = (effect.spec.gpus, effect.spec.gpu_type, effect.spec.cpu_milli, effect.spec.memory_mib)
     before = (node.spec.gpus, node.spec.gpu_type, node.spec.cpu_milli, node.spec.memory_mib)
-    must(not node.jobs or (shape == before and not moves), f"node {node.id} is in use and keeps its shape and pool")
-    must(effect.offered is None or bool(node.jobs), f"node {node.id} is not in use: it is what it offers")
+    require(not node.jobs or (shape == before and not moves), f"node {node.id} is in use and keeps its shape and pool")
+    require(effect.offered is None or bool(node.jobs), f"node {node.id} is not in use: it is what it offers")
     if moves:
         leave_pool(state, node)
     change_node(
@@ -88,7 +88,7 @@ def maintenance_set(state: CellState, effect: e.MaintenanceSet, at_ms: int) -> N
     was_on = node.in_maintenance
     window = None
     if effect.begin_ms is not None and effect.end_ms is not None:
-        must(effect.begin_ms < effect.end_ms, f"the maintenance of node {node.id} ends before it begins")
+        require(effect.begin_ms < effect.end_ms, f"the maintenance of node {node.id} ends before it begins")
         window = (effect.begin_ms, effect.end_ms)
     is_free = was_on and node.status is NodeStatus.DRAINING
     status = node.wanted if is_free else node.status
@@ -102,8 +102,8 @@ def maintenance_set(state: CellState, effect: e.MaintenanceSet, at_ms: int) -> N
 def maintenance_began(state: CellState, effect: e.MaintenanceBegan, at_ms: int) -> None:
     """A node is emptied, whatever else is wanted of it."""
     node = node_of(state, effect.node)
-    must(node.maintenance_ms is not None, f"no maintenance of node {node.id} is planned")
-    must(node.status is not NodeStatus.LOST, f"node {node.id} is lost")
+    require(node.maintenance_ms is not None, f"no maintenance of node {node.id} is planned")
+    require(node.status is not NodeStatus.LOST, f"node {node.id} is lost")
     change_node(state, node, in_maintenance=True, status=NodeStatus.DRAINING)
     if node.id in state.closing:
         state.journal.drop(state.closing, node.id)
@@ -112,7 +112,7 @@ def maintenance_began(state: CellState, effect: e.MaintenanceBegan, at_ms: int) 
 def device_changed(state: CellState, effect: e.DeviceChanged, at_ms: int) -> None:
     """A device is usable or not."""
     node = node_of(state, effect.node)
-    must(effect.device < node.spec.gpus, f"node {node.id} has no device {effect.device}")
+    require(effect.device < node.spec.gpus, f"node {node.id} has no device {effect.device}")
     bit = 1 << effect.device
     change_node(state, node, failed=node.failed & ~bit if effect.healthy else node.failed | bit)
 
@@ -120,8 +120,8 @@ def device_changed(state: CellState, effect: e.DeviceChanged, at_ms: int) -> Non
 def lease_expired(state: CellState, effect: e.LeaseExpired, at_ms: int) -> None:
     """A node is lost."""
     node = node_of(state, effect.node)
-    must(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
-    must(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
+    require(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
+    require(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
     change_node(
         state,
         node,
@@ -142,19 +142,23 @@ def node_failures(state: CellState, effect: e.NodeFailures, at_ms: int) -> None:
     node = node_of(state, effect.node)
     count = len(effect.jobs)
     tenants, failed_ms = effect.tenants or ("",) * count, effect.failed_ms or (at_ms,) * count
-    must(len(tenants) == len(failed_ms) == count, f"{count} jobs failed on node {node.id}, each of a tenant and once")
+    require(
+        len(tenants) == len(failed_ms) == count, f"{count} jobs failed on node {node.id}, each of a tenant and once"
+    )
     row = (effect.jobs, tenants, failed_ms)
     known = (node.failed_jobs, node.failed_tenants, node.failed_ms)
-    must(row != known, f"these jobs in a row failed on node {node.id} already")
+    require(row != known, f"these jobs in a row failed on node {node.id} already")
     change_node(state, node, failed_jobs=effect.jobs, failed_tenants=tenants, failed_ms=failed_ms)
 
 
 def node_silent(state: CellState, effect: e.NodeSilent, at_ms: int) -> None:
     """A node is silent, and for so long."""
     node = node_of(state, effect.node)
-    must(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
-    must(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
-    must(effect.silent_wall_ms > node.silent_wall_ms, f"node {node.id} is silent for {node.silent_wall_ms} ms already")
+    require(node.boot == effect.boot, f"node {node.id} is in boot {node.boot}, not {effect.boot}")
+    require(node.status is not NodeStatus.LOST, f"node {node.id} is lost already")
+    require(
+        effect.silent_wall_ms > node.silent_wall_ms, f"node {node.id} is silent for {node.silent_wall_ms} ms already"
+    )
     change_node(
         state,
         node,
@@ -168,7 +172,7 @@ def node_silent(state: CellState, effect: e.NodeSilent, at_ms: int) -> None:
 def node_heard(state: CellState, effect: e.NodeHeard, at_ms: int) -> None:
     """A silent node speaks."""
     node = node_of(state, effect.node)
-    must(node.silent_wall_ms > 0, f"node {node.id} was not silent")
+    require(node.silent_wall_ms > 0, f"node {node.id} was not silent")
     change_node(state, node, silent_wall_ms=0, silence_noted_ms=0, held_from_wall_ms=0)
     _speaks(state, node)
 
@@ -176,9 +180,9 @@ def node_heard(state: CellState, effect: e.NodeHeard, at_ms: int) -> None:
 def node_removed(state: CellState, effect: e.NodeRemoved, at_ms: int) -> None:
     """A lost node is forgotten."""
     node = node_of(state, effect.node)
-    must(node.status is NodeStatus.LOST, f"node {node.id} is {node.status}, not lost")
-    must(not node.jobs, f"places on node {node.id} are still held")
-    must(node.loan is None, f"node {node.id} is lent")
+    require(node.status is NodeStatus.LOST, f"node {node.id} is {node.status}, not lost")
+    require(not node.jobs, f"places on node {node.id} are still held")
+    require(node.loan is None, f"node {node.id} is lent")
     leave_pool(state, node)
     state.journal.drop(state.nodes, node.id)
     if node.id in state.offers:
@@ -194,7 +198,7 @@ def evictions_held(state: CellState, effect: e.EvictionsHeld, at_ms: int) -> Non
 
 def evictions_resumed(state: CellState, effect: e.EvictionsResumed, at_ms: int) -> None:
     """Few nodes are silent."""
-    must(state.evictions is not None, "no node was kept from being declared lost")
+    require(state.evictions is not None, "no node was kept from being declared lost")
     state.journal.set(state, "evictions", None)
 
 
@@ -206,9 +210,9 @@ def _speaks(state: CellState, node: Node) -> None:
 def node_lent(state: CellState, effect: e.NodeLent, at_ms: int) -> None:
     """An idle inference node works for another pool."""
     node = node_of(state, effect.node)
-    must(node.spec.role is NodeRole.INFERENCE, f"node {node.id} is no inference node")
-    must(node.loan_status is LoanStatus.HOME, f"node {node.id} is lent already")
-    must(not node.jobs, f"node {node.id} is in use at home")
+    require(node.spec.role is NodeRole.INFERENCE, f"node {node.id} is no inference node")
+    require(node.loan_status is LoanStatus.HOME, f"node {node.id} is lent already")
+    require(not node.jobs, f"node {node.id} is in use at home")
     leave_pool(state, node)
     change_node(
         state,
@@ -224,16 +228,16 @@ def node_lent(state: CellState, effect: e.NodeLent, at_ms: int) -> None:
 def node_loan_draining(state: CellState, effect: e.NodeLoanDraining, at_ms: int) -> None:
     """A lent node takes nothing new."""
     node = node_of(state, effect.node)
-    must(node.loan == effect.loan, f"node {node.id} is not part of loan {effect.loan}")
-    must(node.loan_status is LoanStatus.LENT, f"node {node.id} is not lent")
+    require(node.loan == effect.loan, f"node {node.id} is not part of loan {effect.loan}")
+    require(node.loan_status is LoanStatus.LENT, f"node {node.id} is not lent")
     change_node(state, node, loan_status=LoanStatus.DRAINING, loan_deadline_ms=effect.deadline_ms)
 
 
 def node_reclaimed(state: CellState, effect: e.NodeReclaimed, at_ms: int) -> None:
     """A node is back at home."""
     node = node_of(state, effect.node)
-    must(node.loan == effect.loan, f"node {node.id} is not part of loan {effect.loan}")
-    must(not node.jobs, f"node {node.id} is still in use")
+    require(node.loan == effect.loan, f"node {node.id} is not part of loan {effect.loan}")
+    require(not node.jobs, f"node {node.id} is still in use")
     leave_pool(state, node)
     change_node(state, node, loan=None, loan_status=LoanStatus.HOME, lent_to=None, loan_deadline_ms=None)
     enter_pool(state, node)
@@ -242,17 +246,17 @@ def node_reclaimed(state: CellState, effect: e.NodeReclaimed, at_ms: int) -> Non
 def quota_set(state: CellState, effect: e.QuotaSet, at_ms: int) -> None:
     """A tenant has another quota. Nobody is evicted."""
     why = contradiction(state.quotas, effect.quota)
-    must(why is None, f"quota of {effect.quota.tenant}: {why}")
+    require(why is None, f"quota of {effect.quota.tenant}: {why}")
     set_quota(state.journal, state.tree, effect.quota)
 
 
 def quota_removed(state: CellState, effect: e.QuotaRemoved, at_ms: int) -> None:
     """A tenant without use, and without others below it, has no quota of this GPU type any more."""
     account = (effect.tenant, effect.gpu_type)
-    must(account in state.quotas, f"tenant {effect.tenant} has no quota of {effect.gpu_type}")
-    must(account not in state.usage, f"tenant {effect.tenant} uses {effect.gpu_type}")
+    require(account in state.quotas, f"tenant {effect.tenant} has no quota of {effect.gpu_type}")
+    require(account not in state.usage, f"tenant {effect.tenant} uses {effect.gpu_type}")
     below = [q.tenant for q in state.quotas.values() if (q.parent, q.gpu_type) == account]
-    must(not below, f"tenant {effect.tenant} is the parent of {', '.join(below)}")
+    require(not below, f"tenant {effect.tenant} is the parent of {', '.join(below)}")
     remove_quota(state.journal, state.tree, account)
 
 
@@ -283,7 +287,7 @@ def input_fenced(state: CellState, effect: e.InputFenced, at_ms: int) -> None:
 
 def _move_input(state: CellState, effect: e.InputResumed | e.InputFenced, checksum: int | None) -> None:
     at = state.inputs.get(effect.input, 0)
-    must(at == effect.from_offset, f"input {effect.input} was read to {at}, not to {effect.from_offset}")
+    require(at == effect.from_offset, f"input {effect.input} was read to {at}, not to {effect.from_offset}")
     state.journal.put(state.inputs, effect.input, effect.to_offset)
     if checksum is not None:
         state.journal.put(state.input_checksums, effect.input, checksum)

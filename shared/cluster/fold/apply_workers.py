@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.cluster.fold import apply_jobs as jobs
 from shared.cluster.fold.allocation import release, take
-from shared.cluster.fold.errors import IllegalEffect, must
+from shared.cluster.fold.errors import IllegalEffect, require
 from shared.cluster.model.independent_workers import is_service, paused_ranks, starting
 from shared.cluster.model.job import Job, JobStatus, index_of, worker_of
 from shared.cluster.model.state import CellState
@@ -40,8 +40,8 @@ def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
 def _removed(job: Job, effect: e.JobResizing) -> set[int]:
     removed = set(effect.remove)
     are_held = len(removed) == len(effect.remove) and all(worker_of(job, rank) is not None for rank in removed)
-    must(are_held, f"job {job.id} has no such rank to remove")
-    must(not removed.intersection(job.leaving), f"job {job.id} removes a rank that leaves already")
+    require(are_held, f"job {job.id} has no such rank to remove")
+    require(not removed.intersection(job.leaving), f"job {job.id} removes a rank that leaves already")
     return removed
 
 
@@ -53,23 +53,23 @@ def _enter_rightly(state: CellState, job: Job, places: tuple[WorkerPlace, ...], 
     jobs.are_allowed_there(state, job, places)
     has_rank(job, places)
     ranks = {place.rank for place in places}
-    must(not ranks.intersection(job.done), f"job {job.id} needs no such rank any more")
-    must(is_service(job) or max(ranks) < job.spec.workers, f"job {job.id} has {job.spec.workers} ranks alone")
-    must(ranks.isdisjoint(paused_ranks(job, at_ms)), f"job {job.id} waits with such a rank at {at_ms}")
+    require(not ranks.intersection(job.done), f"job {job.id} needs no such rank any more")
+    require(is_service(job) or max(ranks) < job.spec.workers, f"job {job.id} has {job.spec.workers} ranks alone")
+    require(ranks.isdisjoint(paused_ranks(job, at_ms)), f"job {job.id} waits with such a rank at {at_ms}")
     turn = job.turns + 1
-    must(
+    require(
         all(place.turn == turn and place.since_ms == at_ms for place in places),
         f"job {job.id}: these workers enter in turn {turn} at {at_ms}",
     )
     left, wanted = _staying(state, job, removed) + len(places), job.spec.workers - len(job.done)
-    must(left <= wanted, f"job {job.id} wants {wanted} workers, not {left}")
+    require(left <= wanted, f"job {job.id} wants {wanted} workers, not {left}")
 
 
 def has_rank(job: Job, places: tuple[WorkerPlace, ...]) -> None:
     """Refuse places of a rank that has a worker, also among themselves."""
     ranks = {place.rank for place in places}
     are_new = len(ranks) == len(places) and all(worker_of(job, rank) is None for rank in ranks)
-    must(are_new, f"job {job.id} has a worker of an added rank already")
+    require(are_new, f"job {job.id} has a worker of an added rank already")
 
 
 def _staying(state: CellState, job: Job, removed: set[int]) -> int:
@@ -91,10 +91,10 @@ def settled(state: CellState, effect: e.WorkersSettled, at_ms: int) -> None:
     same record.
     """
     job, journal = jobs.current(state, effect), state.journal
-    must(not job.spec.gang, f"job {job.id} is a gang")
+    require(not job.spec.gang, f"job {job.id} is a gang")
     jobs.in_status(job, _STARTING, _RUNNING, _STOPPING)
     over = {*effect.done, *effect.gone}
-    must(len(over) == len(effect.done) + len(effect.gone), f"job {job.id} has a worker that is over twice")
+    require(len(over) == len(effect.done) + len(effect.gone), f"job {job.id} has a worker that is over twice")
     if state.unacknowledged is not None:
         state.unacknowledged.heard(state, job, (*effect.joined, *over))
     journal.set(job, "runs", _runs_behind(job, effect))
@@ -118,9 +118,9 @@ def _setbacks_behind(job: Job, effect: e.WorkersSettled, at_ms: int) -> tuple[Se
     and does not want any more, once its pause is over.
     """
     fresh = {setback.rank: setback for setback in effect.setbacks}
-    must(len(fresh) == len(effect.setbacks), f"job {job.id} has two setbacks of one rank")
+    require(len(fresh) == len(effect.setbacks), f"job {job.id} has two setbacks of one rank")
     had = all(worker_of(job, rank) is not None for rank in fresh.keys() - set(effect.gone))
-    must(had, f"job {job.id} has no such rank to wait with")
+    require(had, f"job {job.id} has no such rank to wait with")
     kept = {
         setback.rank: setback
         for setback in job.setbacks
@@ -133,8 +133,10 @@ def _setbacks_behind(job: Job, effect: e.WorkersSettled, at_ms: int) -> tuple[Se
 def _runs_behind(job: Job, effect: e.WorkersSettled) -> dict[str, RunStatus]:
     runs = {**job.runs}
     for rank in effect.joined:
-        must(runs.get(str(rank)) is RunStatus.STARTING, f"job {job.id} has no worker of rank {rank} that is starting")
+        require(
+            runs.get(str(rank)) is RunStatus.STARTING, f"job {job.id} has no worker of rank {rank} that is starting"
+        )
         runs[str(rank)] = RunStatus.RUNNING
     for rank in (*effect.done, *effect.gone):
-        must(runs.pop(str(rank), None) is not None, f"job {job.id} has no worker of rank {rank}")
+        require(runs.pop(str(rank), None) is not None, f"job {job.id} has no worker of rank {rank}")
     return runs

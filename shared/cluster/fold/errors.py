@@ -10,7 +10,7 @@ class IllegalEffect(Exception):
     """
 
 
-def must(holds: bool, why: str) -> None:
+def require(holds: bool, why: str) -> None:
     """Refuse the effect with this reason unless the rule holds."""
     if not holds:
         raise IllegalEffect(why)

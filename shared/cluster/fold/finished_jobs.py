@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from shared.cluster.fold.undo_log import Entry
-from shared.cluster.model.job import FINAL, JobStatus, OverJob
+from shared.cluster.model.job import FINAL, FinishedJob, JobStatus
 
 SEGMENT_JOBS = 87_381
 """As many ids as fill a table of 2**17 places, the most dense that a table can be."""
@@ -60,7 +60,7 @@ class _Segment:
         return number
 
 
-class Remembered(Mapping[str, OverJob]):
+class FinishedJobs(Mapping[str, FinishedJob]):
     """Jobs that are over, the oldest first, numbered from `first` up to but without `next`. `oldest_ms` is when the
     oldest ended, if there is one. `forgotten_ms` is when the newest submission came of those whose jobs are remembered
     no more (-1: none): of a job that was submitted later it is known whether it has run.
@@ -168,9 +168,9 @@ class Remembered(Mapping[str, OverJob]):
                     return self._job(segment, row)
         return default
 
-    def __getitem__(self, job_id: str) -> OverJob:
+    def __getitem__(self, job_id: str) -> FinishedJob:
         """The job of this id; KeyError if it is not remembered."""
-        over: OverJob | None = self.get(job_id)
+        over: FinishedJob | None = self.get(job_id)
         if over is None:
             raise KeyError(job_id)
         return over
@@ -187,14 +187,14 @@ class Remembered(Mapping[str, OverJob]):
 
     def __eq__(self, other: object) -> bool:
         """Whether the same jobs are remembered under the same numbers."""
-        if not isinstance(other, Remembered):
+        if not isinstance(other, FinishedJobs):
             return NotImplemented
         numbers = (self.first, self.next, self.forgotten_ms)
         return numbers == (other.first, other.next, other.forgotten_ms) and [*self.in_order()] == [*other.in_order()]
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
-    def in_order(self) -> Iterator[OverJob]:
+    def in_order(self) -> Iterator[FinishedJob]:
         """The jobs, the oldest first."""
         for number in range(self.first, self.next):
             yield self._job(*self._at(number))
@@ -203,12 +203,12 @@ class Remembered(Mapping[str, OverJob]):
         behind = number - self._segments[0].first
         return self._segments[behind // self._segment_jobs], behind % self._segment_jobs
 
-    def _job(self, segment: _Segment, row: int) -> OverJob:
+    def _job(self, segment: _Segment, row: int) -> FinishedJob:
         digest, over_ms, came_ms, tenant, status = _ROW.unpack_from(segment.rows, row * _ROW.size)
-        return OverJob(segment.ids[row], segment.tenants[tenant], digest.hex(), FINAL[status], over_ms, came_ms)
+        return FinishedJob(segment.ids[row], segment.tenants[tenant], digest.hex(), FINAL[status], over_ms, came_ms)
 
 
-def _take_back(over: Remembered, job_id: str, block: int | None) -> None:
+def _take_back(over: FinishedJobs, job_id: str, block: int | None) -> None:
     """The newest job was not remembered; `block` is where its id stood before."""
     segment = over._segments[-1]  # noqa: SLF001 - the other half of `add`
     segment.ids.pop()
@@ -223,7 +223,7 @@ def _take_back(over: Remembered, job_id: str, block: int | None) -> None:
     over.next -= 1
 
 
-def _forget_less(over: Remembered, first: int, times_ms: tuple[int, int]) -> None:
+def _forget_less(over: FinishedJobs, first: int, times_ms: tuple[int, int]) -> None:
     over.first, (over.oldest_ms, over.forgotten_ms) = first, times_ms
 
 

@@ -14,7 +14,7 @@ from shared.cluster.fold.finished_jobs import is_digest
 from shared.cluster.fold.spec_interning import share
 from shared.cluster.model.arrays import ArrayJob
 from shared.cluster.model.dependencies import index
-from shared.cluster.model.job import HOLDING, WAITING, Job, OverJob
+from shared.cluster.model.job import HOLDING, WAITING, FinishedJob, Job
 from shared.cluster.model.node import Node
 from shared.cluster.model.spec_bytes import spec_bytes
 from shared.cluster.model.state import CellState
@@ -38,7 +38,7 @@ _POLICY = msgspec.json.Decoder(CellPolicy)
 _CELL_FILE = msgspec.json.Decoder(tuple[int, CellFileSet])
 _QUOTA = msgspec.json.Decoder(Quota)
 _OVER = msgspec.json.Decoder(tuple[int, int, int])
-_GONE = msgspec.json.Decoder(OverJob)
+_GONE = msgspec.json.Decoder(FinishedJob)
 _HEAD = msgspec.json.Decoder(tuple[str, int])
 _EVICTIONS = msgspec.json.Decoder(EvictionsHeld)
 _RESERVATION = msgspec.json.Decoder(ReservationSet)

@@ -13,7 +13,7 @@ Entry = tuple[Callable[[Any, Any, Any], object], Any, Any, Any]
 """What puts an old value back, and the three things that it is called with: owner, place, value."""
 
 
-class Journal:
+class UndoLog:
     """Old values of what changed since the first open checkpoint, newest last.
 
     Code that runs for every effect appends to `entries` itself, one entry for all that it changes in one object: to

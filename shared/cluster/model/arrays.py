@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.cluster.fold.errors import must
+from shared.cluster.fold.errors import require
 from shared.cluster.model.job import Job, JobStatus
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ def enter(state: CellState, job: Job) -> None:
     assert spec.array_of is not None, "an element names its array"
     array = state.arrays.get(spec.array_of)
     if array is None:
-        must(spec.array_of not in state.jobs and spec.array_of not in state.over, f"job {spec.array_of} exists already")
+        require(
+            spec.array_of not in state.jobs and spec.array_of not in state.over, f"job {spec.array_of} exists already"
+        )
         most, came_ms = spec.array_most_running, job.came_ms
         array = ArrayJob(spec.array_of, spec.tenant, job.digest, spec.array or 1, most, came_ms=came_ms)
         state.journal.put(state.arrays, array.id, array)

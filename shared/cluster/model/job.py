@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from shared.cluster.model.workers_index import WorkersIndex
-from shared.events.reasons import DeferCode, StopReason
+from shared.events.reasons import PendingReason, StopReason
 from shared.events.values import JobSpec, RunStatus, Setback, WorkerPlace
 
 
@@ -62,7 +62,7 @@ class Job:
     held_why: str = ""
     preemptions: int = 0
     not_before_ms: int = 0
-    deferred: DeferCode | None = None
+    deferred: PendingReason | None = None
     workers: tuple[WorkerPlace, ...] = ()
     joining: tuple[WorkerPlace, ...] = ()
     leaving: tuple[int, ...] = ()
@@ -97,14 +97,14 @@ class Job:
         return self.submit_ms if self.sent_ms is None else self.sent_ms
 
 
-def wait_reason(status: JobStatus, deferred: DeferCode | None) -> DeferCode | None:
+def wait_reason(status: JobStatus, deferred: PendingReason | None) -> PendingReason | None:
     """Why a job in this status waits. Placement looks at none that is held or awaits others: what it said last,
     `deferred`, is of the time before.
     """
     return _IN_THEMSELVES.get(status, deferred)
 
 
-_IN_THEMSELVES: Final = {JobStatus.HELD: DeferCode.HELD, JobStatus.AWAITING: DeferCode.AFTER}
+_IN_THEMSELVES: Final = {JobStatus.HELD: PendingReason.HELD, JobStatus.AWAITING: PendingReason.AFTER}
 
 
 def index_of(job: Job) -> WorkersIndex:
@@ -154,7 +154,7 @@ def resume(job: Job, _: None, attempt: tuple[Any, ...]) -> None:
     ) = attempt  # fmt: skip
 
 
-class OverJob(NamedTuple):
+class FinishedJob(NamedTuple):
     """What the cell remembers of a job that is over: enough to know it again and to answer for it."""
 
     id: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shared.cluster.capacity.capacity import Capacity, PoolCapacity
-from shared.cluster.fold.finished_jobs import Remembered
+from shared.cluster.fold.finished_jobs import FinishedJobs
 from shared.cluster.fold.spec_interning import Kinds
-from shared.cluster.fold.undo_log import Journal
+from shared.cluster.fold.undo_log import UndoLog
 from shared.cluster.model.arrays import ArrayJob
 from shared.cluster.model.job import Job
 from shared.cluster.model.node import Node
@@ -60,7 +60,7 @@ class CellState:
     quotas: Quotas = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
-    over: Remembered = field(default_factory=Remembered)
+    over: FinishedJobs = field(default_factory=FinishedJobs)
     reservations: dict[str, ReservationSet] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
     first_plans: dict[str, int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class CellState:
     fair: FairUse = field(default_factory=FairUse)
     capacity: Capacity = field(init=False, repr=False)
     kinds: Kinds = field(default_factory=dict, compare=False, repr=False)
-    journal: Journal = field(default_factory=Journal, compare=False, repr=False)
+    journal: UndoLog = field(default_factory=UndoLog, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """The indices are over tables that are the same for good."""

@@ -5,7 +5,7 @@ Use is counted at the tenant and at each of its ancestors, so one look at each t
 
 from __future__ import annotations
 
-from shared.cluster.fold.undo_log import Entry, Journal
+from shared.cluster.fold.undo_log import Entry, UndoLog
 from shared.cluster.quota.tree import Account, Branch, Quotas, QuotaTree, Usage
 from shared.events.operations import Quota
 
@@ -93,7 +93,7 @@ def _use_again(usage: Usage, account: Account, milli: int) -> None:
         usage.pop(account, None)
 
 
-def set_quota(journal: Journal, tree: QuotaTree, quota: Quota) -> None:
+def set_quota(journal: UndoLog, tree: QuotaTree, quota: Quota) -> None:
     """Put a quota in force. If it moves its tenant to another parent, its use moves along."""
     quotas, usage = tree.quotas, tree.usage
     account = (quota.tenant, quota.gpu_type)
@@ -112,7 +112,7 @@ def set_quota(journal: Journal, tree: QuotaTree, quota: Quota) -> None:
             _use_again(usage, above, before + change)
 
 
-def remove_quota(journal: Journal, tree: QuotaTree, account: Account) -> None:
+def remove_quota(journal: UndoLog, tree: QuotaTree, account: Account) -> None:
     """Take a quota out of force whose account has no use, and none below it."""
     journal.drop(tree.quotas, account)
     journal.entries.append((_void, tree, None, None))

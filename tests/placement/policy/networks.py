@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import walk_lines
+from services.placement.queue.scheduling_cycle import schedule_queues
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.capacity.topology import OUTWARD, Parts, Topology, path_of
 from shared.cluster.fold.apply import apply
@@ -212,7 +212,7 @@ def walked(state: CellState) -> list[tuple[str, tuple[WorkerPlace, ...]]]:
 
     lines = Lines((Queue(name="default"),))
     lines.follow(state, (), 0)
-    walk_lines(state, lines, 0, begin)
+    schedule_queues(state, lines, 0, begin)
     return started
 
 

@@ -9,7 +9,7 @@ from shared.cluster.fold.apply import apply
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 
 
@@ -42,7 +42,7 @@ def start(state: CellState, spec: JobSpec) -> WorkerPlace | None:
     """It comes, and starts where the policy says."""
     wait(state, [spec])
     found = place_gang(state, spec)
-    if isinstance(found, DeferCode):
+    if isinstance(found, PendingReason):
         return None
     apply(state, e.JobStarted(job=spec.id, attempt=1, workers=found), 0)
     return found[0]

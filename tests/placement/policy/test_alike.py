@@ -11,7 +11,7 @@ from shared.cluster.fold.apply import apply
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import Quota
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import JobSpec, WorkerPlace
 from tests.placement.policy.networks import MACHINES, Machine, gang, network, start, walked
@@ -24,7 +24,7 @@ def one_after_the_other(state: CellState, spec: JobSpec, most: int) -> list[Work
     found: list[WorkerPlace] = []
     for number in range(most):
         places = place_gang(state, spec)
-        if isinstance(places, DeferCode):
+        if isinstance(places, PendingReason):
             break
         start(state, replace(spec, id=f"job-{number}"), places)
         found += places

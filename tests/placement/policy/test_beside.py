@@ -11,7 +11,7 @@ from shared.cluster.fold.apply import apply
 from shared.cluster.model.job import Job
 from shared.cluster.model.node import Node
 from shared.events import effects as e
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import NodeStatus
 from tests.placement.policy.networks import POOL, Machine, gang, network
 
@@ -41,4 +41,4 @@ def test_where_heads_could_be_on_too_many_nodes_none_of_these_is_looked_at(spare
     if spare:
         assert [place.node for place in found] == [max(nodes)]  # type: ignore[union-attr]
     else:
-        assert (found, nodes.looks) == (DeferCode.BEHIND_HEAD, 0)
+        assert (found, nodes.looks) == (PendingReason.BEHIND_HEAD, 0)

@@ -11,7 +11,7 @@ import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.queue.lines.blocked import AGAIN_MOST, ANY, ASKS_MOST, OF_A_TENANT, Blocked
 from services.placement.queue.lines.closing import Closing
 from services.placement.queue.lines.row import Ask, Need, Row
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 
 def need(tenant: str, ask: Ask = ANY, *, longest_ms: int = 0) -> Need:
@@ -107,7 +107,7 @@ def test_the_next_node_closes_just_when_the_first_run_there_would_not_be_over_in
 ) -> None:
     """A node is open for a run that is over by the begin of its maintenance."""
     waits, is_told = need("ada", longest_ms=longest_ms), need("ada", longest_ms=longest_ms)
-    waits.code, is_told.code = DeferCode.NO_FREE_GPUS, DeferCode.QUOTA_REACHED
+    waits.code, is_told.code = PendingReason.NO_FREE_GPUS, PendingReason.QUOTA_REACHED
     open_now = [begin_ms for begin_ms in begins_ms if now_ms + longest_ms <= begin_ms]
     closes_ms = [next(at_ms for at_ms in range(now_ms, 100) if at_ms + longest_ms > begin_ms) for begin_ms in open_now]
     closing = Closing(begins_ms, [waits, is_told], now_ms)

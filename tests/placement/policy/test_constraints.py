@@ -12,9 +12,9 @@ from shared.cluster.fold.apply import apply
 from shared.cluster.fold.errors import IllegalEffect
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import build_valid
-from shared.events.values import JobKind, JobSpec, Level, NodeRole, NodeStatus, TopologyWish, Wish
+from shared.events.values import JobKind, JobSpec, Level, NodeRole, NodeStatus, TopologyRequest, Wish
 from tests.placement.policy.networks import Machine, gang, network, node_spec, nodes_of, place, start
 
 POLICY = pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -24,7 +24,7 @@ ZONES = [Machine("a"), Machine("a", zone="z1"), Machine("b", zone="z2"), Machine
 def run(state: CellState, spec: JobSpec) -> list[str]:
     """Place and start a job."""
     found = place_gang(state, spec)
-    assert not isinstance(found, DeferCode), found
+    assert not isinstance(found, PendingReason), found
     start(state, spec, found)
     return nodes_of(found)
 
@@ -49,7 +49,7 @@ def becomes(state: CellState, number: int, machine: Machine, status: NodeStatus 
 def test_a_job_runs_on_nodes_that_keep_its_rule_and_on_no_others(policy: str, rule: str, nodes: set[str]) -> None:
     state = network(ZONES, policy)
     assert set(run(state, gang("job", 4, len(nodes), node_labels=(rule,)))) == nodes
-    assert place_gang(state, gang("more", 1, node_labels=(rule,))) is DeferCode.NO_FREE_GPUS
+    assert place_gang(state, gang("more", 1, node_labels=(rule,))) is PendingReason.NO_FREE_GPUS
 
 
 @POLICY
@@ -67,9 +67,9 @@ def test_what_is_no_rule_is_refused(rule: str) -> None:
 @POLICY
 def test_a_tainted_node_takes_only_what_tolerates_all_of_its_taints(policy: str) -> None:
     state = network([Machine("a", taints=("hot", "slow")), Machine("a", taints=("hot",))], policy)
-    assert place_gang(state, gang("job")) is DeferCode.NO_SUCH_NODES
+    assert place_gang(state, gang("job")) is PendingReason.NO_SUCH_NODES
     assert run(state, gang("tolerant", 4, tolerations=("hot",))) == ["n001"]
-    assert place_gang(state, gang("next", 4, tolerations=("hot",))) is DeferCode.NO_FREE_GPUS
+    assert place_gang(state, gang("next", 4, tolerations=("hot",))) is PendingReason.NO_FREE_GPUS
     assert run(state, gang("hardy", 4, tolerations=("slow", "hot"))) == ["n000"]
 
 
@@ -79,7 +79,7 @@ def test_a_taint_keeps_new_work_off_and_leaves_alone_what_runs(policy: str) -> N
     run(state, gang("job"))
     becomes(state, 0, Machine("a", taints=("hot",)))
     assert state.jobs["job"].workers
-    assert place_gang(state, gang("next")) is DeferCode.NO_SUCH_NODES
+    assert place_gang(state, gang("next")) is PendingReason.NO_SUCH_NODES
     becomes(state, 0, Machine("a"))
     assert run(state, gang("next")) == ["n000"]
 
@@ -88,19 +88,19 @@ def test_a_taint_keeps_new_work_off_and_leaves_alone_what_runs(policy: str) -> N
 def test_a_node_that_gets_another_label_is_found_by_it(policy: str) -> None:
     state = network(ZONES, policy)
     job = gang("job", 4, 2, node_labels=("zone=z1",))
-    assert place_gang(state, job) is DeferCode.NO_SUCH_NODES
+    assert place_gang(state, job) is PendingReason.NO_SUCH_NODES
     becomes(state, 3, Machine("b", zone="z1"))
     assert set(run(state, job)) == {"n001", "n003"}
     becomes(state, 2, Machine("b"))
-    assert place_gang(state, gang("late", 1, node_labels=("zone=z2",))) is DeferCode.NO_SUCH_NODES
+    assert place_gang(state, gang("late", 1, node_labels=("zone=z2",))) is PendingReason.NO_SUCH_NODES
 
 
 @POLICY
 def test_a_job_with_rules_waits_for_gpus_where_its_nodes_are_in_use(policy: str) -> None:
     state = network([Machine("a"), Machine("b", zone="z1", used=2), Machine("b", zone="z1", used=2)], policy)
-    assert place_gang(state, gang("job", 4, node_labels=("zone=z1",))) is DeferCode.FRAGMENTED
-    assert place_gang(state, gang("wide", 4, 2, node_labels=("zone=z1",))) is DeferCode.NO_FREE_GPUS
-    assert place_gang(state, gang("wider", 4, 3, node_labels=("zone=z1",))) is DeferCode.NO_SUCH_NODES
+    assert place_gang(state, gang("job", 4, node_labels=("zone=z1",))) is PendingReason.FRAGMENTED
+    assert place_gang(state, gang("wide", 4, 2, node_labels=("zone=z1",))) is PendingReason.NO_FREE_GPUS
+    assert place_gang(state, gang("wider", 4, 3, node_labels=("zone=z1",))) is PendingReason.NO_SUCH_NODES
 
 
 @POLICY
@@ -108,7 +108,7 @@ def test_a_job_with_rules_waits_for_gpus_where_its_nodes_are_in_use(policy: str)
 def test_a_node_that_takes_nothing_new_takes_nothing_with_the_right_label(policy: str, status: NodeStatus) -> None:
     state = network([Machine("a", zone="z1"), Machine("a", zone="z1"), Machine("a")], policy)
     job = gang("job", 2, 2, node_labels=("zone=z1",))
-    assert not isinstance(place_gang(state, job), DeferCode)
+    assert not isinstance(place_gang(state, job), PendingReason)
     becomes(state, 0, Machine("a", zone="z1"), status)
     assert run(state, job) == ["n001", "n001"]
     becomes(state, 0, Machine("a", zone="z1", taints=("hot",)), status)
@@ -121,9 +121,9 @@ def test_an_exclusive_job_takes_wholly_empty_nodes_and_keeps_others_off(policy: 
     state = network([Machine("a", used=1), Machine("a"), Machine("a")], policy)
     used = run(state, gang("alone", 1, exclusive=True))
     assert used != ["n000"]
-    assert place_gang(state, gang("wide", 4, 2)) is DeferCode.NO_FREE_GPUS
+    assert place_gang(state, gang("wide", 4, 2)) is PendingReason.NO_FREE_GPUS
     run(state, gang("other", 4))
-    assert place_gang(state, gang("late", 1, exclusive=True)) is DeferCode.FRAGMENTED
+    assert place_gang(state, gang("late", 1, exclusive=True)) is PendingReason.FRAGMENTED
     assert run(state, gang("small", 3)) == ["n000"]
     apply(state, e.JobFinished(job="alone", attempt=1), 0)
     assert run(state, gang("next", 4)) == used
@@ -140,23 +140,23 @@ def test_the_workers_of_an_exclusive_job_may_share_its_nodes(policy: str) -> Non
 def test_exclusive_jobs_that_are_alike_get_nodes_of_their_own(policy: str) -> None:
     state = network([Machine("a"), Machine("a")], policy)
     assert {run(state, gang(f"alone-{number}", 1, exclusive=True))[0] for number in range(2)} == {"n000", "n001"}
-    assert place_gang(state, gang("late", 1, exclusive=True)) is DeferCode.NO_FREE_GPUS
+    assert place_gang(state, gang("late", 1, exclusive=True)) is PendingReason.NO_FREE_GPUS
 
 
 @POLICY
 def test_an_exclusive_share_of_a_device_keeps_the_whole_node(policy: str) -> None:
     state = network([Machine("a")], policy)
     run(state, gang("alone", milli=500, exclusive=True))
-    assert isinstance(place_gang(state, gang("half", milli=500)), DeferCode)
+    assert isinstance(place_gang(state, gang("half", milli=500)), PendingReason)
 
 
 @POLICY
 def test_a_required_unit_is_one_of_nodes_that_the_job_may_use(policy: str) -> None:
-    wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+    wish = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
     state = network([Machine("a"), Machine("a"), Machine("b", zone="z1"), Machine("b", zone="z1")], policy)
     assert set(run(state, gang("job", 4, 2, topology=wish, node_labels=("zone=z1",)))) == {"n002", "n003"}
     becomes(state, 0, Machine("a", taints=("hot",)))
-    assert isinstance(place_gang(state, gang("next", 4, 2, topology=wish)), DeferCode)
+    assert isinstance(place_gang(state, gang("next", 4, 2, topology=wish)), PendingReason)
 
 
 @pytest.mark.parametrize(

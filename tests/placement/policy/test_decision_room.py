@@ -9,7 +9,7 @@ from services.placement.decision.decision_room import DecisionRoom
 from services.placement.decision.inbox import Input
 from shared.events.base import Event
 from shared.events.jobs import AdmittedJob, JobsAdmitted
-from shared.events.nodes import NodeReport, NodesReported, RunsReported, RunWord
+from shared.events.nodes import NodeReport, NodesReported, RunsReported, RunStatusUpdate
 from shared.events.values import RunStatus
 from tests.placement.world import CELL, DIGEST, admitted, spec_of
 
@@ -54,7 +54,7 @@ def test_a_room_grows_again_until_it_takes_in_all() -> None:
     assert (room.is_narrow, room.bytes) == (False, BYTES_MOST)
 
 
-RUN = RunWord(node="n1", boot="b", seq=1, at_ms=0, job="job", attempt=1, status=RunStatus.RUNNING)
+RUN = RunStatusUpdate(node="n1", boot="b", seq=1, at_ms=0, job="job", attempt=1, status=RunStatus.RUNNING)
 JOB = AdmittedJob(spec=spec_of("job"), submit_ms=0, digest=DIGEST)
 
 

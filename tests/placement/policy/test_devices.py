@@ -14,7 +14,7 @@ from shared.cluster.model.node import bits
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import build_valid
 from shared.events.values import JobSpec, NodeSpec, NodeStatus
 from tests.placement.policy.networks import POOL, gang, start
@@ -32,7 +32,7 @@ def one_node(policy: str, spec: NodeSpec) -> CellState:
 
 def run(state: CellState, spec: JobSpec) -> list[tuple[int, ...]]:
     found = place_gang(state, spec)
-    assert not isinstance(found, DeferCode)
+    assert not isinstance(found, PendingReason)
     start(state, spec, found)
     return [place.devices for place in found]
 

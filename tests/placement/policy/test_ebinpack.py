@@ -8,7 +8,7 @@ from services.placement.search.gang import place_gang
 from shared.cluster.fold.apply import apply
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
 from tests.placement.policy.networks import Machine, gang, network, node_spec, nodes_of, start, unit_of
 
@@ -16,7 +16,7 @@ from tests.placement.policy.networks import Machine, gang, network, node_spec, n
 def run(state: CellState, spec: JobSpec) -> list[str]:
     """Place and start a job."""
     found = place_gang(state, spec)
-    assert not isinstance(found, DeferCode)
+    assert not isinstance(found, PendingReason)
     start(state, spec, found)
     return nodes_of(found)
 
@@ -108,7 +108,7 @@ def test_the_gpus_of_one_worker_come_from_one_island() -> None:
     devices = []
     for job, gpus in (("one", 1), ("four", 4), ("two", 2)):
         found = place_gang(state, gang(job, gpus))
-        assert not isinstance(found, DeferCode)
+        assert not isinstance(found, PendingReason)
         start(state, gang(job, gpus), found)
         devices.append(found[0].devices)
     assert devices == [(0,), (4, 5, 6, 7), (1, 2)]
@@ -146,7 +146,7 @@ def test_a_worker_larger_than_an_island_uses_as_few_as_possible() -> None:
     spec = NodeSpec(id="n", pool="train", gpus=8, islands=(2, 2, 4), position=Position(leaf="a"))
     apply(state, e.NodeChanged(spec=spec, boot="boot-1", status=NodeStatus.READY), 0)
     found = place_gang(state, gang("six", 6))
-    assert not isinstance(found, DeferCode)
+    assert not isinstance(found, PendingReason)
     assert found[0].devices == (0, 1, 4, 5, 6, 7)
 
 

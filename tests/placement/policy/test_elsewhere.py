@@ -22,7 +22,7 @@ from shared.cluster.fold.rows import digest_of
 from shared.cluster.model.job import Job
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import DeferCode, RequeueReason
+from shared.events.reasons import PendingReason, RequeueReason
 from shared.events.value import replace
 from shared.events.values import JobKind, JobSpec, Level, NodeStatus, WorkerPlace
 from tests.hypothesis_profile import EXAMPLES
@@ -93,28 +93,28 @@ def harms(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> lis
 
 
 def the_better(
-    state: CellState, spec: JobSpec, elsewhere: Places | DeferCode, anywhere: Places | DeferCode
-) -> Places | DeferCode:
+    state: CellState, spec: JobSpec, elsewhere: Places | PendingReason, anywhere: Places | PendingReason
+) -> Places | PendingReason:
     """What the job is to get: the places elsewhere, unless there are none or they harm it more."""
-    if isinstance(elsewhere, DeferCode) or isinstance(anywhere, DeferCode):
-        return anywhere if isinstance(elsewhere, DeferCode) else elsewhere
+    if isinstance(elsewhere, PendingReason) or isinstance(anywhere, PendingReason):
+        return anywhere if isinstance(elsewhere, PendingReason) else elsewhere
     there, here = harms(state, spec, elsewhere), harms(state, spec, anywhere[: len(elsewhere)])
     return anywhere if any(a > b for a, b in zip(there, here, strict=True)) else elsewhere
 
 
-def failed_on(numbers: list[int], which: list[int], anywhere: Places | DeferCode) -> tuple[str, ...]:
+def failed_on(numbers: list[int], which: list[int], anywhere: Places | PendingReason) -> tuple[str, ...]:
     """Nodes that a job has failed on: these, and some of those that it would get again."""
-    taken = [] if isinstance(anywhere, DeferCode) else sorted({place.node for place in anywhere})
+    taken = [] if isinstance(anywhere, PendingReason) else sorted({place.node for place in anywhere})
     return tuple(dict.fromkeys((*names(numbers), *(taken[each] for each in which if each < len(taken)))))
 
 
 def first_found(
-    avoid: Sequence[str], anywhere: Places | DeferCode, search: Callable[[Sequence[str]], Places | DeferCode]
-) -> Places | DeferCode:
+    avoid: Sequence[str], anywhere: Places | PendingReason, search: Callable[[Sequence[str]], Places | PendingReason]
+) -> Places | PendingReason:
     """Without all of these nodes, or without as many of the last of them as the job can do without."""
     found = search(avoid)
     for most in range(len(avoid) - 1, 0, -1):
-        if isinstance(found, DeferCode) and not isinstance(anywhere, DeferCode):
+        if isinstance(found, PendingReason) and not isinstance(anywhere, PendingReason):
             found = search(avoid[-most:])
     return found
 
@@ -174,7 +174,7 @@ def test_to_look_elsewhere_leaves_no_trace_in_the_state_and_its_indices(
         found = place_job(state, retried(spec, names(numbers)))
         assert digest_of(state) == before
         assert not any(node.is_full for node in state.nodes.values())
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             start(state, replace(spec, id=f"gang-{number}"), found)
     assert check_state(state) == []
     assert state.pools == recount(state.nodes)
@@ -208,7 +208,7 @@ def test_jobs_that_are_alike_but_for_their_failures_start_as_if_each_was_placed_
     for name in names_in_order:
         job = alone.jobs[name]
         found = place_job(alone, job)
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             apply(alone, e.JobStarted(job=job.id, attempt=1, workers=found), 0)
             expected.append((job.id, found))
     assert walked(together) == expected
@@ -219,9 +219,9 @@ def test_nodes_that_are_gone_or_take_nothing_new_cost_no_second_search() -> None
     node = state.nodes["n001"]
     apply(state, e.NodeChanged(spec=node.spec, boot=node.boot, status=NodeStatus.CORDONED), 0)
 
-    def search() -> DeferCode:
+    def search() -> PendingReason:
         searches.append(1)
-        return DeferCode.NO_FREE_GPUS
+        return PendingReason.NO_FREE_GPUS
 
     places_elsewhere_first(state, retried(gang("job"), ("n001", "gone")), search)
     assert searches == [1]
@@ -231,7 +231,7 @@ def test_a_requeued_job_knows_its_last_failures_in_the_log() -> None:
     state = network([Machine("a")])
     spec = gang("job")
     found = place_gang(state, spec)
-    assert not isinstance(found, DeferCode)
+    assert not isinstance(found, PendingReason)
     start(state, spec, found)
     requeued = e.JobRequeued(
         job="job", reason=RequeueReason.WORKER_FAILED, not_before_ms=0, failures=1, avoid=("n000",)

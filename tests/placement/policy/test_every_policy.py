@@ -17,9 +17,9 @@ from shared.cluster.capacity.capacity import recount
 from shared.cluster.capacity.topology import differs_from_recount
 from shared.cluster.checks.invariants import check_state
 from shared.cluster.model.state import CellState
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, TopologyWish, Wish
+from shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish
 from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import (
     ALONE,
@@ -40,7 +40,7 @@ from tests.placement.policy.networks import (
 
 NAMES = st.sampled_from(sorted(POLICIES))
 LEVELS = st.sampled_from(tuple(Level))
-WISHES = st.builds(TopologyWish, level=LEVELS, wish=st.sampled_from(tuple(Wish)), slice_workers=st.integers(1, 4))
+WISHES = st.builds(TopologyRequest, level=LEVELS, wish=st.sampled_from(tuple(Wish)), slice_workers=st.integers(1, 4))
 GANGS = st.builds(
     gang,
     st.just("gang"),
@@ -70,7 +70,7 @@ SHARES = st.builds(
 
 def places_or_none(state: CellState, spec: JobSpec) -> list[str] | None:
     found = place_gang(state, spec)
-    return None if isinstance(found, DeferCode) else nodes_of(found)
+    return None if isinstance(found, PendingReason) else nodes_of(found)
 
 
 @given(machines=MACHINES, specs=st.lists(GANGS | SHARES, min_size=1, max_size=5), policy=NAMES)
@@ -78,7 +78,7 @@ def test_what_a_policy_gives_can_be_taken_whole(machines: list[Machine], specs: 
     state = network(machines, policy)
     for number, spec in enumerate(specs):
         found = place_gang(state, spec)
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             assert [place.rank for place in found] == list(range(spec.workers))
             start(state, replace(spec, id=f"gang-{number}"), found)
     assert check_state(state) == []
@@ -103,7 +103,7 @@ def test_the_ranks_of_one_node_follow_each_other(policy: str, machines: list[Mac
     state = network(machines, policy)
     for number, spec in enumerate(specs):
         found = place_gang(state, spec)
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             assert [place.rank for place in found] == list(range(spec.workers))
             nodes = [place.node for place in found]
             assert len([node for node, _ in groupby(nodes)]) == len({*nodes})
@@ -123,7 +123,7 @@ def test_without_a_wish_a_gang_starts_exactly_if_the_nodes_have_room(
 def test_a_required_unit_is_found_exactly_if_there_is_one(
     machines: list[Machine], spec: JobSpec, level: Level, policy: str
 ) -> None:
-    spec = replace(spec, topology=TopologyWish(level=level, wish=Wish.REQUIRED))
+    spec = replace(spec, topology=TopologyRequest(level=level, wish=Wish.REQUIRED))
     state = network(machines, policy)
     found = places_or_none(state, spec)
     there_is = any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, level).values())
@@ -134,7 +134,7 @@ def test_a_required_unit_is_found_exactly_if_there_is_one(
 
 @given(machines=MACHINES, spec=SHARES, level=LEVELS)
 def test_a_required_unit_binds_shares_of_devices_too(machines: list[Machine], spec: JobSpec, level: Level) -> None:
-    spec = replace(spec, topology=TopologyWish(level=level, wish=Wish.REQUIRED))
+    spec = replace(spec, topology=TopologyRequest(level=level, wish=Wish.REQUIRED))
     state = network(machines)
     found = places_or_none(state, spec)
     there_is = any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, level).values())
@@ -156,7 +156,7 @@ def some_division(rooms: Sequence[int], slices: Sequence[int]) -> bool:
 def test_required_slices_are_found_exactly_if_any_division_fits(
     machines: list[Machine], spec: JobSpec, level: Level, slice_: int
 ) -> None:
-    spec = replace(spec, topology=TopologyWish(level=level, wish=Wish.REQUIRED, slice_workers=slice_))
+    spec = replace(spec, topology=TopologyRequest(level=level, wish=Wish.REQUIRED, slice_workers=slice_))
     state = network(machines)
     found = places_or_none(state, spec)
     rooms = [holds(state, spec, nodes) for nodes in units_of(state, level).values()]
@@ -169,7 +169,7 @@ def test_required_slices_are_found_exactly_if_any_division_fits(
 @given(machines=MACHINES, spec=GANGS, policy=NAMES)
 def test_a_preferred_wish_never_keeps_a_gang_waiting(machines: list[Machine], spec: JobSpec, policy: str) -> None:
     state = network(machines, policy)
-    wish = replace(spec.topology or TopologyWish(level=Level.LEAF), wish=Wish.PREFERRED)
+    wish = replace(spec.topology or TopologyRequest(level=Level.LEAF), wish=Wish.PREFERRED)
     has_room = holds(state, spec, sorted(state.nodes)) >= spec.workers
     assert (places_or_none(state, replace(spec, topology=wish)) is not None) == has_room
 
@@ -179,7 +179,7 @@ def test_a_preferred_unit_is_used_wherever_one_holds_the_gang(
     machines: list[Machine], spec: JobSpec, level: Level
 ) -> None:
     state = network(machines)
-    found = places_or_none(state, replace(spec, topology=TopologyWish(level=level)))
+    found = places_or_none(state, replace(spec, topology=TopologyRequest(level=level)))
     if any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, level).values()):
         assert len({unit_of(state, level, node) for node in found or ()}) == 1
 
@@ -214,7 +214,7 @@ def test_the_indices_equal_a_recount_after_starts_and_rollbacks(
     state = network(machines, data.draw(NAMES))
     for number, spec in enumerate(specs):
         found, mark = place_gang(state, spec), state.checkpoint()
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             start(state, replace(spec, id=f"gang-{number}"), found)
             place_gang(state, spec)
         state.rollback(mark) if data.draw(st.booleans()) else state.commit(mark)

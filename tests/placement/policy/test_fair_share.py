@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.queue.fair_share import Share, Shares, totals_of
-from services.placement.queue.fair_share_heap import Tournament
+from services.placement.queue.fair_share_heap import FairShareHeap
 from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from shared.cluster.model.state import CellState
 from shared.cluster.quota.fair_use import FairUse, Used
@@ -135,7 +135,7 @@ def test_the_turns_are_those_of_a_comparison_of_all_level_by_level(
     state = with_family(weights, held)
     shares = Shares(state, 0)
     came = {name: (submits[number], number) for number, name in enumerate(tenants)}
-    tournament, left = Tournament(shares, came), dict.fromkeys(tenants)
+    tournament, left = FairShareHeap(shares, came), dict.fromkeys(tenants)
     for turn, (what, gpus) in enumerate(turns):
         expected = next_of(Shares(state, 0), list(left), came, 0) if left else None
         assert tournament.first() == expected

@@ -12,17 +12,17 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from services.placement.fit.filling import count_room, fill, fullest
-from services.placement.fit.fractional_gpu import ShareGang
-from services.placement.fit.free_capacity import Room
+from services.placement.fit.fractional_gpu import FractionalGang
+from services.placement.fit.free_capacity import FreeCapacity
 from services.placement.search.gang import place_gang
 from services.placement.search.replicas import Domains, place_replicas
 from shared.cluster.capacity.topology import numbers_of, topology_for
 from shared.cluster.fold.apply import apply
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, TopologyWish, Wish, WorkerPlace
+from shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
 from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import (
     ALONE,
@@ -65,7 +65,7 @@ def in_use(machines: list[Machine], policy: str, others: list[JobSpec], failures
     state = network([replace_islands(machine) for machine in machines], policy)
     for number, spec in enumerate(others):
         found = place_gang(state, replace(spec, tolerations=("hot", "slow")))
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             start(state, replace(spec, id=f"other-{number}", tolerations=("hot", "slow")), found)
     for at, device in failures:
         if at < len(machines):
@@ -89,7 +89,7 @@ def test_a_gang_is_where_its_workers_would_be_one_by_one(
     found = place_gang(state, spec)
     event(f"placed: {isinstance(found, tuple)}")
     if len(seats) < spec.workers:
-        assert isinstance(found, DeferCode)
+        assert isinstance(found, PendingReason)
     else:
         assert [(place.node, place.devices) for place in found] == seats  # type: ignore[union-attr]
 
@@ -115,8 +115,8 @@ def test_as_many_are_counted_as_find_places(
     pool = state.pools[POOL]
     resources = replace(spec.resources, gpu_milli=wants if wants < 1_000 else 1_000 * (wants // 500 - 1))
     spec = replace(spec, resources=resources)
-    found = sum(many for _, _, many in fill(Room.of(state, pool, spec), spec, most, fullest))
-    assert count_room(Room.of(state, pool, spec), spec, most) == found
+    found = sum(many for _, _, many in fill(FreeCapacity.of(state, pool, spec), spec, most, fullest))
+    assert count_room(FreeCapacity.of(state, pool, spec), spec, most) == found
     if wants:
         assert len(place_replicas(state, pool, replace(spec, kind=JobKind.INFERENCE, gang=False), (), most)) == found
 
@@ -130,11 +130,11 @@ def test_what_is_counted_of_each_unit_is_what_it_holds(
     spec = replace(spec, resources=replace(spec.resources, gpu_milli=min(spec.resources.gpu_milli, 999)))
     pool = state.pools[POOL]
     topology = topology_for(state, pool, spec)
-    shares = ShareGang(state, pool, topology, spec)
+    shares = FractionalGang(state, pool, topology, spec)
     for level, units in topology.levels.items():
         held = {}
         for unit in range(len(units.paths)):
-            room = Room.of(state, pool, spec, numbers_of(pool, topology, units.slots(unit)))
+            room = FreeCapacity.of(state, pool, spec, numbers_of(pool, topology, units.slots(unit)))
             held[unit] = sum(many for _, _, many in fill(room, spec, spec.workers, fullest))
             assert shares.room_in(level, unit) == held[unit]
         fit = [unit for unit, many in held.items() if many >= spec.workers and units.named >> unit & 1]
@@ -165,10 +165,10 @@ def steps(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("policy", ["best-fit", "first-fit", "spread", "e-binpack", "e-spread", "frag-aware"])
-@pytest.mark.parametrize("wish", [None, TopologyWish(level=Level.DOMAIN, wish=Wish.REQUIRED)])
+@pytest.mark.parametrize("wish", [None, TopologyRequest(level=Level.DOMAIN, wish=Wish.REQUIRED)])
 @pytest.mark.parametrize("kind", list(JobKind))
 def test_many_small_workers_cost_by_the_devices_that_they_fill(
-    policy: str, wish: TopologyWish | None, kind: JobKind
+    policy: str, wish: TopologyRequest | None, kind: JobKind
 ) -> None:
     state = network([Machine("a", domain="d", gpus=8, zone=ZONE.get(kind)) for _ in range(8)], policy)
     spec = gang("many", workers=10_000, milli=1, topology=wish, kind=kind)
@@ -183,15 +183,15 @@ def test_many_small_workers_cost_by_the_devices_that_they_fill(
 @pytest.mark.parametrize("level", [Level.NODE, Level.DOMAIN])
 def test_units_that_can_not_hold_a_gang_of_shares_are_not_looked_into(level: Level, cpu: int) -> None:
     state = network([Machine("a", domain=f"d{number // 4}", gpus=8, cpu=90) for number in range(200)])
-    spec = gang("huge", workers=1_599, milli=501, cpu=cpu, topology=TopologyWish(level=level, wish=Wish.REQUIRED))
-    assert place_gang(state, spec) is DeferCode.NO_SUCH_NODES
+    spec = gang("huge", workers=1_599, milli=501, cpu=cpu, topology=TopologyRequest(level=level, wish=Wish.REQUIRED))
+    assert place_gang(state, spec) is PendingReason.NO_SUCH_NODES
     assert steps(lambda: place_gang(state, spec)) < 100 + cpu * 500
 
 
 def test_what_the_whole_pool_can_not_hold_is_known_without_a_look_at_its_nodes() -> None:
     state = network([Machine("a", gpus=8) for _ in range(200)])
     spec = gang("huge", workers=1_601, milli=501)
-    assert place_gang(state, spec) is DeferCode.NO_SUCH_NODES
+    assert place_gang(state, spec) is PendingReason.NO_SUCH_NODES
     assert steps(lambda: place_gang(state, spec)) < 100
 
 

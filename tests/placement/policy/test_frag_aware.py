@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from services.placement.policy.frag_aware.demand import ask_of
-from services.placement.policy.frag_aware.node_score_index import ScoreBoard, board_of
+from services.placement.policy.frag_aware.node_score_index import NodeScoreIndex, board_of
 from services.placement.search.gang import place_gang
 from shared.cluster.checks.invariants import check_state
 from shared.cluster.fold.apply import apply
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import JobSpec, NodeSpec, NodeStatus
 from tests.placement.policy.pods import cell, machine, nodes_of, pod, start, wait
@@ -101,9 +101,9 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
     state = cell([machine("n1", 2), machine("n2", 2)])
     wait(state, [gang := replace(pod("gang", 1_000), workers=4), larger := replace(pod("larger", 1_000), workers=5)])
     found = place_gang(state, gang)
-    assert not isinstance(found, DeferCode)
+    assert not isinstance(found, PendingReason)
     assert len(found) == gang.workers
-    assert isinstance(place_gang(state, larger), DeferCode)
+    assert isinstance(place_gang(state, larger), PendingReason)
 
 
 @given(drawn=MACHINES, wanted=PODS)
@@ -140,7 +140,7 @@ def test_costs_kept_by_delta_are_those_counted_from_nothing(
             apply(state, e.NodeChanged(spec=node.spec, boot=node.boot, status=status), 0)
         for pool in state.pools.values():
             board = board_of(state, pool)
-            anew = ScoreBoard.of(state, pool, board.demand)
+            anew = NodeScoreIndex.of(state, pool, board.demand)
             asks = [ask_of(each) for each in specs]
             assert [board.least(ask, None) for ask in asks] == [anew.least(ask, None) for ask in asks]
             assert [board.least(ask, 1) for ask in asks] == [anew.least(ask, 1) for ask in asks]

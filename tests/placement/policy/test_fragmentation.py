@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.frag_aware.demand import Ask, Demand, Kind, age_of
+from services.placement.policy.frag_aware.demand import Demand, Kind, ResourceRequest, age_of
 from services.placement.policy.frag_aware.fragmentation import SCALE, Losses, Stranding, rests
 from tests.placement.policy.pods import cell, machine, pod, wait
 
 A, B = Kind("a", "gpu"), Kind("b", "gpu")
 
 
-def ask(milli: int, cpu: int = 0, pools: tuple[str, ...] = ()) -> Ask:
-    return Ask(milli, cpu, 0, None, pools)
+def ask(milli: int, cpu: int = 0, pools: tuple[str, ...] = ()) -> ResourceRequest:
+    return ResourceRequest(milli, cpu, 0, None, pools)
 
 
 def test_without_any_shares_all_that_is_left_of_a_device_is_lost() -> None:
@@ -76,7 +76,7 @@ def test_demand_is_what_live_jobs_ask_for() -> None:
     state = cell([machine("n1", 2), machine("n2", 8, pool="other")])
     wait(state, [pod("x", 500), pod("y", 500), pod("z", 2_000, cpu=7)])
     found = Demand.of(state)
-    assert found.workers == {Ask(2_000, 7, 0, None, ()): 1, ask(500): 2}
+    assert found.workers == {ResourceRequest(2_000, 7, 0, None, ()): 1, ask(500): 2}
     assert found.gpus_milli == {Kind("train", "gpu"): 2_000, Kind("other", "gpu"): 8_000}
 
 

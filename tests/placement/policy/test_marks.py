@@ -13,7 +13,7 @@ from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.capacity.constraints import Needs
 from shared.cluster.capacity.hardware import REMEMBERED_MOST, Hardware, hardware_of
 from shared.cluster.capacity.masks import each_bit, mask_from
-from shared.cluster.capacity.node_filter_index import Marks, allowed, marks_of, needs_of
+from shared.cluster.capacity.node_filter_index import NodeFilterIndex, allowed, marks_of, needs_of
 from shared.cluster.capacity.topology import (
     LOOKS_TO_INDEX_NODE,
     OUTWARD,
@@ -78,7 +78,10 @@ class MarkedCell(Cell):
         for pool in self.state.pools.values():
             for job in JOBS:
                 self._is_right(pool, job)
-            fresh, kept = Marks.of(pool, [self.state.nodes[node] for node in pool.ids]), marks_of(self.state, pool)
+            fresh, kept = (
+                NodeFilterIndex.of(pool, [self.state.nodes[node] for node in pool.ids]),
+                marks_of(self.state, pool),
+            )
             assert kept.empty == fresh.empty
             hardware = hardware_of(self.state, pool)
             self._knows_units(pool, hardware)

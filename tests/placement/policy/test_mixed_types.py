@@ -12,7 +12,7 @@ from shared.cluster.fold.apply import apply
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import JobSpec, NodeSpec, NodeStatus
 from tests.placement.policy.networks import POOL, gang, start
@@ -38,14 +38,14 @@ def cell(nodes: Types, limits: dict[str, int], policy: str = "best-fit") -> Cell
 def test_what_is_not_allowed_of_one_type_keeps_a_job_from_no_other() -> None:
     state = cell([("h100", 1), ("a100", 4)], {"h100": 0})
     found = place_gang(state, gang("job", 1))
-    assert not isinstance(found, DeferCode)
+    assert not isinstance(found, PendingReason)
     assert [place.node for place in found] == ["n1"]
 
 
 def test_a_gang_is_on_several_types_where_it_may_use_each_and_else_on_one() -> None:
     nodes: Types = [("h100", 2), ("a100", 2)]
-    assert not isinstance(place_gang(cell(nodes, {"h100": 4}), gang("job", 1, 4)), DeferCode)
-    assert place_gang(cell(nodes, {"h100": 2}), gang("job", 1, 4)) is DeferCode.QUOTA_REACHED
+    assert not isinstance(place_gang(cell(nodes, {"h100": 4}), gang("job", 1, 4)), PendingReason)
+    assert place_gang(cell(nodes, {"h100": 2}), gang("job", 1, 4)) is PendingReason.QUOTA_REACHED
 
 
 def test_a_type_of_which_the_last_node_is_gone_is_none_of_the_pool() -> None:
@@ -69,9 +69,9 @@ def test_what_does_not_fit_once_does_not_fit_after_other_starts(
     for number, (gpus, workers) in enumerate(jobs):
         spec = gang(f"job-{number}", gpus, workers)
         found = place_gang(state, spec)
-        if isinstance(found, DeferCode):
+        if isinstance(found, PendingReason):
             blocked.append(spec)
         else:
             start(state, replace(spec, id=f"job-{number}"), found)
         for waiting in blocked:
-            assert isinstance(place_gang(state, waiting), DeferCode)
+            assert isinstance(place_gang(state, waiting), PendingReason)

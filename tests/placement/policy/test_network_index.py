@@ -18,9 +18,9 @@ from shared.cluster.fold.apply import apply
 from shared.cluster.model.node import is_in_zone
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
-from shared.events.values import JobSpec, Level, NodeRole, NodeSpec, NodeStatus, TopologyWish
+from shared.events.values import JobSpec, Level, NodeRole, NodeSpec, NodeStatus, TopologyRequest
 from tests.placement.policy.networks import NAMES, Machine, gang, indices_of, network, node_spec, start
 
 Move = tuple[str, int, str | None]
@@ -47,7 +47,7 @@ class Cell:
         node = self.state.nodes[nodes[number % len(nodes)]]
         match what:
             case "start":
-                self.start(gang("x", number % 3 + 1, number % 4 + 1, topology=TopologyWish(level=Level.LEAF)))
+                self.start(gang("x", number % 3 + 1, number % 4 + 1, topology=TopologyRequest(level=Level.LEAF)))
             case "end" if self.state.jobs:
                 job = sorted(self.state.jobs)[number % len(self.state.jobs)]
                 apply(self.state, e.JobFinished(job=job, attempt=1), 0)
@@ -72,7 +72,7 @@ class Cell:
         """Start a gang if it fits."""
         name = next(f"job-{number}" for number in count() if f"job-{number}" not in {**self.state.jobs, **_over(self)})
         found = place_gang(self.state, replace(spec, id=name))
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             start(self.state, replace(spec, id=name), found)
 
     def ask(self) -> None:

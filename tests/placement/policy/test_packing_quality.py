@@ -14,7 +14,7 @@ from services.placement.search.gang import place_gang
 from shared.cluster.fold.apply import apply
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec, Level
 from tests.placement.policy.networks import Machine, gang, network, nodes_of, start, unit_of, units_of
 
@@ -35,7 +35,7 @@ def whole_nodes(state: CellState) -> Counter[tuple[str, ...]]:
 
 def found_by(state: CellState, spec: JobSpec) -> list[str]:
     found = place_gang(state, spec)
-    return [] if isinstance(found, DeferCode) else nodes_of(found)
+    return [] if isinstance(found, PendingReason) else nodes_of(found)
 
 
 @given(machines=CLUSTERS, workers=st.integers(2, 6))
@@ -74,7 +74,7 @@ def test_jobs_in_a_row_break_a_whole_node_only_if_no_broken_one_holds_them(
         broken = [node for node in state.nodes.values() if gpus <= node.gpus_free < GPUS]
         spec = gang(f"job-{number}", gpus)
         found = place_gang(state, spec)
-        if isinstance(found, DeferCode):
+        if isinstance(found, PendingReason):
             assert not broken
             continue
         assert (state.nodes[found[0].node].gpus_free < GPUS) == bool(broken)
@@ -92,7 +92,7 @@ def mean_fragmentation(policy: str, seed: int) -> float:
         waiting.append(gang(f"job-{step}", gpus, workers))
         for spec in list(waiting):
             found = place_gang(state, spec)
-            if not isinstance(found, DeferCode):
+            if not isinstance(found, PendingReason):
                 waiting.remove(spec)
                 start(state, spec, found)
                 heappush(ends, (step + 1 + random.randrange(40), spec.id))

@@ -12,7 +12,7 @@ from services.placement.explain.queue_position import jobs_before
 from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of
 
 FAIR = QueueOrder.FAIR_SHARE
@@ -75,9 +75,9 @@ def test_in_a_strict_queue_a_tenant_at_its_limit_keeps_back_only_itself() -> Non
     world.tell(*(admitted(spec_of(job, tenant=tenant, queue="q")) for job, tenant in (("a0", "ada"), ("a1", "ada"))))
     world.tell(*(admitted(spec_of(job, tenant="eve", queue="q")) for job in ("e0", "e1")))
     codes = {job: why_not(world.state, world.job(job), (queue,), 0).codes for job in ("a0", "a1", "e0", "e1")}
-    assert DeferCode.BEHIND_HEAD not in codes["a0"] + codes["e0"]
-    assert DeferCode.BEHIND_HEAD in codes["a1"]
-    assert DeferCode.BEHIND_HEAD in codes["e1"]
+    assert PendingReason.BEHIND_HEAD not in codes["a0"] + codes["e0"]
+    assert PendingReason.BEHIND_HEAD in codes["a1"]
+    assert PendingReason.BEHIND_HEAD in codes["e1"]
 
 
 def test_shares_are_told_in_their_order_with_what_they_are_made_of() -> None:

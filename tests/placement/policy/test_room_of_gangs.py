@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.fit.gang_packing import Gang
+from services.placement.fit.gang_packing import GangPacker
 from services.placement.search.topology_request import fits_anywhere, seeker_of
 from shared.cluster.capacity.topology import topology_of
 from shared.cluster.model.state import CellState
@@ -31,7 +31,7 @@ GANGS = st.builds(
 )
 
 
-class CountingGang(Gang):
+class CountingGang(GangPacker):
     """Counts the nodes that are looked at."""
 
     looks = 0
@@ -54,7 +54,7 @@ def test_a_unit_holds_so_many_workers_as_its_nodes_hold_together(
     for level in (Level.LEAF, Level.SPINE, Level.SUPERSPINE):
         for unit in range(len(topology.levels[level].paths)):
             room = sum(room_on(state, spec, topology.nodes[slot].id) for slot in topology.levels[level].slots(unit))
-            gang_ = Gang(topology, spec)
+            gang_ = GangPacker(topology, spec)
             assert gang_.fits(level, unit, workers) == (room >= workers)
             assert gang_.room_in(level, unit) == room
 

@@ -12,9 +12,9 @@ from shared.cluster.fold.apply import apply
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, NodeStatus, TopologyWish
+from shared.events.values import JobKind, JobSpec, Level, NodeStatus, TopologyRequest
 from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import POOL, Machine, gang, node_spec, start
 
@@ -48,7 +48,7 @@ JOBS = st.builds(
     exclusive=st.sampled_from((False, False, False, True)),
     kind=st.sampled_from((JobKind.TRAINING, JobKind.TRAINING, JobKind.INFERENCE)),
     pools=st.sampled_from(((), (POOL,), (POOL,), ("other", POOL))),
-    topology=st.sampled_from((None, None, None, TopologyWish(level=Level.NODE))),
+    topology=st.sampled_from((None, None, None, TopologyRequest(level=Level.NODE))),
 )
 STEPS = st.lists(st.tuples(JOBS, st.integers(0, 40)), min_size=4, max_size=16)
 """Jobs one after the other; with low numbers something happens to the node of the last one before the next comes."""
@@ -81,7 +81,7 @@ def test_it_is_the_place_that_a_search_finds(
         found = place_gang(state, spec)
         if at_once:
             assert found == (at_once[0],)
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             start(state, spec, found)
 
 
@@ -98,7 +98,7 @@ def test_several_that_are_alike_get_the_places_that_searches_would_find_one_by_o
             start(state, replace(job, id=f"job-{number}-{at}"), (place,))
         assert state.pools
         found = place_gang(state, job)
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             start(state, replace(job, id=f"job-{number}"), found)
 
 
@@ -118,7 +118,7 @@ def happens(state: CellState, event: int) -> None:
 def placed(state: CellState, spec: JobSpec) -> str:
     """Start the job; its node."""
     found = place_gang(state, spec)
-    assert not isinstance(found, DeferCode)
+    assert not isinstance(found, PendingReason)
     start(state, spec, found)
     return found[0].node
 

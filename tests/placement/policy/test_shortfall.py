@@ -11,11 +11,11 @@ from services.placement.search.gang import place_gang
 from shared.cluster.fold.apply import apply
 from shared.events import effects as e
 from shared.events.operations import Quota
-from shared.events.reasons import DeferCode
-from shared.events.values import Level, TopologyWish, Wish
+from shared.events.reasons import PendingReason
+from shared.events.values import Level, TopologyRequest, Wish
 from tests.placement.policy.networks import MACHINES, Machine, gang, holds, network, units_of
 
-REQUIRED_LEAF = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+REQUIRED_LEAF = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
 
 
 def test_a_gang_of_whole_nodes_is_told_how_many_each_leaf_has() -> None:
@@ -68,5 +68,5 @@ def test_the_numbers_are_those_by_which_the_job_waits(
         room for room in rooms.values() if room
     )
     assert {unit.name for unit in told.units} >= {path[-1] for path, room in rooms.items() if room}
-    waits = isinstance(place_gang(state, spec), DeferCode)
+    waits = isinstance(place_gang(state, spec), PendingReason)
     assert waits == all(unit.workers < unit.wanted for unit in told.units)

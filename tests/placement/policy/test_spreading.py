@@ -13,8 +13,8 @@ from shared.cluster.fold.apply import apply
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.operations import CellPolicy
-from shared.events.reasons import DeferCode
-from shared.events.values import JobKind, Level, NodeRole, NodeStatus, TopologyWish
+from shared.events.reasons import PendingReason
+from shared.events.values import JobKind, Level, NodeRole, NodeStatus, TopologyRequest
 from tests.placement.policy.networks import MACHINES, Machine, gang, network, node_spec, nodes_of, start
 
 INFERENCE = JobKind.INFERENCE
@@ -88,8 +88,8 @@ def test_training_never_uses_the_zone() -> None:
     state = with_zone([Machine("a", used=4)], [Machine("b")])
     for policy in POLICIES:
         state.policy = CellPolicy(placement=policy)
-        assert place_gang(state, gang("g")) is DeferCode.NO_FREE_GPUS
-        assert place_gang(state, gang("g", topology=TopologyWish(level=Level.LEAF))) is DeferCode.NO_FREE_GPUS
+        assert place_gang(state, gang("g")) is PendingReason.NO_FREE_GPUS
+        assert place_gang(state, gang("g", topology=TopologyRequest(level=Level.LEAF))) is PendingReason.NO_FREE_GPUS
 
 
 def test_a_lent_inference_node_works_for_training() -> None:
@@ -103,7 +103,7 @@ def test_shares_of_inference_are_spread_in_the_zone_and_packed_outside() -> None
     spec = gang("g", workers=5, milli=500, kind=INFERENCE)
     found = place_gang(state, spec)
     assert nodes_of(found) == ["n001", "n001", "n002", "n002", "n000"]
-    assert not isinstance(found, DeferCode)
+    assert not isinstance(found, PendingReason)
     start(state, spec, found)
 
 
@@ -112,10 +112,10 @@ def test_shares_of_inference_are_spread_in_the_zone_and_packed_outside() -> None
     gpus=st.integers(1, 5),
     workers=st.integers(1, 6),
     kind=st.sampled_from(JobKind),
-    wish=st.none() | st.builds(TopologyWish, level=st.sampled_from((Level.LEAF, Level.SPINE))),
+    wish=st.none() | st.builds(TopologyRequest, level=st.sampled_from((Level.LEAF, Level.SPINE))),
 )
 def test_where_no_node_is_in_a_zone_it_is_e_binpack(
-    machines: list[Machine], gpus: int, workers: int, kind: JobKind, wish: TopologyWish | None
+    machines: list[Machine], gpus: int, workers: int, kind: JobKind, wish: TopologyRequest | None
 ) -> None:
     spec = gang("g", gpus, workers, kind=kind, topology=wish)
     packed, spread = (place_gang(network(machines, policy), spec) for policy in ("e-binpack", "e-spread"))

@@ -12,9 +12,9 @@ from shared.cluster.model.config import Queue
 from shared.events.effects import JobDeferred
 from shared.events.operations import Cordon, HoldJob
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.value import replace
-from shared.events.values import Dependency, Level, Position, Resources, TopologyWish, Wish
+from shared.events.values import Dependency, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.world import (
     CELL,
     World,
@@ -29,17 +29,17 @@ from tests.placement.world import (
 )
 
 NOT_GIVEN_YET = {
-    DeferCode.BEHIND_HEAD,
-    DeferCode.BACKOFF,
-    DeferCode.HELD,
-    DeferCode.RESERVED_FOR_OTHER,
-    DeferCode.MAINTENANCE,
-    DeferCode.NOT_BEFORE,
-    DeferCode.AFTER,
-    DeferCode.ARRAY_LIMIT,
-    DeferCode.UNACKNOWLEDGED,
-    DeferCode.NODES_SILENT,
-    DeferCode.RECORD_TOO_LARGE,
+    PendingReason.BEHIND_HEAD,
+    PendingReason.BACKOFF,
+    PendingReason.HELD,
+    PendingReason.RESERVED_FOR_OTHER,
+    PendingReason.MAINTENANCE,
+    PendingReason.NOT_BEFORE,
+    PendingReason.AFTER,
+    PendingReason.ARRAY_LIMIT,
+    PendingReason.UNACKNOWLEDGED,
+    PendingReason.NODES_SILENT,
+    PendingReason.RECORD_TOO_LARGE,
 }
 """Codes that no walk over the heads finds. The first three are told when somebody reads, others have a test of their
 own.
@@ -85,7 +85,7 @@ def too_far_apart() -> World:
     world = two_leaves()
     world.run(spec_of("first", 8))
     world.tell(joined("n5", position=Position(leaf="leaf-1")))
-    wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED)
+    wish = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
     world.tell(admitted(spec_of("late", 8, workers=3, topology=wish)))
     return world
 
@@ -93,14 +93,16 @@ def too_far_apart() -> World:
 @pytest.mark.parametrize(
     ("cell", "code"),
     [
-        (no_such_nodes, DeferCode.NO_SUCH_NODES),
-        (no_free_gpus, DeferCode.NO_FREE_GPUS),
-        (fragmented, DeferCode.FRAGMENTED),
-        (quota_reached, DeferCode.QUOTA_REACHED),
-        (too_far_apart, DeferCode.TOPOLOGY),
+        (no_such_nodes, PendingReason.NO_SUCH_NODES),
+        (no_free_gpus, PendingReason.NO_FREE_GPUS),
+        (fragmented, PendingReason.FRAGMENTED),
+        (quota_reached, PendingReason.QUOTA_REACHED),
+        (too_far_apart, PendingReason.TOPOLOGY),
     ],
 )
-def test_placement_records_each_reason_and_reading_tells_the_same(cell: Callable[[], World], code: DeferCode) -> None:
+def test_placement_records_each_reason_and_reading_tells_the_same(
+    cell: Callable[[], World], code: PendingReason
+) -> None:
     world = cell()
     recorded = [x.code for decision in world.decisions for x in decision.effects if isinstance(x, JobDeferred)]
     assert recorded == [code]
@@ -111,10 +113,10 @@ def test_placement_records_each_reason_and_reading_tells_the_same(cell: Callable
 def test_a_job_that_waits_for_a_time_of_its_own_or_for_others_is_told_so() -> None:
     world = cell_with(joined("n1"))
     world.tell(admitted(replace(spec_of("late", 8), not_before_ms=500)))
-    assert (told(world).codes, told(world).recorded) == ((DeferCode.NOT_BEFORE,), DeferCode.NOT_BEFORE)
+    assert (told(world).codes, told(world).recorded) == ((PendingReason.NOT_BEFORE,), PendingReason.NOT_BEFORE)
     world = cell_with(joined("n1"))
     world.tell(admitted(replace(spec_of("late", 8), after=(Dependency(job="first"),))))
-    assert (told(world).codes, told(world).recorded) == ((DeferCode.AFTER,), DeferCode.AFTER)
+    assert (told(world).codes, told(world).recorded) == ((PendingReason.AFTER,), PendingReason.AFTER)
     assert told(world).waits_for == ("first",)
 
 
@@ -125,11 +127,11 @@ def told(world: World, discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT
 def test_each_code_that_placement_gives_has_a_row_here() -> None:
     marks = test_placement_records_each_reason_and_reading_tells_the_same.pytestmark  # type: ignore[attr-defined]
     rows = {code for _, code in marks[0].args[1]}
-    assert rows == set(DeferCode) - NOT_GIVEN_YET
+    assert rows == set(PendingReason) - NOT_GIVEN_YET
 
 
 def test_every_code_has_a_kind_and_kinds_stand_in_their_order() -> None:
-    assert set(PRECEDENCE) == set(DeferCode)
+    assert set(PRECEDENCE) == set(PendingReason)
     assert list(dict.fromkeys(PRECEDENCE.values())) == list(ReasonKind)
 
 
@@ -137,7 +139,7 @@ def test_a_held_job_is_told_to_be_held() -> None:
     world = cell_with()
     world.tell(admitted(spec_of("late", 8)))
     world.tell(HoldJob(cell=CELL, job="late"), joined("n1"))
-    assert told(world).codes == (DeferCode.HELD,)
+    assert told(world).codes == (PendingReason.HELD,)
 
 
 def test_a_job_that_waits_for_its_next_attempt_is_told_until_when() -> None:
@@ -147,7 +149,7 @@ def test_a_job_that_waits_for_its_next_attempt_is_told_until_when() -> None:
     world.tell(started("late"))
     world.tell(failed("late"))
     found = told(world)
-    assert found.codes == (DeferCode.BACKOFF,)
+    assert found.codes == (PendingReason.BACKOFF,)
     assert found.not_before_ms == world.job("late").not_before_ms
 
 
@@ -155,7 +157,7 @@ def test_in_a_strict_queue_a_job_is_told_that_it_stands_behind_the_head() -> Non
     world = cell_with(joined("n1"))
     world.run(spec_of("first", 2))
     world.tell(admitted(spec_of("ahead", 8)), admitted(spec_of("late", 1), submit_ms=1))
-    assert told(world, QueueDiscipline.STRICT_FIFO).codes == (DeferCode.BEHIND_HEAD,)
+    assert told(world, QueueDiscipline.STRICT_FIFO).codes == (PendingReason.BEHIND_HEAD,)
     assert told(world).codes == ()
 
 
@@ -164,7 +166,7 @@ def test_of_several_reasons_the_limit_comes_before_the_room() -> None:
     world.tell(set_quotas(quota("ada", 8)))
     world.run(spec_of("first", 8))
     world.tell(admitted(spec_of("late", 2)))
-    assert told(world).codes == (DeferCode.QUOTA_REACHED, DeferCode.NO_FREE_GPUS)
+    assert told(world).codes == (PendingReason.QUOTA_REACHED, PendingReason.NO_FREE_GPUS)
     use = told(world).accounts[0]
     assert (use.used_milli, use.limit_milli, use.wanted_milli, use.is_over) == (8_000, 8_000, 2_000, True)
 

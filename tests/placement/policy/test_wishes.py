@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 
 from services.placement.search.gang import place_gang
-from shared.events.reasons import DeferCode
-from shared.events.values import Level, TopologyWish, Wish
+from shared.events.reasons import PendingReason
+from shared.events.values import Level, TopologyRequest, Wish
 from tests.placement.policy.networks import Machine, gang, network, nodes_of, unit_of
 
 
-def required(level: Level, slice_workers: int | None = None) -> TopologyWish:
-    return TopologyWish(level=level, wish=Wish.REQUIRED, slice_workers=slice_workers)
+def required(level: Level, slice_workers: int | None = None) -> TopologyRequest:
+    return TopologyRequest(level=level, wish=Wish.REQUIRED, slice_workers=slice_workers)
 
 
-def preferred(level: Level, slice_workers: int | None = None) -> TopologyWish:
-    return TopologyWish(level=level, slice_workers=slice_workers)
+def preferred(level: Level, slice_workers: int | None = None) -> TopologyRequest:
+    return TopologyRequest(level=level, slice_workers=slice_workers)
 
 
 def test_the_least_free_unit_that_holds_a_job_is_taken() -> None:
@@ -36,21 +36,21 @@ def test_a_gang_goes_into_the_unit_that_holds_all_of_it() -> None:
 
 def test_a_required_level_keeps_a_gang_waiting() -> None:
     state = network([Machine(leaf, gpus=8, used=used) for leaf in "ab" for used in (0, 0, 4)])
-    assert place_gang(state, gang("g", 5, 3, topology=required(Level.LEAF))) is DeferCode.TOPOLOGY
-    assert place_gang(state, gang("g", 5, 4, topology=required(Level.LEAF))) is DeferCode.NO_SUCH_NODES
+    assert place_gang(state, gang("g", 5, 3, topology=required(Level.LEAF))) is PendingReason.TOPOLOGY
+    assert place_gang(state, gang("g", 5, 4, topology=required(Level.LEAF))) is PendingReason.NO_SUCH_NODES
 
 
 def test_nodes_that_do_not_know_their_leaf_are_no_leaf() -> None:
     state = network([Machine(None), Machine(None), Machine("a")])
-    assert place_gang(state, gang("g", 4, 2, topology=required(Level.LEAF))) is DeferCode.NO_SUCH_NODES
+    assert place_gang(state, gang("g", 4, 2, topology=required(Level.LEAF))) is PendingReason.NO_SUCH_NODES
     assert nodes_of(place_gang(state, gang("g", 4, 1, topology=required(Level.LEAF)))) == ["n002"]
 
 
 def test_without_enough_gpus_the_network_is_not_the_reason() -> None:
     state = network([Machine("a", used=3), Machine("a", used=1)])
     wish = required(Level.LEAF)
-    assert place_gang(state, gang("g", 4, 2, topology=wish)) is DeferCode.NO_FREE_GPUS
-    assert place_gang(state, gang("g", 4, 1, topology=wish)) is DeferCode.FRAGMENTED
+    assert place_gang(state, gang("g", 4, 2, topology=wish)) is PendingReason.NO_FREE_GPUS
+    assert place_gang(state, gang("g", 4, 1, topology=wish)) is PendingReason.FRAGMENTED
 
 
 def test_all_workers_may_be_required_on_one_node() -> None:
@@ -89,4 +89,4 @@ def test_the_units_of_all_slices_are_close_together() -> None:
 def test_slices_that_no_level_can_hold_go_anywhere_if_that_is_allowed() -> None:
     state = network([Machine(leaf, gpus=1) for leaf in "abcd"])
     assert len(set(nodes_of(place_gang(state, gang("g", 1, 4, topology=preferred(Level.LEAF, 2)))))) == 4
-    assert place_gang(state, gang("g", 1, 4, topology=required(Level.LEAF, 2))) is DeferCode.NO_SUCH_NODES
+    assert place_gang(state, gang("g", 1, 4, topology=required(Level.LEAF, 2))) is PendingReason.NO_SUCH_NODES

@@ -11,7 +11,7 @@ from fallow.simulator.history.evidence import Evidence
 from fallow.simulator.history.judge import judge
 from shared.events import effects as e
 from shared.events.operations import CellPolicy, Quota
-from shared.events.values import Level, NodeRole, NodeSpec, NodeStatus, Position, Resources, TopologyWish, Wish
+from shared.events.values import Level, NodeRole, NodeSpec, NodeStatus, Position, Resources, TopologyRequest, Wish
 from tests.cluster.examples import DIGEST, enqueued, node, place, started
 from tests.simulator.history.story import CELL, Story
 
@@ -223,7 +223,7 @@ def test_a_job_behind_one_that_waits_for_the_same_limit_may_wait_wherever_it_cou
 
 
 def gang(workers: int, slice_workers: int | None = None) -> e.JobEnqueued:
-    wish = TopologyWish(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=slice_workers)
+    wish = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED, slice_workers=slice_workers)
     return enqueued("gang", workers=workers, topology=wish)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.events import effects as e
-from shared.events.values import Level, NodeSpec, NodeStatus, Position, TopologyWish, Wish
+from shared.events.values import Level, NodeSpec, NodeStatus, Position, TopologyRequest, Wish
 from tests.cluster.examples import enqueued, place, started
 from tests.simulator.history.story import Story
 
@@ -67,7 +67,7 @@ def racked(number: int, leaf: str | None, spine: str = "s") -> e.NodeChanged:
 def gang(level: Level, size: int | None = None, wish: Wish = Wish.REQUIRED) -> list[Any]:
     """Four workers, one on each of four nodes."""
     places = [place(rank, f"n{rank}", 0) for rank in range(4)]
-    wished = TopologyWish(level=level, wish=wish, slice_workers=size)
+    wished = TopologyRequest(level=level, wish=wish, slice_workers=size)
     return [enqueued("gang", workers=4, topology=wished), started("gang", *places)]
 
 

@@ -33,7 +33,7 @@ class Word(Protocol):
         """Its number in that boot."""
 
 
-class Past(StrEnum):
+class StaleReason(StrEnum):
     """Why a node's word no longer counts."""
 
     OLD_BOOT = "old_boot"
@@ -61,7 +61,7 @@ class Sequences:
         self._newest: dict[str, Heard] = {}
         self._before: list[tuple[str, Heard | None, int]] = []
 
-    def past(self, event: Word, boot: str | None, *, seq: int = 0, is_lost: bool = False) -> Past | None:
+    def past(self, event: Word, boot: str | None, *, seq: int = 0, is_lost: bool = False) -> StaleReason | None:
         """Whether the event is past for a node whose boot the log knows as `boot`; None: it is news, and noted.
 
         A lost node may join in any other boot: if two boots were told in the wrong order, the one that lives was taken
@@ -69,22 +69,24 @@ class Sequences:
         into its boot: numbers grow over boots, so that a late word is known as such by a new writer, too.
         """
         if 0 < event.seq <= seq and (event.boot == boot or not is_lost):
-            return Past.OLD_SEQUENCE if event.boot == boot else Past.OLD_BOOT
+            return StaleReason.OLD_SEQUENCE if event.boot == boot else StaleReason.OLD_BOOT
         newest = self._newest.get(event.node)
         if newest is not None and newest.boot == event.boot == boot:
             if event.seq <= newest.seq:
-                return Past.OLD_SEQUENCE
+                return StaleReason.OLD_SEQUENCE
             self._before.append((event.node, newest, newest.seq))
             newest.seq = event.seq
             return None
         return self._of_other_boot(event, boot, newest, is_lost=is_lost)
 
-    def _of_other_boot(self, event: Word, boot: str | None, newest: Heard | None, *, is_lost: bool) -> Past | None:
+    def _of_other_boot(
+        self, event: Word, boot: str | None, newest: Heard | None, *, is_lost: bool
+    ) -> StaleReason | None:
         if event.boot != boot and not self._begins_boot(event, None if is_lost else newest):
-            return Past.OLD_BOOT
+            return StaleReason.OLD_BOOT
         if newest is not None and newest.boot == event.boot:
             if event.seq <= newest.seq:
-                return Past.OLD_SEQUENCE
+                return StaleReason.OLD_SEQUENCE
             self._note(event, newest, newest.former)
         else:
             self._note(event, newest, _former(event, boot, newest))

@@ -15,7 +15,7 @@ NODE_BYTES_MOST = 64_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
+class RejectedEvent:
     """Why an input is set aside. `is_news`: what else it says still counts."""
 
     reason: DeadLetterReason
@@ -23,7 +23,7 @@ class Stray:
     is_news: bool = False
 
 
-def stray(state: CellState, cell: CellPart, event: NodeEvent) -> Stray | None:
+def stray(state: CellState, cell: CellPart, event: NodeEvent) -> RejectedEvent | None:
     """Why this word of a node is to be set aside, or None."""
     if isinstance(event, NodeJoined):
         return _of_no_pool(cell, event)
@@ -35,13 +35,13 @@ def stray(state: CellState, cell: CellPart, event: NodeEvent) -> Stray | None:
     for device in _devices_of(event):
         if device >= node.spec.gpus:
             text = f"device: {device} is none of the {node.spec.gpus} of node {node.id}"
-            return Stray(DeadLetterReason.UNKNOWN_DEVICE, text, is_news=True)
+            return RejectedEvent(DeadLetterReason.UNKNOWN_DEVICE, text, is_news=True)
     return None
 
 
-def of_no_node(state: CellState, node_id: str) -> Stray:
+def of_no_node(state: CellState, node_id: str) -> RejectedEvent:
     """A word of a node that never joined."""
-    return Stray(DeadLetterReason.UNKNOWN_NODE, f"node: {node_id} has not joined cell {state.cell}")
+    return RejectedEvent(DeadLetterReason.UNKNOWN_NODE, f"node: {node_id} has not joined cell {state.cell}")
 
 
 def _devices_of(event: NodeEvent) -> tuple[int, ...]:
@@ -50,18 +50,18 @@ def _devices_of(event: NodeEvent) -> tuple[int, ...]:
     return (event.device,) if isinstance(event, DeviceFailed) else ()
 
 
-def _of_no_pool(cell: CellPart, event: NodeJoined) -> Stray | None:
+def _of_no_pool(cell: CellPart, event: NodeJoined) -> RejectedEvent | None:
     spec, size_bytes = event.spec, len(encode(event.spec))
     if spec.id != event.node:
-        return Stray(DeadLetterReason.INVALID, f"spec.id: {spec.id} is not node {event.node}, which joins")
+        return RejectedEvent(DeadLetterReason.INVALID, f"spec.id: {spec.id} is not node {event.node}, which joins")
     if size_bytes > NODE_BYTES_MOST:
         text = f"spec: {size_bytes} bytes, a node has at most {NODE_BYTES_MOST} with all of its labels"
-        return Stray(DeadLetterReason.TOO_LARGE, text)
+        return RejectedEvent(DeadLetterReason.TOO_LARGE, text)
     for pool in cell.pools:
         if pool.name != spec.pool:
             continue
         if spec.gpus > pool.gpus_per_node:
             text = f"spec.gpus: {spec.gpus}, a node of pool {pool.name} has at most {pool.gpus_per_node}"
-            return Stray(DeadLetterReason.LARGER_THAN_POOL, text)
+            return RejectedEvent(DeadLetterReason.LARGER_THAN_POOL, text)
         return None
-    return Stray(DeadLetterReason.UNKNOWN_POOL, f"spec.pool: {spec.pool} is not a pool of cell {cell.name}")
+    return RejectedEvent(DeadLetterReason.UNKNOWN_POOL, f"spec.pool: {spec.pool} is not a pool of cell {cell.name}")

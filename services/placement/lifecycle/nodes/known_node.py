@@ -6,7 +6,7 @@ at here, when the effect is made: what came before it in the same turn may have 
 
 from __future__ import annotations
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from shared.cluster.model.node import Node
 from shared.events.effects import MaintenanceBegan, NodeChanged
 from shared.events.value import replace
@@ -21,7 +21,7 @@ def become(node: Node, status: NodeStatus, spec: NodeSpec | None = None) -> Node
     return NodeChanged(spec=now, boot=node.boot, status=status, seq=node.seq, offered=offered)
 
 
-def keep_status(turn: Turn, node: Node, spec: NodeSpec, seq: int) -> None:
+def keep_status(turn: DecisionBuilder, node: Node, spec: NodeSpec, seq: int) -> None:
     """The node says that it is this; what is wanted of it stays, and its maintenance goes on."""
     is_emptied = node.in_maintenance and node.status is NodeStatus.DRAINING
     # While it is emptied for its maintenance, its status is not what is wanted of it.

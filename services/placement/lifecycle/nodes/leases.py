@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
 from services.placement.lifecycle.nodes.listening import Listening
 from shared.cluster.model.lease import longest_patience_ms, longest_told_ms, patience_ms
@@ -74,7 +74,7 @@ class Leases:
         """The node lives."""
         self._heard_ms[node_id] = wall_ms
 
-    def told(self, turn: Turn, word: LivingNode) -> None:
+    def told(self, turn: DecisionBuilder, word: LivingNode) -> None:
         """The node goes by this lease from here on. That it is longer than those of which some node may go by one has
         to be in the log, for other writers, but no longer one than any policy has named: no other node goes by that.
         """

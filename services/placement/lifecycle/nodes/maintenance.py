@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.lifecycle.nodes.nodes import empty
 from shared.cluster.model.node import Node
 from shared.events import effects as e
@@ -10,7 +10,7 @@ from shared.events.operations import CancelMaintenance, PlanMaintenance
 from shared.events.values import NodeStatus
 
 
-def operate(turn: Turn, event: PlanMaintenance | CancelMaintenance) -> str | None:
+def operate(turn: DecisionBuilder, event: PlanMaintenance | CancelMaintenance) -> str | None:
     """Plan maintenance, or give a plan up. Why that cannot be, or None."""
     node = turn.state.nodes.get(event.node)
     if node is None:
@@ -30,7 +30,7 @@ def operate(turn: Turn, event: PlanMaintenance | CancelMaintenance) -> str | Non
     return None
 
 
-def begin(turn: Turn, node: Node) -> bool:
+def begin(turn: DecisionBuilder, node: Node) -> bool:
     """The time has come: what runs on the node stops and is queued again. A lost node is emptied when it is back.
     One that an operator took back since it began is left alone: a new writer comes by here again. Whether the record
     had room for all of that.
@@ -44,7 +44,7 @@ def begin(turn: Turn, node: Node) -> bool:
     return empty(turn, node)
 
 
-def act(turn: Turn, node: Node, at_ms: int) -> bool:
+def act(turn: DecisionBuilder, node: Node, at_ms: int) -> bool:
     """A time at which the maintenance of the node begins or ends, if it was not planned anew since. Whether all is done
     that is due then.
     """

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.lifecycle.nodes import invalid_events as strays
 from services.placement.lifecycle.nodes import nodes
-from services.placement.lifecycle.nodes.event_dedup import Past, Sequences, Word
-from services.placement.lifecycle.nodes.invalid_events import Stray
+from services.placement.lifecycle.nodes.event_dedup import Sequences, StaleReason, Word
+from services.placement.lifecycle.nodes.invalid_events import RejectedEvent
 from services.placement.lifecycle.nodes.leases import Leases
 from services.placement.lifecycle.runs import runs
 from shared.cluster.model.config import CellPart
@@ -29,20 +29,20 @@ from shared.events.nodes import (
     NodeReport,
     NodeReturned,
     RunEvent,
-    RunWord,
+    RunStatusUpdate,
 )
 from shared.events.values import NodeStatus
 
 
-class Hearing:
+class NodeEvents:
     """What this writer has heard of each node."""
 
     def __init__(self) -> None:
         self.leases = Leases()
         self.sequences = Sequences()
-        self._past: Counter[Past] = Counter()
+        self._past: Counter[StaleReason] = Counter()
 
-    def take_past(self) -> dict[Past, int]:
+    def take_past(self) -> dict[StaleReason, int]:
         """How many words no longer counted since the last call, by why."""
         found, self._past = self._past, Counter()
         return dict(found)
@@ -59,14 +59,14 @@ class Hearing:
         self.leases.forget(node_id)
         self.sequences.forget(node_id)
 
-    def hear(self, turn: Turn, cell: CellPart, event: NodeEvent, wall_ms: int) -> Stray | None:
+    def hear(self, turn: DecisionBuilder, cell: CellPart, event: NodeEvent, wall_ms: int) -> RejectedEvent | None:
         """One node's word. Why its record is to be set aside, or None."""
         stray = strays.stray(turn.state, cell, event)
         if stray is not None and not stray.is_news:
             return stray
         if self._is_news(turn, event, turn.state.nodes.get(event.node), wall_ms):
             if isinstance(event, RunEvent) and not runs.is_current(turn, event):
-                self._past[Past.RUN_OVER] += 1
+                self._past[StaleReason.RUN_OVER] += 1
             else:
                 if isinstance(event, LivingNode):
                     self.leases.told(turn, event)
@@ -74,8 +74,8 @@ class Hearing:
         return stray
 
     def hear_reports(
-        self, turn: Turn, cell: CellPart, reports: Iterable[NodeReport], wall_ms: int
-    ) -> tuple[Stray | None, int]:
+        self, turn: DecisionBuilder, cell: CellPart, reports: Iterable[NodeReport], wall_ms: int
+    ) -> tuple[RejectedEvent | None, int]:
         """The reports of one record, one after the other, until the decision is full. Why the record is to be set
         aside, or None (the reports that have nothing to do with that count); and how many of them were heard.
         """
@@ -88,7 +88,9 @@ class Hearing:
                 break
         return stray, heard
 
-    def hear_runs(self, turn: Turn, words: Iterable[RunWord], wall_ms: int) -> tuple[Stray | None, int]:
+    def hear_runs(
+        self, turn: DecisionBuilder, words: Iterable[RunStatusUpdate], wall_ms: int
+    ) -> tuple[RejectedEvent | None, int]:
         """The words of one record, one after the other, until the decision is full. Why the record is to be set aside,
         or None (the words that have nothing to do with that count); and how many of them were heard.
         """
@@ -98,12 +100,12 @@ class Hearing:
             if node is None:
                 stray = stray or strays.of_no_node(turn.state, word.node)
             elif self._is_news(turn, word, node, wall_ms) and not runs.note_word(turn, word):
-                self._past[Past.RUN_OVER] += 1
+                self._past[StaleReason.RUN_OVER] += 1
             if turn.bytes >= room:
                 break
         return stray, heard
 
-    def _is_news(self, turn: Turn, word: Word, node: Node | None, wall_ms: int) -> bool:
+    def _is_news(self, turn: DecisionBuilder, word: Word, node: Node | None, wall_ms: int) -> bool:
         if node is None:
             past = self.sequences.past(word, None)
         else:
@@ -118,7 +120,7 @@ class Hearing:
         return True
 
 
-def _handle(turn: Turn, event: NodeEvent) -> None:
+def _handle(turn: DecisionBuilder, event: NodeEvent) -> None:
     match event:
         case NodeJoined():
             nodes.join(turn, event)

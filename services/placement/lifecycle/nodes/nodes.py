@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.lifecycle.nodes import quarantine
 from services.placement.lifecycle.nodes.known_node import become, fitted, keep_status
 from services.placement.lifecycle.runs import workers
@@ -20,7 +20,7 @@ from shared.events.value import replace
 from shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
 
 
-def join(turn: Turn, event: NodeJoined) -> None:
+def join(turn: DecisionBuilder, event: NodeJoined) -> None:
     """A node offers itself. In a new boot whatever ran before is over; an operator's wish for the node outlives the
     boot. In the same one it may have other labels and taints, and nothing else: what runs there goes on.
     """
@@ -38,12 +38,12 @@ def join(turn: Turn, event: NodeJoined) -> None:
     _is_back(turn, node, event.spec, event)
 
 
-def _relabel(turn: Turn, node: Node, event: NodeJoined) -> None:
+def _relabel(turn: DecisionBuilder, node: Node, event: NodeJoined) -> None:
     if fitted(node, event.spec) != (node.spec, node.offered):
         keep_status(turn, node, event.spec, event.seq)
 
 
-def take_offers(turn: Turn) -> None:
+def take_offers(turn: DecisionBuilder) -> None:
     """Take nodes for what they have become, where nothing is held any more of what they were."""
     for node_id in sorted(turn.state.offers):
         node = turn.state.nodes[node_id]
@@ -51,7 +51,7 @@ def take_offers(turn: Turn) -> None:
             keep_status(turn, node, node.offered, node.seq)
 
 
-def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
+def report(turn: DecisionBuilder, event: NodeReport | NodeReturned) -> None:
     """Take in every run that the node has. A lost node works again once nothing runs on it that was declared over, as
     a report tells that is whole: in one that is cut into parts nobody sees all of the runs at once.
     """
@@ -69,7 +69,7 @@ def report(turn: Turn, event: NodeReport | NodeReturned) -> None:
         _is_back(turn, node, node.offered or node.spec, event)
 
 
-def _is_back(turn: Turn, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
+def _is_back(turn: DecisionBuilder, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
     """The node is what its operator wanted of it before it was lost, and in its maintenance if that goes on. One that
     flaps comes into quarantine.
     """
@@ -90,12 +90,12 @@ def _is_back(turn: Turn, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
         turn.do(e.MaintenanceBegan(node=node.id))
 
 
-def _is_stray(turn: Turn, node: Node, run: ObservedRun) -> bool:
+def _is_stray(turn: DecisionBuilder, node: Node, run: ObservedRun) -> bool:
     """Whether a run lives that the log does not want there: of another attempt, or one that was declared over."""
     return run.status not in RUN_IS_OVER and not is_wanted(turn, node.id, run)
 
 
-def lose(turn: Turn, node: Node, reason: str = "") -> None:
+def lose(turn: DecisionBuilder, node: Node, reason: str = "") -> None:
     """The node is lost: its runs are over, by no fault of the jobs. What the record has no room for goes on with
     `go_on_losing`. Without a reason it was silent for too long, which counts against it.
     """
@@ -107,7 +107,7 @@ def lose(turn: Turn, node: Node, reason: str = "") -> None:
         go_on_losing(turn, node.id)
 
 
-def go_on_losing(turn: Turn, node_id: str) -> None:
+def go_on_losing(turn: DecisionBuilder, node_id: str) -> None:
     """End the runs of a lost node, as far as the record has room."""
     if node_is_gone(turn, node_id):
         turn.losing.pop(node_id, None)
@@ -122,7 +122,7 @@ def half_lost(state: CellState) -> dict[str, None]:
     }
 
 
-def declared_lost(turn: Turn, node: Node, event: DeclareLost) -> None:
+def declared_lost(turn: DecisionBuilder, node: Node, event: DeclareLost) -> None:
     """An operator says that the node is gone."""
     lose(turn, node, _words(f"declared lost by {event.by}" if event.by else "declared lost", event.reason))
 
@@ -131,26 +131,26 @@ def _words(how: str, reason: str) -> str:
     return (f"{how}: {reason}" if reason else how)[:TEXT_CHARACTERS_MOST]
 
 
-def said_lost(turn: Turn, event: NodeLost) -> None:
+def said_lost(turn: DecisionBuilder, event: NodeLost) -> None:
     """Somebody who knows says that the node is gone."""
     node = turn.state.nodes.get(event.node)
     if node is not None and node.boot == event.boot:
         lose(turn, node, _words("reported as gone", event.reason))
 
 
-def device_failed(turn: Turn, event: DeviceFailed) -> None:
+def device_failed(turn: DecisionBuilder, event: DeviceFailed) -> None:
     """A device is taken out."""
     node = turn.state.nodes.get(event.node)
     if node is not None and node.boot == event.boot:
         _device_failed(turn, node, event.device)
 
 
-def _device_failed(turn: Turn, node: Node, device: int) -> None:
+def _device_failed(turn: DecisionBuilder, node: Node, device: int) -> None:
     if device < node.spec.gpus and not node.failed >> device & 1:
         turn.do(e.DeviceChanged(node=node.id, device=device, healthy=False))
 
 
-def operate(turn: Turn, event: Cordon | Uncordon | Drain) -> str | None:
+def operate(turn: DecisionBuilder, event: Cordon | Uncordon | Drain) -> str | None:
     """Change what may happen on a node. Why that cannot be, or None."""
     node = turn.state.nodes.get(event.node)
     if node is None:
@@ -171,7 +171,7 @@ def operate(turn: Turn, event: Cordon | Uncordon | Drain) -> str | None:
     return None
 
 
-def empty(turn: Turn, node: Node) -> bool:
+def empty(turn: DecisionBuilder, node: Node) -> bool:
     """A drain's deadline has come: what still runs on the node stops and is queued again. Whether the record had room
     for all of that.
     """

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.lifecycle.nodes.known_node import become
 from services.placement.lifecycle.runs.retry import RUNS_WELL_MS
 from shared.cluster.model.job import Job, index_of
@@ -71,7 +71,7 @@ class Failure(NamedTuple):
 Row = tuple[Failure, ...]
 
 
-def judge(turn: Turn, *, is_shared: bool) -> None:
+def judge(turn: DecisionBuilder, *, is_shared: bool) -> None:
     """Put down what this turn has settled, and take out the nodes whose row is full with it. `is_shared`: whether the
     cell has several tenants.
     """
@@ -90,7 +90,7 @@ def _known(node: Node) -> Row:
     return tuple(map(Failure, node.failed_jobs, node.failed_tenants, node.failed_ms))
 
 
-def _rows(turn: Turn, *, is_shared: bool) -> dict[str, Row]:
+def _rows(turn: DecisionBuilder, *, is_shared: bool) -> dict[str, Row]:
     """The rows of the nodes on which something ended in this turn, with these ends."""
     rows: dict[str, Row] = {}
     for end in turn.ended:
@@ -104,14 +104,14 @@ def _rows(turn: Turn, *, is_shared: bool) -> dict[str, Row]:
     return rows
 
 
-def _fresh(turn: Turn, node: Node) -> Row:
+def _fresh(turn: DecisionBuilder, node: Node) -> Row:
     """What of a node's row counts still."""
     known = _known(node)
     since_ms = _works_since(turn, node) if known else 0
     return tuple(failure for failure in known if failure.at_ms > since_ms)
 
 
-def _works_since(turn: Turn, node: Node) -> int:
+def _works_since(turn: DecisionBuilder, node: Node) -> int:
     """When the last of the work has begun that runs well here; a day ago, if none has since."""
     recent_ms = turn.now_ms - RECENT_MS
     begun = [_begun_ms(turn.state.jobs[job_id], node.id) for job_id in node.jobs]
@@ -167,7 +167,7 @@ def rest_is_over(node: Node, now_ms: int) -> bool:
     return until_ms is not None and until_ms <= now_ms and node.rests_until_ms <= now_ms
 
 
-def lift(turn: Turn, node: Node | None) -> int | None:
+def lift(turn: DecisionBuilder, node: Node | None) -> int | None:
     """The time of a node's quarantine may be over. When to look again, or None."""
     until_ms = None if node is None else node.quarantined_until_ms
     if node is None or until_ms is None or node.status is NodeStatus.LOST:
@@ -191,14 +191,14 @@ def _living(state: CellState, node: Node) -> list[Node]:
     return [other for other in living if other.pool == node.pool and other.id != node.id]
 
 
-def _may_go(turn: Turn, node: Node) -> bool:
+def _may_go(turn: DecisionBuilder, node: Node) -> bool:
     """Whether the pool can do without the node; a small one only while work runs elsewhere in it."""
     others = _living(turn.state, node)
     is_small = len(others) + 1 < SMALL_POOL
     return _has_room(turn.state, node) and not (is_small and not any(_works(turn, other) for other in others))
 
 
-def _works(turn: Turn, node: Node) -> bool:
+def _works(turn: DecisionBuilder, node: Node) -> bool:
     """Whether work runs on a node, and nothing failed there of late."""
     if not node.is_in_service or node.silent_wall_ms or any(_fresh(turn, node)):
         return False

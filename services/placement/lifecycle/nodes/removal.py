@@ -7,7 +7,7 @@ operator may remove it.
 
 from __future__ import annotations
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.lifecycle.nodes.nodes import declared_lost
 from services.placement.lifecycle.nodes.quarantine import rest_is_over
 from shared.cluster.model.node import Node
@@ -19,7 +19,7 @@ AGAIN_MS = 60_000
 """After so long a node that could not be forgotten is looked at again."""
 
 
-def operate(turn: Turn, event: DeclareLost | RemoveNode) -> str | None:
+def operate(turn: DecisionBuilder, event: DeclareLost | RemoveNode) -> str | None:
     """Take a node for lost, or forget it. Why that cannot be, or None."""
     node = turn.state.nodes.get(event.node)
     if node is None:
@@ -43,7 +43,7 @@ def _why_it_stays(node: Node) -> str | None:
     return f"it is lent (loan {node.loan})" if node.loan is not None else None
 
 
-def forget(turn: Turn, node: Node | None) -> int | None:
+def forget(turn: DecisionBuilder, node: Node | None) -> int | None:
     """The node may have been lost for so long that it is forgotten. When to look again, or None."""
     after_ms = turn.state.policy.remove_lost_ms
     if node is None or node.lost_ms is None or not after_ms:
@@ -56,7 +56,7 @@ def forget(turn: Turn, node: Node | None) -> int | None:
     return None
 
 
-def _remove(turn: Turn, node: Node) -> None:
+def _remove(turn: DecisionBuilder, node: Node) -> None:
     """The node is no more. Its last runs may have ended by other words, while the record had no room to see that it is
     lost altogether.
     """

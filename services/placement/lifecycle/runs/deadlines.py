@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from services.placement.decision.decision import STEPS_OF_AN_EFFECT, Turn
+from services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
 from services.placement.lifecycle.nodes import maintenance, quarantine, removal
 from services.placement.lifecycle.nodes.nodes import empty
 from services.placement.lifecycle.runs.retry import avoided
-from services.placement.lifecycle.runs.worker_timeouts import Entrances
+from services.placement.lifecycle.runs.worker_timeouts import WorkerTimeouts
 from services.placement.requests import dependencies
 from services.placement.requests.requests import stopping
 from shared.cluster.fold.due import ROOM_LEAST, DueHeap
@@ -23,7 +23,7 @@ from shared.cluster.model.job import HOLDING, Job, JobStatus
 from shared.cluster.model.state import CellState
 from shared.cluster.model.unacknowledged import starting_on
 from shared.events import effects as e
-from shared.events.reasons import DeferCode, StopReason
+from shared.events.reasons import PendingReason, StopReason
 from shared.events.values import NodeStatus
 
 _Due = tuple[int, str, str, int]
@@ -56,7 +56,7 @@ class Deadlines:
         """`forgets_nodes`: whether lost nodes are forgotten after a while. `speed`: how fast cell time goes by."""
         self._forgets_nodes, self._speed = forgets_nodes, speed
         self._by_cell, self._by_wall = DueHeap[_Due](), DueHeap[_Due]()
-        self._entrances = Entrances()
+        self._entrances = WorkerTimeouts()
         self._starting_room = ROOM_LEAST
         self._starting: deque[tuple[int, str, int]] = deque()
         """Nearly all waits are for a start, come in the order in which they are due, and end long before."""
@@ -114,7 +114,7 @@ class Deadlines:
                     self._limit(state, job)
             elif kind in _OF_NODES:
                 self._note_node(state, effect)
-            elif kind is e.JobDeferred and effect.code is DeferCode.AFTER:  # type: ignore[union-attr]
+            elif kind is e.JobDeferred and effect.code is PendingReason.AFTER:  # type: ignore[union-attr]
                 self._look_for_unknown(state, state.jobs.get(effect.job))  # type: ignore[union-attr]
         self._forget_started(state)
 
@@ -222,7 +222,7 @@ class Deadlines:
         self._done.clear()
         self._entrances.put_back()
 
-    def act(self, turn: Turn, heard_ms: int | None) -> bool:
+    def act(self, turn: DecisionBuilder, heard_ms: int | None) -> bool:
         """Do what is due, as far as the record has room and the turn has steps; whether some of it is left for the next
         one. `heard_ms`: all that nodes had said up to this wall time is taken in; None: nothing is known yet. No answer
         is late before that: it may lie unread in the log.
@@ -249,7 +249,7 @@ class Deadlines:
         return are_late or is_start_late or self._by_cell.is_due(turn.now_ms) or self._by_wall.is_due(heard_ms)
 
     @staticmethod
-    def _at_its_cost(turn: Turn, due: _Due, act: Callable[[Turn, _Due], bool]) -> bool:
+    def _at_its_cost(turn: DecisionBuilder, due: _Due, act: Callable[[DecisionBuilder, _Due], bool]) -> bool:
         """Act on what is due, and count what that costs. Whether all of it is done."""
         known, (_, what, subject, _) = len(turn.effects), due
         if what in _NODE_DEADLINES:
@@ -262,7 +262,7 @@ class Deadlines:
         turn.due_steps += STEPS_OF_AN_EFFECT * (len(turn.effects) - known)
         return is_done
 
-    def _act_by_cell(self, turn: Turn, due: _Due) -> bool:
+    def _act_by_cell(self, turn: DecisionBuilder, due: _Due) -> bool:
         """Whether all is done, or the record has no room for the rest of it."""
         at_ms, what, subject, _ = due
         if what == "drain":
@@ -286,7 +286,7 @@ class Deadlines:
         return True
 
     @staticmethod
-    def _act_on_job(turn: Turn, due: _Due) -> None:
+    def _act_on_job(turn: DecisionBuilder, due: _Due) -> None:
         at_ms, what, subject, attempt = due
         job = turn.state.jobs.get(subject)
         if what == "unknown":
@@ -304,7 +304,7 @@ class Deadlines:
             turn.do(stopping(job, StopReason.RUN_TIME_LIMIT, turn.state.policy.stop_grace_wall_ms))
 
     @staticmethod
-    def _act_by_wall(turn: Turn, due: _Due) -> bool:
+    def _act_by_wall(turn: DecisionBuilder, due: _Due) -> bool:
         _, what, job_id, attempt = due
         job = turn.state.jobs.get(job_id)
         if job is None or job.attempt != attempt:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from services.placement.decision.decision import Turn
+from services.placement.decision.decision import DecisionBuilder
 from services.placement.lifecycle.runs.surplus import in_order_of_cost
 from services.placement.lifecycle.runs.workers import leave
 from services.placement.search.partial_start import places_for
@@ -21,11 +21,11 @@ from shared.cluster.model.independent_workers import is_service, lacking, may_en
 from shared.cluster.model.job import Job, JobStatus
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import RunStatus, WorkerPlace
 
 
-class Tending:
+class ReplicaReconciler:
     """The services that may have something to change. Everything here follows from the state."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Tending:
         """The state is another one."""
         self._jobs = None
 
-    def act(self, turn: Turn) -> None:
+    def act(self, turn: DecisionBuilder) -> None:
         """Change what is to be changed behind the effects of this turn."""
         state = turn.state
         if not state.singly:
@@ -69,7 +69,7 @@ def _to_empty(state: CellState, node_id: str) -> Iterable[str]:
     return node.jobs if node is not None and node.is_to_be_emptied else ()
 
 
-def _tend(turn: Turn, job: Job, *, may_fit: bool) -> bool:
+def _tend(turn: DecisionBuilder, job: Job, *, may_fit: bool) -> bool:
     """Do what can be done for a job now. Whether it has to be looked at again. `may_fit`: there may be room that was
     not there when it was looked at last.
     """
@@ -98,10 +98,10 @@ def _to_leave(state: CellState, job: Job, staying: list[WorkerPlace], surplus: i
     return sorted(chosen)
 
 
-def _move(turn: Turn, job: Job, moving: list[WorkerPlace], *, may_fit: bool) -> None:
+def _move(turn: DecisionBuilder, job: Job, moving: list[WorkerPlace], *, may_fit: bool) -> None:
     if may_fit and may_enter(job, turn.now_ms) == 0:
         found = places_for(turn.state, job, 1, 1, turn.now_ms)
-        if not isinstance(found, DeferCode):
+        if not isinstance(found, PendingReason):
             turn.do(e.JobResizing(job=job.id, attempt=job.attempt, add=found))
             return
     nodes = turn.state.nodes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.placement.decision.decision import Turn, run_end
+from services.placement.decision.decision import DecisionBuilder, run_end
 from services.placement.lifecycle.runs import workers
 from services.placement.lifecycle.runs.outcome import failed_on, outcome_of
 from services.placement.lifecycle.runs.retry import avoided
@@ -10,7 +10,7 @@ from services.placement.requests.requests import stopping
 from shared.cluster.model.job import HOLDING, Job, JobStatus
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.nodes import NodeEvent, RunEvent, RunFailed, RunFinished, RunStarted, RunStopped, RunWord
+from shared.events.nodes import NodeEvent, RunEvent, RunFailed, RunFinished, RunStarted, RunStatusUpdate, RunStopped
 from shared.events.reasons import StopReason
 from shared.events.values import RUN_IS_OVER, NodeStatus, ObservedRun, RunStatus
 
@@ -29,7 +29,7 @@ _ENDS = {RunStatus.FINISHED: True, RunStatus.FAILED: False}
 """The ends that a run comes to by itself, and whether they are good."""
 
 
-def note_run(turn: Turn, event: RunEvent) -> None:
+def note_run(turn: DecisionBuilder, event: RunEvent) -> None:
     """Keep one run's news for the end of the turn. A failure that was the node's counts as a stop, not against the
     job.
     """
@@ -41,7 +41,7 @@ def note_run(turn: Turn, event: RunEvent) -> None:
     note(turn, event.job, event.attempt, event.node, status, worker=(event.rank, event.turn))
 
 
-def note_word(turn: Turn, word: RunWord) -> bool:
+def note_word(turn: DecisionBuilder, word: RunStatusUpdate) -> bool:
     """The same for a word among others. Whether the log still wants this run on its node; if not, nothing follows."""
     job = _current(turn, word.job, word.attempt)
     if job is None:
@@ -59,18 +59,18 @@ def note_word(turn: Turn, word: RunWord) -> bool:
     return True
 
 
-def _failure(turn: Turn, word: RunFailed | RunWord) -> RunStatus:
+def _failure(turn: DecisionBuilder, word: RunFailed | RunStatusUpdate) -> RunStatus:
     turn.keep_failure_text(word.job, word.attempt, word.text)
     return RunStatus.STOPPED if word.infrastructure else RunStatus.FAILED
 
 
-def is_current(turn: Turn, event: RunEvent) -> bool:
+def is_current(turn: DecisionBuilder, event: RunEvent) -> bool:
     """Whether the log still wants this run on its node."""
     job = _current(turn, event.job, event.attempt)
     return job is not None and _key(job, event.node, event.rank, event.turn) is not None
 
 
-def _current(turn: Turn, job_id: str, attempt: int) -> Job | None:
+def _current(turn: DecisionBuilder, job_id: str, attempt: int) -> Job | None:
     job = turn.state.jobs.get(job_id)
     return None if job is None or job.attempt != attempt or job.status not in HOLDING else job
 
@@ -83,7 +83,12 @@ def _key(job: Job, node_id: str, rank: int | None, entered: int) -> str | None:
 
 
 def note(
-    turn: Turn, job_id: str, attempt: int, node_id: str, status: RunStatus, worker: tuple[int | None, int] = (None, 0)
+    turn: DecisionBuilder,
+    job_id: str,
+    attempt: int,
+    node_id: str,
+    status: RunStatus,
+    worker: tuple[int | None, int] = (None, 0),
 ) -> None:
     """Keep that a run of the current attempt has reached this status; older news and other attempts are ignored.
 
@@ -95,19 +100,19 @@ def note(
         _note(turn, job, key, status)
 
 
-def _note(turn: Turn, job: Job, key: str, status: RunStatus) -> None:
+def _note(turn: DecisionBuilder, job: Job, key: str, status: RunStatus) -> None:
     run = (job.spec.id, job.attempt)
     said = turn.runs.get(run)
     if _RANK[status] > _RANK[job.runs[key] if said is None else said.get(key, job.runs[key])]:
         turn.hear(run, said, key, status)
 
 
-def _status(turn: Turn, job: Job, key: str) -> RunStatus:
+def _status(turn: DecisionBuilder, job: Job, key: str) -> RunStatus:
     said = turn.runs.get((job.id, job.attempt))
     return job.runs[key] if said is None else said.get(key, job.runs[key])
 
 
-def is_wanted(turn: Turn, node_id: str, run: ObservedRun) -> bool:
+def is_wanted(turn: DecisionBuilder, node_id: str, run: ObservedRun) -> bool:
     """Whether the log wants this run on the node, and does not take it for over, with what was said in this turn."""
     job = turn.state.jobs.get(run.job)
     if job is None or job.attempt != run.attempt:
@@ -116,7 +121,7 @@ def is_wanted(turn: Turn, node_id: str, run: ObservedRun) -> bool:
     return key is not None and _status(turn, job, key) not in RUN_IS_OVER
 
 
-def node_is_gone(turn: Turn, node_id: str) -> bool:
+def node_is_gone(turn: DecisionBuilder, node_id: str) -> bool:
     """Nothing runs on this node any more: its runs are over, by no fault of the jobs. Whether the record had room for
     all of them.
     """
@@ -144,7 +149,7 @@ def has_runs(state: CellState, node_id: str) -> bool:
     return False
 
 
-def settle(turn: Turn) -> None:
+def settle(turn: DecisionBuilder) -> None:
     """Turn the news of this turn into effects, job by job."""
     for (job_id, attempt), noted in turn.take_heard().items():
         job = turn.state.jobs.get(job_id)
@@ -156,7 +161,7 @@ def settle(turn: Turn) -> None:
             _settle_job(turn, job, noted)
 
 
-def _settle_lone_run(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> bool:
+def _settle_lone_run(turn: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> bool:
     """Whether the news is what nearly all news is: the only run of a job has started, or has ended well."""
     ((node, status),) = noted.items()
     if status is RunStatus.FINISHED:
@@ -170,7 +175,7 @@ def _settle_lone_run(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> bool:
     return False
 
 
-def _settle_job(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
+def _settle_job(turn: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> None:
     if job.status is not JobStatus.STOPPING:
         # What fails once its gang has failed elsewhere tells nothing of its node.
         turn.ended += [run_end(node, job, is_good=_ENDS[status]) for node, status in noted.items() if status in _ENDS]
@@ -194,7 +199,7 @@ def _settle_job(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
         turn.do(stopping(job, _why(turn, noted), turn.state.policy.stop_grace_wall_ms, avoid=avoid))
 
 
-def _why(turn: Turn, noted: dict[str, RunStatus]) -> StopReason:
+def _why(turn: DecisionBuilder, noted: dict[str, RunStatus]) -> StopReason:
     """A gang that lost a part stops whole: because a worker failed, or because its node did."""
     if RunStatus.FAILED in noted.values():
         return StopReason.WORKER_FAILED

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.placement.decision.decision import STEPS_OF_AN_EFFECT, Turn
+from services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
 from services.placement.lifecycle.runs.workers import leave, put_off
 from shared.cluster.fold.due import DueHeap
 from shared.cluster.model.job import Job, JobStatus
@@ -30,7 +30,7 @@ class _Due(NamedTuple):
     ranks: tuple[int, ...] = ()
 
 
-class Entrances:
+class WorkerTimeouts:
     """Due times of one cell. An entry that has become pointless does nothing when it is due, and is let go of before
     when there are many.
     """
@@ -90,7 +90,7 @@ class Entrances:
             wait_ms = state.policy.stop_grace_wall_ms + state.policy.lease_margin_wall_ms
             self._due.push(_Due(wall_ms + wait_ms, job.id, job.attempt, job.turns, ranks), _lives_in(state))
 
-    def act(self, turn: Turn, heard_ms: int) -> bool:
+    def act(self, turn: DecisionBuilder, heard_ms: int) -> bool:
         """Do what is due, as far as the record has room and the turn has steps. `heard_ms`, and what is returned, as in
         `Deadlines.act`.
         """
@@ -103,7 +103,7 @@ class Entrances:
         return self._due.is_due(heard_ms)
 
 
-def _act(turn: Turn, due: _Due) -> int:
+def _act(turn: DecisionBuilder, due: _Due) -> int:
     """Do what is due of these workers. How many workers were looked at for it."""
     job = turn.state.jobs.get(due.job)
     if job is None or job.attempt != due.attempt or job.status not in _GOES_ON:
@@ -140,7 +140,7 @@ def _lives_in(state: CellState) -> Callable[[_Due], bool]:
     return lives
 
 
-def _give_up_late(turn: Turn, job: Job, entered: int) -> None:
+def _give_up_late(turn: DecisionBuilder, job: Job, entered: int) -> None:
     leaving = frozenset(job.leaving)
     late = [
         place.rank

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from services.placement.decision.decision import Turn, run_end
+from services.placement.decision.decision import DecisionBuilder, run_end
 from services.placement.lifecycle.runs.outcome import outcome_of
 from services.placement.lifecycle.runs.retry import (
     ENDLESS_MOST_MS,
@@ -47,7 +47,7 @@ def on_node(job: Job, node_id: str) -> list[WorkerPlace]:
     return [*index_of(job).on(node_id)]
 
 
-def make_room(turn: Turn, job: Job, node_id: str) -> None:
+def make_room(turn: DecisionBuilder, job: Job, node_id: str) -> None:
     """The node has to be empty: a training job's workers leave it, to enter elsewhere. A service's replicas are moved
     one by one.
     """
@@ -57,7 +57,7 @@ def make_room(turn: Turn, job: Job, node_id: str) -> None:
     leave(turn, job, [place.rank for place in on_node(job, node_id) if place.rank not in leaving])
 
 
-def leave(turn: Turn, job: Job, ranks: list[int]) -> None:
+def leave(turn: DecisionBuilder, job: Job, ranks: list[int]) -> None:
     """Tell these workers to leave. They hold their places until their nodes say that they have."""
     if ranks:
         turn.do(e.JobResizing(job=job.id, attempt=job.attempt, remove=tuple(sorted(ranks))))
@@ -76,7 +76,7 @@ class _News:
     lost: list[int] = field(default_factory=list)
 
 
-def settle(turn: Turn, job: Job, noted: dict[str, RunStatus]) -> None:
+def settle(turn: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> None:
     """Turn what was said of single workers into effects."""
     news = _sorted_out(job, noted)
     if job.status is not JobStatus.STOPPING:
@@ -117,7 +117,7 @@ def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
     return news
 
 
-def _tell_of_ends(turn: Turn, job: Job, news: _News) -> None:
+def _tell_of_ends(turn: DecisionBuilder, job: Job, news: _News) -> None:
     """Who judges nodes by how runs end there hears of these."""
     nodes = {place.rank: place.node for place in index_of(job).find_all((*news.done, *news.failed))}
     turn.ended += [run_end(nodes[rank], job, is_good=True) for rank in news.done]
@@ -171,7 +171,7 @@ def _in_a_row(job: Job, before: Setback | None, place: WorkerPlace, now_ms: int)
     return failures, before.losses if ran_ms < RUNS_WELL_MS else 0
 
 
-def put_off(turn: Turn, job: Job, late: list[int]) -> None:
+def put_off(turn: DecisionBuilder, job: Job, late: list[int]) -> None:
     """These workers did not start in time: others take their ranks after a pause, rather on other nodes."""
     nodes = {place.node for place in index_of(job).find_all(late)}
     before = {setback.rank: setback for setback in job.setbacks}
@@ -203,7 +203,7 @@ def _longest_ms(job: Job) -> int:
     return max(job.spec.retry.backoff_most_ms, ENDLESS_MOST_MS)
 
 
-def _fail(turn: Turn, job: Job) -> None:
+def _fail(turn: DecisionBuilder, job: Job) -> None:
     """Its budget is used up: the workers that are left stop, and then the job has failed."""
     if not job.workers:
         turn.do(_failed(turn, job))
@@ -211,12 +211,12 @@ def _fail(turn: Turn, job: Job) -> None:
         turn.do(stopping(job, StopReason.WORKER_FAILED, turn.state.policy.stop_grace_wall_ms))
 
 
-def _failed(turn: Turn, job: Job) -> e.JobFailed:
+def _failed(turn: DecisionBuilder, job: Job) -> e.JobFailed:
     text = turn.failure_texts.get((job.id, job.attempt), "") or "a worker failed"
     return e.JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=text)
 
 
-def _end(turn: Turn, job: Job) -> None:
+def _end(turn: DecisionBuilder, job: Job) -> None:
     """Nothing of the attempt is left on any node. It starts again with those ranks whose pauses are over."""
     if job.stop_why is StopReason.WORKER_FAILED:
         turn.do(_failed(turn, job))

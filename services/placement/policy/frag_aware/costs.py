@@ -13,7 +13,7 @@ from shared.cluster.capacity.topology import OUTWARD
 from shared.cluster.model.job import Job
 from shared.cluster.model.node import Node
 from shared.cluster.model.state import CellState
-from shared.events.values import JobKind, Level, TopologyWish, WorkerPlace
+from shared.events.values import JobKind, Level, TopologyRequest, WorkerPlace
 
 Costs = tuple[int, ...]
 
@@ -32,7 +32,7 @@ def costs_of(state: CellState, job: Job, places: Sequence[WorkerPlace]) -> Costs
     return tuple(costs)
 
 
-def _distance(nodes: Sequence[Node], wish: TopologyWish) -> Costs:
+def _distance(nodes: Sequence[Node], wish: TopologyRequest) -> Costs:
     """How many levels further out than wished a slice goes at most, and over how many units of the level all go."""
     size = wish.slice_workers or len(nodes)
     levels = OUTWARD[OUTWARD.index(wish.level) :]

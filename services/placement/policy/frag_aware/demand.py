@@ -18,7 +18,7 @@ JOBS_MOST = 8_192
 """So many of the newest live jobs are looked at, and so many new ones make a new age."""
 
 
-class Ask(NamedTuple):
+class ResourceRequest(NamedTuple):
     """What one worker asks for. Two jobs of one ask are alike to the score."""
 
     gpu_milli: int
@@ -44,10 +44,10 @@ class Kind(NamedTuple):
     gpu_type: str
 
 
-def ask_of(spec: JobSpec) -> Ask:
+def ask_of(spec: JobSpec) -> ResourceRequest:
     """What a worker of this job asks for."""
     wants = spec.resources
-    return Ask(wants.gpu_milli, wants.cpu_milli, wants.memory_mib, spec.gpu_type, spec.pools)
+    return ResourceRequest(wants.gpu_milli, wants.cpu_milli, wants.memory_mib, spec.gpu_type, spec.pools)
 
 
 def age_of(state: CellState) -> int:
@@ -60,14 +60,14 @@ def age_of(state: CellState) -> int:
 class Demand:
     """How many workers ask for what, and how many milli-GPUs the cell has of each kind of node."""
 
-    workers: dict[Ask, int]
+    workers: dict[ResourceRequest, int]
     gpus_milli: dict[Kind, int]
     age: int = 0
 
     @classmethod
     def of(cls, state: CellState) -> Demand:
         """As far as it can be seen now."""
-        workers: dict[Ask, int] = {}
+        workers: dict[ResourceRequest, int] = {}
         for job in islice(reversed(state.jobs.values()), JOBS_MOST):
             ask = ask_of(job.spec)
             workers[ask] = workers.get(ask, 0) + job.spec.workers
@@ -77,7 +77,7 @@ class Demand:
             gpus[kind] = gpus.get(kind, 0) + node.spec.gpus * GPU
         return cls(workers, gpus, age_of(state))
 
-    def at(self, kind: Kind) -> Iterable[tuple[Ask, int]]:
+    def at(self, kind: Kind) -> Iterable[tuple[ResourceRequest, int]]:
         """What may come to nodes of this kind, of what wants GPUs."""
         return [(ask, many) for ask, many in self.workers.items() if ask.gpu_milli and ask.accepts(kind)]
 

@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
-from services.placement.policy.frag_aware.demand import Ask, Demand, Kind
+from services.placement.policy.frag_aware.demand import Demand, Kind, ResourceRequest
 from shared.events.values import GPU
 
 SCALE = 1_000
@@ -111,7 +111,7 @@ def rests(shares: Mapping[int, int]) -> list[int]:
     return found
 
 
-def _shares(asks: Iterable[tuple[Ask, int]]) -> dict[int, int]:
+def _shares(asks: Iterable[tuple[ResourceRequest, int]]) -> dict[int, int]:
     counts: dict[int, int] = {}
     for ask, many in asks:
         if ask.is_share:
@@ -119,7 +119,7 @@ def _shares(asks: Iterable[tuple[Ask, int]]) -> dict[int, int]:
     return counts
 
 
-def _several(asks: Iterable[tuple[Ask, int]]) -> dict[int, int]:
+def _several(asks: Iterable[tuple[ResourceRequest, int]]) -> dict[int, int]:
     """The milli-GPUs that workers of several devices ask for, by how many devices each wants."""
     found: dict[int, int] = {}
     for ask, many in asks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.placement.policy.frag_aware.demand import Ask
+from services.placement.policy.frag_aware.demand import ResourceRequest
 from services.placement.policy.frag_aware.fragmentation import QUANTUM, Losses
 from shared.cluster.model.node import Node
 from shared.events.values import GPU
@@ -46,7 +46,7 @@ class Seats:
         look = (cpu, memory, parts, spec.gpu_type, spec.gpus, spec.cpu_milli, spec.memory_mib)
         return cls(losses, spec.gpu_type, whole, parts, milli, cpu, memory, stranded, look)
 
-    def cost(self, ask: Ask) -> int | None:
+    def cost(self, ask: ResourceRequest) -> int | None:
         """The loss that a worker would add, in whole quanta, with the room that would be left behind it; None where it
         does not fit. The least is the best.
         """

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from services.placement.policy.frag_aware.demand import Ask, Demand, Kind, age_of
+from services.placement.policy.frag_aware.demand import Demand, Kind, ResourceRequest, age_of
 from services.placement.policy.frag_aware.fragmentation import Losses
 from services.placement.policy.frag_aware.node_fragmentation import Look, Seats
 from shared.cluster.capacity.capacity import PoolCapacity
@@ -65,7 +65,7 @@ class Row:
 
 
 @dataclass(slots=True)
-class ScoreBoard:
+class NodeScoreIndex:
     """The index over one pool, as of one age of the cell."""
 
     pool: PoolCapacity
@@ -74,11 +74,11 @@ class ScoreBoard:
     losses: dict[Kind, Losses]
     noted: dict[str, Node] = field(default_factory=dict)
     changes: list[int] = field(default_factory=list)
-    rows: dict[Ask, Row] = field(default_factory=dict)
+    rows: dict[ResourceRequest, Row] = field(default_factory=dict)
     is_stale: bool = False
 
     @classmethod
-    def of(cls, state: CellState, pool: PoolCapacity, demand: Demand) -> ScoreBoard:
+    def of(cls, state: CellState, pool: PoolCapacity, demand: Demand) -> NodeScoreIndex:
         """The index over the pool's nodes."""
         board = cls(pool, demand, [], {})
         board.seats = [board._seats(state.nodes[node_id]) for node_id in pool.ids]
@@ -88,7 +88,7 @@ class ScoreBoard:
         """The node may have changed."""
         self.noted[node.spec.id] = node
 
-    def least(self, ask: Ask, usable: int | None) -> Cost | None:
+    def least(self, ask: ResourceRequest, usable: int | None) -> Cost | None:
         """What the worker costs on the best node, of these if any are named; None where it fits on none."""
         if self.noted:
             self._follow()
@@ -115,7 +115,7 @@ class ScoreBoard:
             row.at -= begin
         del self.changes[:begin]
 
-    def _row(self, ask: Ask) -> Row:
+    def _row(self, ask: ResourceRequest) -> Row:
         row = self.rows.pop(ask, None)
         if row is None:
             self.pool.effort.looks += LOOKS_TO_SCORE * len(self.seats)
@@ -133,7 +133,7 @@ class ScoreBoard:
         self.rows[ask] = row
         return row
 
-    def _cost(self, number: int, ask: Ask) -> Cost | None:
+    def _cost(self, number: int, ask: ResourceRequest) -> Cost | None:
         seats = self.seats[number]
         cost = None if seats is None else seats.cost(ask)
         return None if cost is None or seats is None else (cost, seats.look, number)
@@ -146,17 +146,17 @@ class ScoreBoard:
         return Seats.of(node, losses)
 
 
-def board_of(state: CellState, pool: PoolCapacity) -> ScoreBoard:
+def board_of(state: CellState, pool: PoolCapacity) -> NodeScoreIndex:
     """The index over the pool as it is now. All pools of an age go by one demand."""
     found, age = pool.views.get(BOARD), age_of(state)
-    if not isinstance(found, ScoreBoard) or found.demand.age != age:
-        found = pool.views[BOARD] = ScoreBoard.of(state, pool, _demand(state, age))
+    if not isinstance(found, NodeScoreIndex) or found.demand.age != age:
+        found = pool.views[BOARD] = NodeScoreIndex.of(state, pool, _demand(state, age))
     return found
 
 
 def _demand(state: CellState, age: int) -> Demand:
     for pool in state.pools.values():
         board = pool.views.get(BOARD)
-        if isinstance(board, ScoreBoard) and board.demand.age == age:
+        if isinstance(board, NodeScoreIndex) and board.demand.age == age:
             return board.demand
     return Demand.of(state)

@@ -7,7 +7,7 @@ from heapq import heappop, heapreplace
 from typing import Protocol
 
 from services.placement.queue.fair_share import Shares
-from services.placement.queue.fair_share_heap import Came, Tournament, came_of
+from services.placement.queue.fair_share_heap import Came, FairShareHeap, came_of
 from services.placement.queue.lines.line import Line
 from services.placement.queue.lines.row import RoomRows, Row
 from shared.cluster.model.job import Job
@@ -124,7 +124,7 @@ class ByShares:
         # A tenant of whom nothing may start has no turn: else it would decide ties for the others below its parent.
         nexts = {tenant: course.first() for tenant, course in self._of.items()}
         self._came = {tenant: self._next_came(row) for tenant, row in nexts.items() if row is not None}
-        self._turns = Tournament(shares, self._came)
+        self._turns = FairShareHeap(shares, self._came)
 
     def first(self) -> tuple[Course, Row] | None:
         """The row that is next; None when no row is left."""

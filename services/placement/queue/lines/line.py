@@ -10,7 +10,7 @@ from services.placement.queue.lines.row import Need, RoomRows, Row
 from shared.cluster.model.config import Queue
 from shared.cluster.model.queue_order import Order
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 Entry = tuple[Order, int, RoomRows]
 
@@ -47,7 +47,7 @@ class Line:
         self.fresh: dict[str, Row] = {}
         self.moved: dict[Row, None] = {}
         self.passed: dict[RoomRows, None] = {}
-        self.for_good: dict[Row, DeferCode] = {}
+        self.for_good: dict[Row, PendingReason] = {}
         self.keeps_order = queue.discipline is not QueueDiscipline.BEST_EFFORT_FIFO
         self.heap: list[Entry] = []
 

@@ -27,7 +27,7 @@ from shared.cluster.model.state import CellState
 from shared.cluster.quota.quota import Account, accounts
 from shared.events import effects as e
 from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 from shared.events.values import JobSpec
 
 _FAIR_SHARE = QueueOrder.FAIR_SHARE
@@ -48,7 +48,7 @@ _FOLLOWED: frozenset[type[e.Effect]] = frozenset(
 )
 """With new jobs, and those that end: the effects that let a job into a line or out of it."""
 
-FOR_WANT_OF_GPUS = (DeferCode.NO_FREE_GPUS, DeferCode.FRAGMENTED, DeferCode.TOPOLOGY)
+FOR_WANT_OF_GPUS = (PendingReason.NO_FREE_GPUS, PendingReason.FRAGMENTED, PendingReason.TOPOLOGY)
 """Reasons that hold for a job while no node has as many GPUs free as one of its workers wants."""
 
 _ENDED: frozenset[type[e.Effect]] = frozenset({e.JobFailed, e.JobFinished, e.JobCancelled})
@@ -307,7 +307,7 @@ class Lines:
 
     # Who does not fit.
 
-    def block(self, need: Need, row: Row, code: DeferCode) -> None:
+    def block(self, need: Need, row: Row, code: PendingReason) -> None:
         """There is no room for these, as this one of them has found, until something becomes free."""
         if need.code is not code:
             self._blocked.drop(need)
@@ -316,11 +316,11 @@ class Lines:
                 for rows in need.rooms:
                     rows.line.passed[rows] = None
             ask = need.ask if code in FOR_WANT_OF_GPUS else ANY
-            blocked = self._nowhere if code is DeferCode.NO_SUCH_NODES else self._blocked
+            blocked = self._nowhere if code is PendingReason.NO_SUCH_NODES else self._blocked
             blocked.add(need, need.owner, ask, self._place(row))
         need.code = code
 
-    def refuse(self, line: Line, row: Row, code: DeferCode, *, is_shut: bool) -> None:
+    def refuse(self, line: Line, row: Row, code: PendingReason, *, is_shut: bool) -> None:
         """This class waits for something else than room, until something changes. If it is `is_shut`, a walk does not
         come by.
         """

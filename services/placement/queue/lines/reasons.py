@@ -13,7 +13,7 @@ from services.placement.search.reason_precedence import OVER_IN_LINE, STRUCTURAL
 from shared.cluster.model.job import Job, JobStatus
 from shared.cluster.model.state import CellState
 from shared.events.queue import QueueDiscipline
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 OF_A_CLASS_MOST = 64
 """So many jobs of one class are told at a time: those behind them have others before them."""
@@ -24,7 +24,7 @@ TOLD_MOST = 200
 FRESH_MOST = 2_000
 """So many of the jobs that came are looked at after one walk; those behind them after the next ones."""
 
-Told = dict[str, DeferCode]
+Told = dict[str, PendingReason]
 
 
 def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[Job], bool]) -> bool:
@@ -53,7 +53,7 @@ def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[J
     for job_id in list(islice(fresh, FRESH_MOST)):
         row = fresh.pop(job_id)
         job = state.jobs[job_id]
-        code = _code_of(row) or (DeferCode.BEHIND_HEAD if is_kept_back(job) else None)
+        code = _code_of(row) or (PendingReason.BEHIND_HEAD if is_kept_back(job) else None)
         if code is None:
             fresh[job_id] = row
         elif job.status is JobStatus.QUEUED and job_id not in told and _is_in_front(row, job_id):
@@ -61,7 +61,7 @@ def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[J
     return is_cut and len(told) > before
 
 
-def _code_of(row: Row) -> DeferCode | None:
+def _code_of(row: Row) -> PendingReason | None:
     return row.code or row.rows.need.code
 
 
@@ -79,20 +79,20 @@ def _tell_room(state: CellState, rows: RoomRows, told: Told, is_kept_back: Calla
             return
 
 
-def _tell_row(state: CellState, row: Row, code: DeferCode, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+def _tell_row(state: CellState, row: Row, code: PendingReason, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
     for job_id in row.front(OF_A_CLASS_MOST):
         job = state.jobs[job_id]
         if job.status is JobStatus.QUEUED and job_id not in told:
             _tell_job(job, code, told, is_kept_back)
 
 
-def _tell_job(job: Job, code: DeferCode, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+def _tell_job(job: Job, code: PendingReason, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
     if job.deferred is code:
         return
     if not is_kept_back(job):
         told[job.spec.id] = code
     elif job.deferred in OVER_IN_LINE:
-        told[job.spec.id] = DeferCode.BEHIND_HEAD
+        told[job.spec.id] = PendingReason.BEHIND_HEAD
 
 
 def _tell_behind(state: CellState, course: Course, told: Told) -> None:
@@ -123,13 +123,13 @@ def _tell_behind(state: CellState, course: Course, told: Told) -> None:
     _tell_what_is_over(state, line, told, left)
 
 
-def _code_behind(state: CellState, row: Row, job: Job) -> DeferCode:
+def _code_behind(state: CellState, row: Row, job: Job) -> PendingReason:
     """What a job is told that does not start behind the heads of a strict line."""
     if row.rows.need.code in STRUCTURAL:
         return row.rows.need.code
     if is_of_quota(row.code) and not is_ever_allowed(state, job):
         return row.code
-    return DeferCode.ARRAY_LIMIT if row.is_shut else DeferCode.BEHIND_HEAD
+    return PendingReason.ARRAY_LIMIT if row.is_shut else PendingReason.BEHIND_HEAD
 
 
 def _tell_what_is_over(state: CellState, line: Line, told: Told, left: int) -> None:

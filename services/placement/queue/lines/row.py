@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from services.placement.queue.lines.classes import Key
 from shared.cluster.model.queue_order import Order
-from shared.events.reasons import DeferCode
+from shared.events.reasons import PendingReason
 
 if TYPE_CHECKING:
     from services.placement.queue.lines.line import Line
@@ -29,7 +29,7 @@ class InVain(NamedTuple):
     """
 
     freed: int
-    code: DeferCode
+    code: PendingReason
     beside: Mapping[str, int]
 
     def holds_for(self, beside: Mapping[str, int]) -> bool:
@@ -49,7 +49,7 @@ class Need:
     def __init__(self, key: Key, owner: str, ask: Ask) -> None:
         self.key, self.owner, self.ask = key, owner, ask
         self.rooms: dict[RoomRows, None] = {}
-        self.code: DeferCode | None = None
+        self.code: PendingReason | None = None
         self.reach: tuple[list[object], dict[str, int]] | None = None
         self.in_vain: InVain | None = None
         self.tries = 1
@@ -81,7 +81,7 @@ class Row:
         self._jobs: list[Order] = []
         self._at = 0
         self.first: Order | None = None
-        self.code: DeferCode | None = None
+        self.code: PendingReason | None = None
         self.is_shut = False
         self.in_vain: InVain | None = None
         """The same as of its room, for a reason of its own."""
@@ -153,7 +153,7 @@ class RoomRows:
         self.stands: Order | None = None
         self.rows: dict[Row, None] = {}
         self.heap: list[tuple[Order, int, Row]] = []
-        self.told: DeferCode | None = None
+        self.told: PendingReason | None = None
         self.together = 1
 
     def first(self) -> Row | None:
