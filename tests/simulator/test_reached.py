@@ -146,6 +146,7 @@ RECORDED = (
     174,
     502,
     662,
+    302,
 )
 """Worlds that came together to all the others, most of them twice. Where placement or the generator decides otherwise,
 other worlds do, which are looked for then, up to a bound: a reason that is not found again is one that the generator

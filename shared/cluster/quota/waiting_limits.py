@@ -6,38 +6,30 @@ from __future__ import annotations
 
 from shared.cluster.model.config import CellFile
 from shared.cluster.model.state import CellState
-from shared.events.operations import CellPolicy
 
 
 class WaitingLimits:
     """The bounds that a cell file sets."""
 
-    __slots__ = ("_is_shared", "_most", "_own", "_own_bytes", "_policy")
+    __slots__ = ("_is_shared", "_own", "_own_bytes")
 
     def __init__(self, file: CellFile) -> None:
         self._own = {each.name: each.waiting_jobs_most for each in file.tenants if each.waiting_jobs_most is not None}
         self._own_bytes = {each.name: each.live_bytes_most for each in file.tenants if each.live_bytes_most is not None}
         self._is_shared = len(file.tenants) > 1
-        self._policy: CellPolicy | None = None
-        self._most: dict[str, tuple[int, int]] = {}
 
     def have_room(self, state: CellState, tenant: str, jobs: int, text_bytes: int) -> bool:
         """Whether so many jobs more of this tenant may wait, whose texts take so many bytes together. Jobs without
         texts are never refused for those of others.
         """
-        policy = state.policy
-        if policy is not self._policy:
-            self._policy, self._most = policy, {}
-        most = self._most.get(tenant)
-        if most is None:
-            of, bytes_of = self.of(tenant, policy.waiting_jobs_most), self.bytes_of(tenant, policy.live_bytes_most)
-            most = self._most[tenant] = (of, bytes_of)
-        if state.waiting + jobs > policy.waiting_jobs_most or state.waiting_of.get(tenant, 0) + jobs > most[0]:
+        policy, waiting = state.policy, state.waiting_of.get(tenant, 0) + jobs
+        if state.waiting + jobs > policy.waiting_jobs_most or waiting > self.of(tenant, policy.waiting_jobs_most):
             return False
         if not text_bytes:
             return True
         is_within = state.live_bytes + text_bytes <= policy.live_bytes_most
-        return is_within and state.live_bytes_of.get(tenant, 0) + text_bytes <= most[1]
+        held = state.live_bytes_of.get(tenant, 0) + text_bytes
+        return is_within and held <= self.bytes_of(tenant, policy.live_bytes_most)
 
     def of(self, tenant: str, cell_most: int) -> int:
         """How many of the tenant's jobs may wait where `cell_most` of all may: what the file says; if it says nothing,
