@@ -21,7 +21,7 @@ from shared.cluster.fold.fold import DamagedLog, fold
 from shared.cluster.fold.rows import digest_of
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
-from shared.events.decisions import CHAIN_HEADER, Decision
+from shared.events.decisions import CHAIN_HEADER, INPUTS, Decision, input_name
 from shared.events.snapshots import SnapshotManifest
 from shared.log.damage import damage_at
 from shared.log.follower import Follower
@@ -34,7 +34,6 @@ from shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableR
 from shared.log.reading import log_record
 from shared.log.snapshots import begins_with_the_first_version, first_readable, read_catalogue, write_snapshot
 
-INPUTS = ("jobs", "nodes", "proposals", "operations")
 WRITER = "fallow log repair"
 TOMBSTONES_AT_ONCE = 500
 
@@ -181,7 +180,7 @@ async def _losses(log: Log, layout: Layout, state: CellState) -> dict[str, Loss]
     """The inputs that do not continue what the state has read of them, by the names of their cursors: those that
     placement would not read.
     """
-    tps = {f"{name}-{layout.ordinals[state.cell]}": layout.tp(name, state.cell) for name in INPUTS}
+    tps = {input_name(name, layout.ordinals[state.cell]): layout.tp(name, state.cell) for name in INPUTS}
     # An input that was never read is to be read from offset 0: what is gone of it before was never read.
     places = {tp: Place(state.inputs.get(s, 0), state.input_checksums.get(s)) for s, tp in tps.items()}
     lost = await losses_of(log, places)
