@@ -28,6 +28,9 @@ Flush = Annotated[
         "--flush/--no-flush", help="Kafka, where it is started here, has each record on disk before its answer."
     ),
 ]
+Placement = Annotated[
+    str | None, typer.Option(help="The placement policy of the cell; as shipped if none.", show_default=False)
+]
 NODES = 5_000
 FRIENDLY_PER_S = 5_000
 JOBS = 150_000
@@ -73,18 +76,20 @@ def pipeline(  # noqa: PLR0913, PLR0917 - the options of a command
         bool,
         typer.Option("--records-by-node", help="Of real: each node writes records of its own, as agents do."),
     ] = False,
+    placement: Placement = None,
     flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How many jobs a second go through the cell, from their submission to their start, with all services running."""
-    from fallow.bench.pipeline import pipeline as friendly  # noqa: PLC0415 - help stays quick
+    from fallow.bench.load.stages import cell_of, policy_with  # noqa: PLC0415 - help stays quick
+    from fallow.bench.pipeline import pipeline as friendly  # noqa: PLC0415 - the same
     from fallow.bench.real.pipeline import Asked, real_pipeline  # noqa: PLC0415 - the same
 
-    console = _console(as_json=as_json)
+    console, policy = _console(as_json=as_json), policy_with(placement)
     if mix is Mix.REAL:
         if quotas:
             refuse("--quotas", True, "--mix real always has quotas; leave it out, or take --mix friendly")
-        asked = Asked(nodes, seconds, classes, rate, backlog, durable=flush, by_node=records_by_node)
+        asked = Asked(nodes, seconds, classes, rate, backlog, durable=flush, by_node=records_by_node, policy=policy)
         real_pipeline(console, asked).show(as_json=as_json)
         return
     for name, value in (
@@ -95,7 +100,8 @@ def pipeline(  # noqa: PLR0913, PLR0917 - the options of a command
         if value is not None:
             refuse(name, value, "is for --mix real")
     rate = FRIENDLY_PER_S if rate is None else rate
-    friendly(console, rate=rate, seconds=seconds, nodes=nodes, durable=flush, has_quotas=quotas).show(as_json=as_json)
+    cell = cell_of(nodes, policy, has_quotas=quotas)
+    friendly(console, cell, rate=rate, seconds=seconds, durable=flush, has_quotas=quotas).show(as_json=as_json)
 
 
 @app.command()

@@ -15,9 +15,10 @@ from fallow.bench.figure import Figure
 from fallow.bench.load.baseline import chain
 from fallow.bench.load.job_mix import run_ms_for
 from fallow.bench.load.load import WARM_PART, Load, nodes_joined, percentile, put_load
-from fallow.bench.load.stages import Staged, cell_of, on_stage
+from fallow.bench.load.stages import Staged, on_stage
 from fallow.bench.load.traffic import Flow, ends_of, flows
 from fallow.local.local_cell import LocalCell, Servers
+from fallow.replay.workload import Workload
 
 BASELINE_JOBS_MOST = 30_000
 
@@ -35,9 +36,10 @@ class Piped:
 
 
 def pipeline(
-    console: Console, *, rate: float, seconds: float, nodes: int, durable: bool, has_quotas: bool = False
+    console: Console, cell: Workload, *, rate: float, seconds: float, durable: bool, has_quotas: bool = False
 ) -> Figure:
-    """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
+    """Run it on this cell. Raises StackError, LogUnavailable, LogOverflowed."""
+    nodes = len(cell.nodes)
 
     async def work(stage: LocalCell) -> Piped:
         return await piped(stage, console, rate=rate, seconds=seconds, nodes=nodes)
@@ -47,8 +49,8 @@ def pipeline(
         async with chain(servers, folder, found.traffic) as running:
             return (await running.send(min(BASELINE_JOBS_MOST, len(found.load.due_s)), None))[1]
 
-    staged = on_stage(console, cell_of(nodes, has_quotas=has_quotas), work, baseline, durable=durable)
-    return figure_of(staged, nodes, has_quotas=has_quotas)
+    staged = on_stage(console, cell, work, baseline, durable=durable)
+    return figure_of(staged, cell, has_quotas=has_quotas)
 
 
 async def piped(
@@ -63,11 +65,13 @@ async def piped(
     return Piped(load, await flows(stage, before, max(1, load.told.started)), run_ms, empty_mb)
 
 
-def figure_of(staged: Staged[Piped, float], nodes: int, *, has_quotas: bool = False) -> Figure:
+def figure_of(staged: Staged[Piped, float], cell: Workload, *, has_quotas: bool = False) -> Figure:
     """The figure for people and for programs."""
+    nodes, placement = len(cell.nodes), cell.cell_file.cells[0].policy.placement
     found, baseline = staged.answer, staged.baseline
     body = body_of(found.load, found.traffic, baseline)
     body |= {"quotas": has_quotas, "nodes": nodes, "run_ms_mean": found.run_ms, "mix": "friendly"}
+    body["placement"] = placement
     return Figure("pipeline", lines_of(found.load, body), body, found.load.used, staged.durable)
 
 

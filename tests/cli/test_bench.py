@@ -204,6 +204,7 @@ def test_a_figure_of_kafka_says_whether_its_records_were_on_disk(capsys: pytest.
         (("--mix", "friendly", "--records-by-node"), "--records-by-node"),
         (("--mix", "hard"), "--mix"),
         (("--backlog", "-1"), "--backlog"),
+        (("--placement", "tightest"), "--placement"),
     ],
 )
 def test_options_of_one_load_are_refused_for_the_other(words: tuple[str, ...], named: str) -> None:

@@ -14,10 +14,12 @@ from rich.console import Console
 
 from fallow.bench.load.job_mix import GPUS_PER_NODE, TENANT
 from fallow.bench.load.machine import filesystem_of
+from fallow.cli.failures import refuse
 from fallow.local.local_cell import LocalCell, Servers, running, stage_for
 from fallow.local.service_set import Clock
 from fallow.replay.run_session import folder_for
 from fallow.replay.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
+from services.placement.search.gang import POLICIES
 from shared.cluster.model.config import CellFile, CellPart, Queue, Tenant, TenantQuota
 from shared.events.operations import CellPolicy
 from shared.log.admin.topic_admin import flushes_each_record
@@ -51,6 +53,17 @@ def cell_of(nodes: int, policy: CellPolicy | None = None, *, has_quotas: bool = 
     queues, policy = (Queue(name=QUEUE),), policy or CellPolicy()
     cell = CellPart(name=CELL, ordinal=0, pools=pools_of(specs), queues=queues, policy=policy)
     return Workload(commands=(), nodes=tuple(specs), cell_file=CellFile(cells=(cell,), tenants=tenants))
+
+
+def policy_with(placement: str | None) -> CellPolicy:
+    """A cell's policy as shipped, but for the placement policy where one is named; ends the command if there is none of
+    this name.
+    """
+    if placement is None:
+        return CellPolicy()
+    if placement not in POLICIES:
+        refuse("--placement", placement, f"is none of {', '.join(POLICIES)}")
+    return CellPolicy(placement=placement)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from fallow.bench.load.stages import LAB, POOL
 from fallow.bench.real.mix import CPU_MILLI_PER_GPU, MEMORY_MIB_PER_GPU, RealMix, ready, tenant_name
 from fallow.replay.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
 from shared.cluster.model.config import CellFile, CellPart, Queue, Tenant, TenantQuota
+from shared.events.operations import CellPolicy
 from shared.events.submissions import CancelJob, SubmitJob
 from shared.events.value import replace
 from shared.events.values import ENDLESS, GPU, JobSpec, Resources
@@ -17,7 +18,7 @@ GUARANTEED_PART = 0.5
 """Of what a tenant uses when all GPUs are in use, so much is guaranteed to it: the rest is borrowed."""
 
 
-def real_cell(nodes: int, mix: RealMix) -> Workload:
+def real_cell(nodes: int, mix: RealMix, policy: CellPolicy | None = None) -> Workload:
     """So many nodes of 8 in leaf groups of 8, one queue, and the tenants in one cohort that has all there is."""
     specs = [
         replace(node, cpu_milli=CPU_MILLI_PER_GPU * GPUS_PER_NODE, memory_mib=MEMORY_MIB_PER_GPU * GPUS_PER_NODE)
@@ -29,7 +30,9 @@ def real_cell(nodes: int, mix: RealMix) -> Workload:
         Tenant(name=name, parent=LAB, quotas=(TenantQuota(guaranteed=int(gpus * share * GUARANTEED_PART)),))
         for name, share in mix.shares().items()
     )
-    cell = CellPart(name=CELL, ordinal=0, pools=pools_of(specs), queues=(Queue(name=QUEUE),))
+    cell = CellPart(
+        name=CELL, ordinal=0, pools=pools_of(specs), queues=(Queue(name=QUEUE),), policy=policy or CellPolicy()
+    )
     return Workload(commands=(), nodes=tuple(specs), cell_file=CellFile(cells=(cell,), tenants=(lab, *tenants)))
 
 

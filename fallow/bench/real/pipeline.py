@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -20,6 +19,7 @@ from fallow.bench.real.load import Offer, RealLoad, put_real_load
 from fallow.bench.real.mix import CLASSES, RealMix
 from fallow.local.local_cell import Servers, stage_for
 from fallow.local.service_set import Clock
+from shared.events.operations import CellPolicy
 from shared.runtime.process import loop_factory
 from shared.runtime.stack.child import StackError
 
@@ -50,6 +50,8 @@ class Asked:
     by_node: bool = False
     """Whether each node writes records of its own, as agents of single machines do."""
 
+    policy: CellPolicy = field(default_factory=CellPolicy)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -71,19 +73,17 @@ def real_pipeline(console: Console, asked: Asked) -> Figure:
         servers_for(console, durable=asked.durable) as (servers, folder),
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
-        environment = {"FALLOW_RECORDS_BY_NODE": str(asked.by_node).lower()}
-        cells = _Cells(console, servers, folder, mix, environment)
+        cells = _Cells(console, servers, folder, mix, asked)
         return figure_of(runner.run(_measured(cells, asked)), asked)
 
 
 class _Cells:
     """A cell of its own for each load, on the same servers: what one leaves behind is not in the way of the next."""
 
-    def __init__(
-        self, console: Console, servers: Servers, folder: Path, mix: RealMix, environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, console: Console, servers: Servers, folder: Path, mix: RealMix, asked: Asked) -> None:
         self.console, self.servers, self.folder, self.mix = console, servers, folder, mix
-        self._environment = environment
+        self._environment = {"FALLOW_RECORDS_BY_NODE": str(asked.by_node).lower()}
+        self._policy = asked.policy
         self._count = 0
 
     async def load(self, offer: Offer, *, is_told: bool) -> tuple[RealLoad, bool]:
@@ -91,7 +91,7 @@ class _Cells:
         itself.
         """
         self._count += 1
-        workload, path = real_cell(offer.nodes, self.mix), self.folder / f"cell-{self._count}"
+        workload, path = real_cell(offer.nodes, self.mix, self._policy), self.folder / f"cell-{self._count}"
         behind = f" behind {offer.backlog} waiting jobs" if offer.backlog else ""
         run_ms = offer.run_ms(self.mix)
         told = f"{offer.rate:.0f} jobs/s for {offer.seconds:g} s{behind}, a run takes {run_ms} ms in the mean"
@@ -159,6 +159,7 @@ def figure_of(found: Found, asked: Asked) -> Figure:
         "nodes": asked.nodes,
         "run_ms_mean": real.run_ms,
         "mix": "real",
+        "placement": asked.policy.placement,
         "records_by_node": asked.by_node,
         "backlog": asked.backlog,
         "waiting": real.waiting,
