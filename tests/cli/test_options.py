@@ -56,6 +56,7 @@ WRONG = {
     "replay --nodes": ["nofile", "0", "-1", DIGITS, "²"],
     "simulate --nodes": ["nofile", "0", "-1", DIGITS, "²"],
     "simulate --policy": ["nonsense"],
+    "bench pipeline --placement": ["nonsense"],
     "submit --after": ["a:when"],
     "node drain --within": ["soon", "-1s", DIGITS + "s"],
     "node maintain --from": ["soon", "-1s", "2026-13-01 12:30"],
