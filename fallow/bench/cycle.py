@@ -150,6 +150,7 @@ class Busy:
             if tried is None:
                 self.writer.abandon()
                 break
+            assert tried.fault is None, tried.fault
             draft = self.writer.draft(tried.effects, tried.inputs, tried.at_ms, None, tried.specs_read)
             assert isinstance(draft, Draft), draft
             assert self.writer.appended(self.writer.state.offset + 1), "nobody else writes"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from services.placement.decision.decision import DecisionBuilder
 from services.placement.decision.decision_room import DecisionRoom
-from services.placement.decision.failures import Failures, told_of
+from services.placement.decision.failures import JOBS_IN_A_ROW, Failures, RefusedStart, refused_start, told_of
 from services.placement.decision.inbox import Inbox, Input, weighed
 from services.placement.lifecycle.nodes import maintenance, nodes, quarantine, removal
 from services.placement.lifecycle.nodes.breaker import Breaker, counts, with_lost
@@ -38,7 +38,7 @@ from services.placement.search.gang import POLICIES, Places
 from shared.cluster.checks.invariants import check_state
 from shared.cluster.fold.errors import IllegalEffect
 from shared.cluster.model.config import CellFile
-from shared.cluster.model.job import HOLDING, Job, JobStatus
+from shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
 from shared.cluster.model.lease import patience_ms
 from shared.cluster.model.node import Node
 from shared.cluster.model.state import CellState
@@ -116,6 +116,9 @@ class PendingDecision:
     """Why nothing may be written of it: a rule of the fold that it would break."""
     input_checksums: dict[str, int] = field(default_factory=dict)
     specs_read: Collection[int] = frozenset()
+    refused: RefusedStart | None = None
+    """The waiting job on whose account nothing may be written of it, if that is known."""
+    starts: int = 0
 
 
 class PlacementService:
@@ -177,7 +180,9 @@ class PlacementService:
         self.reservations = Reservations(speed, hears_plans=hears_plans, clock_bound_ms=clock_bound_ms)
         self._walk_lines_of = walk
         self.failures = Failures()
-        """The inputs on which a decision raised an error."""
+        """What decisions failed on."""
+        self._to_hold, self._without = dict[str, RefusedStart](), list[RefusedStart]()
+        self._is_walking = False
         self._unproved: Exception | None = None
         self._losing: dict[str, None] = {}
         self._in_force, self._file_first = FileInForce(file, state), 0
@@ -192,6 +197,7 @@ class PlacementService:
         self._taken_back = {}
         self._strays, self._culprits, self._room = [], [], DecisionRoom()
         self._unproved = None
+        self._to_hold = {}
         self.failures.begin()
         self._failure_texts = {}
         self.has_new_leases = self._epoch is None or self.state.epoch != self._epoch
@@ -298,6 +304,11 @@ class PlacementService:
         found, self._strays, self._culprits = self._culprits + self._strays, [], []
         return found
 
+    def take_without(self) -> list[RefusedStart]:
+        """The jobs that the decisions in force since the last call did without, since the state refused their start."""
+        found, self._without = self._without, []
+        return found
+
     def take_past(self) -> dict[StaleReason, int]:
         """How many words of nodes were past since the last call, by why."""
         return self._hearing.take_past()
@@ -387,19 +398,29 @@ class PlacementService:
             try:
                 tried = self._cycle(turn, wall_ms)
             except IllegalEffect as error:
-                # What the fold refuses is not written. Which input it comes from, `unwritable` finds out.
-                fault = Undecodable(DeadLetterReason.INVALID, str(error))
-                taken = tuple(self._taken)
-                return PendingDecision(
-                    [], {}, turn.now_ms, wall_ms, taken, has_more=True, size_bytes=turn.bytes, fault=fault
-                )
+                return self._not_to_be_written(turn, wall_ms, str(error))
             if tried is None and self._has_untried and rounds and self.tried_in_vain < TRIES_AT_REST_MOST:
                 rounds, self._walk_is_due = rounds - 1, True  # at rest there is time for those
             elif tried is not None or not self._inbox:
                 return tried
 
+    def _not_to_be_written(self, turn: DecisionBuilder, wall_ms: int, rule: str) -> PendingDecision:
+        """What the fold refuses is not written. Which job or input it comes from, `unwritable` finds out."""
+        job = self.state.jobs.get(turn.refused.job) if isinstance(turn.refused, e.JobEffect) else None
+        return PendingDecision(
+            [],
+            {},
+            turn.now_ms,
+            wall_ms,
+            tuple(self._taken),
+            has_more=True,
+            size_bytes=turn.bytes,
+            fault=Undecodable(DeadLetterReason.INVALID, rule),
+            refused=refused_start(job, turn.starts, rule) if job is not None and self._is_walking else None,
+        )
+
     def _prove(self) -> None:
-        """After a decision that raised an error: raise it again where the state is not sound all the same."""
+        """After a decision that failed: raise it again where the state is not sound all the same."""
         error, self._unproved = self._unproved, None
         if error is not None and check_state(self.state):
             raise error
@@ -461,8 +482,7 @@ class PlacementService:
         is_late = self._deadlines.act(turn, heard_ms)
         if self.state.ripe:
             dependencies.settle(turn)
-        if turn.requeued:
-            tenants.hold_requeued(turn, self._names)
+        self._hold(turn)
         self._go_by_plan(turn)
         goes_on = self._walk(turn) or turn.is_full or bool(self._inbox or self.state.ripe) or not self._is_done
         is_late = is_late and not turn.is_full
@@ -492,6 +512,7 @@ class PlacementService:
                 turn.bytes,
                 input_checksums=self._checksums_of(inputs),
                 specs_read=turn.specs_read,
+                starts=turn.starts,
             )
         self._idle_inputs = idle
         self._keep()
@@ -511,6 +532,21 @@ class PlacementService:
             if turn.is_full:
                 break
             nodes.go_on_losing(turn, node_id)
+
+    def _hold(self, turn: DecisionBuilder) -> None:
+        """Hold the jobs that came back to the queue and whose tenant is gone, and those that the state refused to start
+        when this decision was made before. One of these that runs already keeps what it has, and gets no more workers.
+        """
+        if turn.requeued:
+            tenants.hold_requeued(turn, self._names)
+        for refusal in self._to_hold.values():
+            job = self.state.jobs.get(refusal.job)
+            if job is None or job.status is JobStatus.HELD:
+                continue
+            if job.status in WAITING:
+                turn.do(e.JobHeld(job=job.id, reason=refusal.reason))
+            else:
+                self._lines.keep_out(job)
 
     def _go_by_plan(self, turn: DecisionBuilder) -> None:
         """Put the newest plan in force, and end what is planned no more."""
@@ -550,9 +586,13 @@ class PlacementService:
         is_configured = self._is_configured or not (self._reload or self._begins)
         return not self._losing and is_configured and not self._in_force.is_to_be_put(self.state)
 
-    def _keep(self) -> None:
+    def _keep(self, starts: int = 0) -> None:
         """Nothing of the last cycle will be undone."""
-        self.failures.went_well(self._taken)
+        self.failures.went_well(self._taken, starts)
+        for refusal in self._to_hold.values():
+            self.failures.did_without(refusal)
+        self._without += self._to_hold.values()
+        self._to_hold = {}
         self._taken = []
         if self._is_configured:
             self._reload = self._begins = False
@@ -562,7 +602,7 @@ class PlacementService:
     def accepted(self, tried: PendingDecision) -> None:
         """The decision is in force."""
         self._idle_inputs, self._idle_since_ms = 0, None
-        self._keep()
+        self._keep(tried.starts)
         # A gang may fail in one record and be over in a later one: its first words are kept until then.
         self._failure_texts = {at: text for at, text in tried.failure_texts.items() if self._is_held(*at)}
         for effect in tried.effects:
@@ -592,6 +632,7 @@ class PlacementService:
 
         The shell folds forward next and says `caught_up`.
         """
+        self._to_hold = {}
         self._put_back(tried.taken)
 
     def _put_back(self, taken: Collection[Input]) -> None:
@@ -603,10 +644,17 @@ class PlacementService:
 
     def unwritable(self, tried: PendingDecision, why: Undecodable) -> bool:
         """No reader could read the decision, or fold it: nothing of it is in the state, and it was not appended. Its
-        inputs wait again, and the next decision takes fewer of them. A single one that is left is the culprit: it is
-        set aside. Whether that helps; if not, the decision comes from no input, and a rule of ours is broken.
+        inputs wait again. Where it failed on a waiting job, the next decision does without that job. Else it takes
+        fewer inputs, and a single one that is left is the culprit: it is set aside. Whether that helps; if not, the
+        decision comes from no input, and a rule of ours is broken.
         """
         self._undo(tried.taken)
+        if tried.refused is not None:
+            if self.failures.refused(tried.refused):
+                self._unproved = IllegalEffect(tried.refused.rule)
+                self._to_hold[tried.refused.job] = tried.refused
+                return True
+            self._to_hold = {}
         if not self._room.is_one_step:
             self._room.narrow(tried.size_bytes)
             return True
@@ -658,7 +706,7 @@ class PlacementService:
         self._begun_ms = self._cell_ms
         self._cell_ms = max(self._cell_ms, self.state.at_ms, 0 if self._stepped else now_ms)
         self.state.clock_ms = self._cell_ms
-        self._followed = 0
+        self._followed, self._is_walking = 0, False
         return DecisionBuilder(
             self.state,
             self._cell_ms,
@@ -893,6 +941,7 @@ class PlacementService:
 
     def _walk(self, turn: DecisionBuilder) -> bool:
         """Whether the walk had to end before its time and goes on in the next record."""
+        self._is_walking = True
         have_come = self._follow(turn)
         self._walk_is_due |= have_come
         self._walk_is_due |= self._fair_clock.is_due(self.state, turn.now_ms)
@@ -904,10 +953,19 @@ class PlacementService:
         if self._are_owners_to_note or have_come or turn.effects or turn.has_released or self.state.closing:
             self._walk_is_due |= self._note_owners()
         if self._walk_is_due or turn.has_released:
-            self._walk_is_due = turn.is_full or self._walk_lines(turn)
+            self._walk_is_due = turn.is_full or self._holds_first() or self._walk_lines(turn)
         elif self._untold:
             self._tell(turn)
+        self._is_walking = False
         return self._walk_is_due or self._are_owners_to_note or bool(self._untold)
+
+    def _holds_first(self) -> bool:
+        """Whether so many jobs were refused that the decision holds them, and the next one walks: else it might be made
+        again as often as jobs wait.
+        """
+        is_enough = len(self._to_hold) >= JOBS_IN_A_ROW
+        self._has_untried |= is_enough
+        return is_enough
 
     def _follow(self, turn: DecisionBuilder) -> bool:
         """Bring the lines to what this turn has made so far. Whether somebody has come who may start."""

@@ -30,7 +30,7 @@ from shared.events.queue import StartsPlanned
 from shared.events.submissions import JobChanges
 from shared.events.value import replace
 from shared.events.values import JobSpec, NodeSpec, NodeStatus, ObservedRun, Resources, RunStatus
-from shared.log.machine.writer import Draft, Writer
+from shared.log.machine.writer import Draft, UnwritableDecision, Writer
 
 CELL = "cell-a"
 DIGEST = "0123456789abcdef" * 2
@@ -89,6 +89,8 @@ class World:
         """When the broker got what is told."""
         self.numbers_words = True
         """Whether what nodes say is numbered in the order in which it is told."""
+        self.may_refuse = False
+        """Whether the state may refuse the start of a job: else that is a defect of the code under test."""
         self._after = 0
         self.unwritable: list[str] = []
         self.service = self.placement(self.state, file, writer="placement-1", stepped=stepped)
@@ -213,7 +215,9 @@ class World:
         if found is tried.fault:
             self.writer.abandon()
         self.unwritable.append(str(found))
-        assert self.service.unwritable(tried, found), found
+        assert tried.refused is None or self.may_refuse, tried.refused
+        if not self.service.unwritable(tried, found):
+            raise UnwritableDecision(str(found))
         return None
 
     def _append(self, tried: PendingDecision) -> bool:

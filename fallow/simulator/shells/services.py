@@ -96,6 +96,7 @@ def placement(world: World, process: Process) -> Shell:
     hears: Hears = {
         appending.IN_FORCE: partial(world.believed, process),
         appending.FAILED: partial(world.poison.failed, process),
+        appending.REFUSED: partial(world.poison.refused, process),
         intake.SET_ASIDE: world.poison.set_aside,
         INPUT_FENCED: world.person.fenced,
     }

@@ -23,6 +23,7 @@ from shared.events.encoding import Undecodable, encode
 from shared.events.operations import AdvanceTime
 from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from shared.events.values import NodeSpec
+from shared.log.machine.writer import UnwritableDecision
 
 Follow = Callable[[CellState, Decision], None]
 """Who wants to know of each decision, and of the state behind it."""
@@ -136,11 +137,19 @@ class VirtualCell:
             tried = self.placement.decide(self.now_ms, self.now_ms)
             if tried is None:
                 self.state.rollback(mark)
+            elif tried.fault is not None:
+                self._decide_anew(mark, tried, tried.fault)
             else:
                 self._keep(mark, tried)
             if not self.placement.has_pending and (tried is None or not tried.has_more):
                 return
         raise Restless(f"at {self.now_ms} ms the cell does not come to rest")
+
+    def _decide_anew(self, mark: int, tried: PendingDecision, fault: Undecodable) -> None:
+        """The state refused an effect of the decision: placement makes another one, as behind a real log."""
+        self.state.rollback(mark)
+        if not self.placement.unwritable(tried, fault):
+            raise UnwritableDecision(f"a decision that comes from no input cannot be written: {fault}")
 
     def _keep(self, mark: int, tried: PendingDecision) -> None:
         """Put a decision in force, and let everybody follow it."""

@@ -49,6 +49,10 @@ class Poison:
         if not any(_words(job) in reason for job, is_so in self._injected.items() if is_so):
             self._world.violated("crash", f"{process.name} decides again: {reason}")
 
+    def refused(self, process: Process, job: str, reason: str, **_fields: object) -> None:
+        """Placement says that the state refused the start of a job: no fault of the world does that."""
+        self._world.violated("crash", f"{process.name} decides again without job {job}: {reason}")
+
     def set_aside(self, reason: str, **_fields: object) -> None:
         """Placement says that it has set an input aside."""
         for job in self._injected:

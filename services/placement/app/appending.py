@@ -23,6 +23,10 @@ FAILED = "decision failed; retrying with fewer inputs"
 """What it says of each decision that raised an error, before it is made once more."""
 
 
+REFUSED = "the state refused the start of a job; deciding again without it, or with fewer inputs"
+"""What it says of each decision that failed on a waiting job, before it is made once more."""
+
+
 class Appending:
     """Of one cell. `wrote_ms` (monotonic) is when the log answered last."""
 
@@ -41,10 +45,17 @@ class Appending:
         self._follower, self._clock, self._setbacks = follower, clock, setbacks
 
     def draft(self, tenure: Tenure[PendingDecision], tried: PendingDecision) -> Draft | None:
-        """The record of a decision; None where no reader could read it: it is decided again with fewer inputs."""
+        """The record of a decision; None where no reader could read it: it is decided again with fewer inputs, or
+        without the waiting job on which it failed.
+        """
         draft = tenure.draft(tried)
         if isinstance(draft, Draft):
             return draft
+        if tried.refused is not None:
+            job, rule = tried.refused.job, tried.refused.rule
+            self._context.logger.error(REFUSED, cell=self.cell, job=job, reason=rule)
+            self._metrics.stale("illegal")
+            return None
         self._context.logger.warning(
             "decision too large or invalid; retrying with fewer inputs",
             cell=self.cell,

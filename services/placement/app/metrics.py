@@ -25,6 +25,12 @@ class PlacementMetrics:
         self.stale = Counter(
             "fallow_stale_appends_total", "Decisions that were not in force", ["cell", "why"], registry=registry
         )
+        self.held = Counter(
+            "fallow_jobs_held_by_defects_total",
+            "Jobs that decisions did without, since the state refused their start",
+            ["cell"],
+            registry=registry,
+        )
         self.given_up = Counter(
             "fallow_cell_given_up_total",
             "Times that the process left a cell to others because it could not write it",
@@ -79,6 +85,7 @@ class CellMetrics:
         self.unread = metrics.unread.labels(cell)
         self.waiting, self.live = metrics.waiting.labels(cell), metrics.live.labels(cell)
         self.given_up = metrics.given_up.labels(cell)
+        self.held = metrics.held.labels(cell)
         self.plans_ahead = metrics.plans_ahead.labels(cell)
         self._effects: dict[type[Effect], Counter] = {}
 

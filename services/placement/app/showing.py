@@ -12,6 +12,9 @@ from shared.cluster.model.state import CellState
 from shared.log.layout import Layout
 from shared.runtime.process import Context
 
+HELD = "job held by a defect"
+"""What the log of the process says of each job that the decision in force does without."""
+
 
 class Showing:
     """Of one cell, whose inputs have these names in decisions, by topic."""
@@ -26,7 +29,7 @@ class Showing:
     ) -> None:
         self.cell = cell
         self._decisions, self._sources = layout.tp("decisions", cell), sources
-        self._health, self._metrics = context.health, metrics
+        self._health, self._metrics, self._logger = context.health, metrics, context.logger
         self._shown: tuple[int, ...] = ()
         self._plans_passed_over = self._plan_ahead_ms = 0
 
@@ -52,12 +55,17 @@ class Showing:
         """What a person should know of the cell; only the process that writes it tells that."""
         self._health.noted(self._silent_note, _many_silent(self.cell, service.state))
         self._health.noted(self._failed_note, _failed(self.cell, service.failures))
+        self._health.noted(self._held_note, _held(self.cell, service.failures))
+        for refusal in service.take_without():
+            self._logger.error(HELD, cell=self.cell, job=refusal.job, reason=refusal.rule)
+            self._metrics.held.inc()
         self._show_plans(service)
 
     def left(self) -> None:
         """The cell is another process's to write: what a person should know of it is told there."""
         self._health.noted(self._silent_note)
         self._health.noted(self._failed_note)
+        self._health.noted(self._held_note)
         self._health.noted(self._plans_note)
         self._plan_ahead_ms = 0
 
@@ -82,6 +90,10 @@ class Showing:
         return f"failed inputs of {self.cell}"
 
     @property
+    def _held_note(self) -> str:
+        return f"jobs held by defects in {self.cell}"
+
+    @property
     def _plans_note(self) -> str:
         return f"clock of queueing for {self.cell}"
 
@@ -93,6 +105,15 @@ def _failed(cell: str, failures: Failures) -> str | None:
         return None
     inputs = "1 input was" if count == 1 else f"{count} inputs were"
     return f"cell {cell}: {inputs} set aside because decisions failed; the newest: {failures.newest}"
+
+
+def _held(cell: str, failures: Failures) -> str | None:
+    """The same of jobs that the state refused to start."""
+    count = failures.jobs
+    if not count:
+        return None
+    jobs = "1 job was" if count == 1 else f"{count} jobs were"
+    return f"cell {cell}: {jobs} held since the state refused the start; the newest: {failures.newest_job}"
 
 
 def _many_silent(cell: str, state: CellState) -> str | None:

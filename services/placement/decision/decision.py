@@ -9,6 +9,7 @@ import msgspec
 
 from shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of
 from shared.cluster.fold.apply import APPLY
+from shared.cluster.fold.errors import IllegalEffect
 from shared.cluster.model.job import Job
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
@@ -128,11 +129,19 @@ class DecisionBuilder:
     """What the inputs cost, besides what they put into the record: at `STEPS_MOST` no more of them are taken in."""
     due_steps: int = 0
     """The same for what is due by itself, which has as much: no flood of inputs keeps it waiting."""
+    refused: e.AnyEffect | None = None
+    """The effect that the state did not allow. Nothing may be written of this turn then."""
 
     def do(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
-        """Apply an effect and keep it for the record. `size_bytes` is what a small effect holds besides its job."""
+        """Apply an effect and keep it for the record. `size_bytes` is what a small effect holds besides its job. Raises
+        IllegalEffect where the state does not allow it.
+        """
         kind = type(effect)
-        APPLY[kind](self.state, effect, self.now_ms)
+        try:
+            APPLY[kind](self.state, effect, self.now_ms)
+        except IllegalEffect:
+            self.refused = effect
+            raise
         self.effects.append(effect)
         if kind is e.JobEnqueued:
             self.bytes += _SMALL_EFFECT_BYTES + size_bytes

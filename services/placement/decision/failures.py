@@ -1,7 +1,8 @@
-"""The inputs on which a decision raised an error that nobody foresaw: each of them is set aside, and the cell goes on.
+"""What a decision failed on that nobody foresaw. An input on which it raised an error is set aside; a waiting job whose
+start the state refused is held. The cell goes on.
 
-Where many in a row would be, the defect is in all of them, and they are better left where they are: the error ends the
-work on the cell, as one does that comes from no input.
+Where many in a row would be, the defect is in all of them, or in the state, and they are better left where they are:
+the error ends the work on the cell, as one does that comes from no input and no job.
 """
 
 from __future__ import annotations
@@ -9,28 +10,65 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from types import TracebackType
+from typing import NamedTuple
 
 from services.placement.decision.inbox import Input
-from shared.events.base import Event
+from shared.cluster.model.job import Job
+from shared.events.base import TEXT_CHARACTERS_MOST, Event
 from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from shared.events.nodes import NodeEvent, NodesReported, RunEvent, RunsReported, RunStatusUpdate
 
 IN_A_ROW_MOST = 3
 """So many words of one source at most are set aside with none of it between them that was taken in."""
 
+JOBS_IN_A_ROW = 3
+"""So many different jobs that are refused with no start between them are no chance: the state is at fault."""
+
 TEXT_CHARS_MOST = 500
+
+DEFECT = "a defect of placement; please report it: "
+"""How the reason begins for which a job is held whose start the state refused."""
+
+
+class RefusedStart(NamedTuple):
+    """The walk over the waiting jobs made an effect of this job that breaks `rule`. `cause` is the job, or its array:
+    elements are alike, and are refused for one reason. `starts` is how many workers or jobs the same decision had
+    started before.
+    """
+
+    job: str
+    cause: str
+    starts: int
+    rule: str
+
+    @property
+    def reason(self) -> str:
+        """Why the job is held."""
+        return f"{DEFECT}{self.rule}"[:TEXT_CHARACTERS_MOST]
+
+
+def refused_start(job: Job, starts: int, rule: str) -> RefusedStart:
+    """The refusal of an effect of this job."""
+    return RefusedStart(job.id, job.spec.array_of or job.id, starts, rule)
 
 
 class Failures:
-    """Of one writer. `count` is how many inputs it set aside so far, `newest` the place of the last one, and why."""
+    """Of one writer. `count` is how many inputs it set aside so far, `newest` the place of the last one, and why.
+    `jobs` is how many jobs it held, `newest_job` the last one, and why.
+    """
 
     def __init__(self) -> None:
         self.count, self.newest = 0, ""
+        self.jobs, self.newest_job = 0, ""
         self._in_a_row = Counter[str]()
+        self._jobs_in_a_row = dict[str, None]()
+        self._starts = 0
 
     def begin(self) -> None:
         """This process is to write: inputs are read anew."""
         self._in_a_row.clear()
+        self._jobs_in_a_row.clear()
+        self._starts = 0
 
     def note(self, culprit: Input, text: str) -> bool:
         """Whether this one may be set aside, too."""
@@ -42,8 +80,26 @@ class Failures:
         self.newest = f"{source}@{culprit.next_offset - 1}: {text}"
         return True
 
-    def went_well(self, taken: Iterable[Input]) -> None:
-        """A decision that took these in is in force, or nothing came of them."""
+    def refused(self, refusal: RefusedStart) -> bool:
+        """Whether the next decision may do without this job. What started behind the job that was refused before is
+        made again with it, so that the two are not in a row.
+        """
+        if refusal.starts > self._starts:
+            self._jobs_in_a_row.clear()
+        self._starts = refusal.starts
+        self._jobs_in_a_row[refusal.cause] = None
+        return len(self._jobs_in_a_row) < JOBS_IN_A_ROW
+
+    def did_without(self, refusal: RefusedStart) -> None:
+        """The decision without this job is in force."""
+        self.jobs += 1
+        self.newest_job = f"{refusal.job}: {refusal.rule}"
+
+    def went_well(self, taken: Iterable[Input], starts: int) -> None:
+        """A decision that took these in is in force, with so many starts, or nothing came of them."""
+        if starts > self._starts:
+            self._jobs_in_a_row.clear()
+        self._starts = 0
         if self._in_a_row:
             for item in taken:
                 if item.event is not None:

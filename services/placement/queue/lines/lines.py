@@ -68,6 +68,10 @@ class Lines:
 
     def forget(self) -> None:
         """The state is another one."""
+        self._kept_out: dict[str, int] = {}
+        self._clear()
+
+    def _clear(self) -> None:
         self._is_known, self._made = False, count()
         self._basis: object = None
         self._lines: dict[str, dict[str, Line]] = {}
@@ -99,6 +103,10 @@ class Lines:
         return len(self._needs)
 
     # Who waits.
+
+    def keep_out(self, job: Job) -> None:
+        """No more workers enter this attempt of a job that runs, until the lines are made anew."""
+        self._kept_out[job.id] = job.attempt
 
     def follow(self, state: CellState, effects: Iterable[e.AnyEffect], now_ms: int) -> bool:
         """Follow the state behind these effects. Whether a job has come to a place in which it may start, or a head has
@@ -133,7 +141,7 @@ class Lines:
             self._open(item)
 
     def _begin(self, state: CellState, now_ms: int) -> None:
-        self.forget()
+        self._clear()
         self._is_known = True
         for job_id in state.jobs:
             self._look_at(state, job_id, now_ms)
@@ -147,7 +155,7 @@ class Lines:
     def _look_at(self, state: CellState, job_id: str, now_ms: int) -> bool:
         """Bring a job to the place that the state gives it. Whether a walk may start something by that."""
         job, known = state.jobs.get(job_id), self._places.get(job_id)
-        waits = job is not None and (job.status is _QUEUED or lacks(job))
+        waits = job is not None and (job.status is _QUEUED or (lacks(job) and not self._is_kept_out(job)))
         if job is not None and waits:
             pause_end_ms = next_pause_end_ms(job, now_ms)
             if pause_end_ms is not None:
@@ -169,6 +177,9 @@ class Lines:
             self._leave(job_id, known)
         self._stand(job, spec, queue, tenant, room, order, run_ms)
         return True
+
+    def _is_kept_out(self, job: Job) -> bool:
+        return self._kept_out.get(job.id) == job.attempt
 
     def _look_at_new(self, state: CellState, job_id: str, now_ms: int) -> bool:
         """The same for a job that has just come, which stands nowhere. Nearly every one may start at once."""
