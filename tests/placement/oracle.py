@@ -247,14 +247,15 @@ class NaiveWorld(World):
         return best(0, list(firsts.values()))
 
     def _is_kept_by(
-        self, job: Job, head: Job, why: PendingReason, limit: Account | None, nodes: frozenset[str]
+        self, job: Job, _head: Job, why: PendingReason, limit: Account | None, nodes: frozenset[str]
     ) -> bool:
         here = self._nodes_of(job)
         if why is not PendingReason.QUOTA_REACHED or limit == ROOM:
             return bool(here & nodes)
-        # What is left below a limit is used up on any node.
+        # What is left below a limit is used up on any node. A head that other heads, or maintenance, keep from each of
+        # its nodes could not use what is left there: it keeps nothing.
         is_under = limit is None or limit in accounts(self.state.quotas, job.spec.tenant, "gpu")
-        return bool(here and self._nodes_of(head)) and is_under
+        return bool(here and nodes) and is_under
 
     def _is_owner_before(self, job: Job, head: Job, why: PendingReason) -> bool:
         """Whether the job fits whole into a guarantee from which the head would borrow, or the head waits for what is
