@@ -1,12 +1,13 @@
 """How a job is kept off kept places, the slow way: in the end each of them counts as in use while it is tried.
 
 The oracle of the searches. What is kept from the job it is told by the index of what is kept, of which `counts` in
-naive_keeping holds that it is the one made from nothing.
+naive_keeping holds that it is the one made from nothing, and `judge_kept_from` that it tells of each place what the
+quotas say of its home.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -15,7 +16,9 @@ from services.placement.owners.kept_index import KeptFrom, kept_in
 from services.placement.policy.policies import Places
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import taken
+from shared.cluster.quota.kept_places import KeptPlace, taken
+from shared.cluster.quota.quota import accounts
+from shared.cluster.quota.room import Borrower
 from shared.events.reasons import PendingReason
 from shared.events.values import GPU, JobSpec
 
@@ -41,6 +44,62 @@ def off_kept_places_one_by_one(
         if found is not None:
             return found
     return PendingReason.RESERVED_FOR_OTHER if kept.borrowed_places else places
+
+
+def judge_kept_from(state: CellState, pool: str, spec: JobSpec) -> bool:
+    """Whether the index tells what is kept from a job in a pool as one who looks at place by place. Whether the job
+    would borrow some of it only.
+    """
+    kept = KeptFrom(state, kept_in(state, state.pools[pool]), spec)
+    for borrowed in (False, True):
+        places = _kept_from(state, pool, spec, borrowed=borrowed)
+        numbers = (len(places), sum(_free_of(state, place) for place in places))
+        assert numbers == (
+            (kept.borrowed_places, kept.borrowed_devices) if borrowed else (kept.places, kept.devices)
+        ), (spec, borrowed)
+        told = [place for node in kept.nodes() for place in kept.on(node, borrowed=borrowed)]
+        assert _by_node(told) == _by_node(places), (spec, borrowed)
+    return 0 < kept.borrowed_places < kept.places
+
+
+def _kept_from(state: CellState, pool: str, spec: JobSpec, *, borrowed: bool) -> list[KeptPlace]:
+    """What is at home neither at the job's tenant nor above it; if it is `borrowed` only that which the job would
+    borrow: where something is kept for its own tenant too, or for one above it, what is guaranteed whole.
+    """
+    found, tree = list[KeptPlace](), state.tree
+    for each in tree.kept.all:
+        for place, home in each.homes():
+            above = accounts(state.quotas, spec.tenant, home[1])
+            if place.pool != pool or home in above:
+                continue
+            waits = any(account in tree.kept.owners for account in above)
+            borrows = Borrower(tree, spec.tenant, home[1], spec.gpus_milli).borrows_from(home)
+            if not borrowed or (borrows and (each.is_whole or not waits)):
+                found.append(place)
+    return found
+
+
+def _free_of(state: CellState, place: KeptPlace) -> int:
+    """How many of its devices are free."""
+    node = state.nodes[place.node]
+    return (place.devices & node.free).bit_count() if node.is_schedulable else 0
+
+
+def _by_node(places: Iterable[KeptPlace]) -> dict[str, tuple[object, ...]]:
+    """What of each node these are together."""
+    by_node: dict[str, list[KeptPlace]] = {}
+    for place in places:
+        by_node.setdefault(place.node, []).append(place)
+    return {node: _together(here) for node, here in by_node.items()}
+
+
+def _together(places: Sequence[KeptPlace]) -> tuple[object, ...]:
+    devices = 0
+    for place in places:
+        devices |= place.devices
+    cpu_milli, memory_mib = sum(place.cpu_milli for place in places), sum(place.memory_mib for place in places)
+    shares = sorted((place.device, place.share_milli) for place in places if place.share_milli)
+    return devices, cpu_milli, memory_mib, any(place.is_alone for place in places), shares
 
 
 class _Look(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from services.placement.explain.explain import why_not
+from services.placement.owners.holdback import LOOKS_MOST
 from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.events.effects import JobDeferred
 from shared.events.operations import Quota, ReclaimFrom
@@ -14,7 +15,7 @@ from shared.events.queue import QueueDiscipline
 from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import JobKind, Resources
-from tests.placement.world import CELL, World, admitted, cancel, cell_with, finished, joined, set_quotas, spec_of
+from tests.placement.world import CELL, FILE, World, admitted, cancel, cell_with, finished, joined, set_quotas, spec_of
 
 
 def share(tenant: str, guaranteed: int = 0, **rules: Any) -> Quota:
@@ -284,3 +285,47 @@ def test_a_job_that_borrows_nothing_takes_what_is_kept_for_others_where_nothing_
     effects = world.tell(admitted(spec_of("his", 8, tenant="bob", **more)))
     assert world.nodes_of("his") == ["n2"]
     assert not [effect for effect in effects if isinstance(effect, JobDeferred)]
+
+
+FAMILY = CellFile(
+    cells=FILE.cells, tenants=tuple(Tenant(name=name) for name in ("ada", "bob", "dan", "eve", "guest", "lab"))
+)
+
+
+@pytest.mark.parametrize("nodes", [1, LOOKS_MOST + 1])
+def test_a_job_takes_what_is_kept_for_an_owner_from_whom_it_borrows_nothing_and_not_what_it_would_borrow(
+    nodes: int,
+) -> None:
+    """One GPU is free on each node, and kept: for ada on the first ones, for eve on the others. Dan is below lab, as
+    ada is: he would borrow from ada, and from nobody else.
+    """
+    names = {"ada": [f"a{at}" for at in range(nodes)], "eve": [f"e{at}" for at in range(nodes)]}
+    world = cell_with(
+        *(joined(node, 2, labels={"of": of}, cpu_milli=1_000) for of, here in names.items() for node in here),
+        file=FAMILY,
+    )
+    lab = (share("lab", 2 * nodes + 1), share("ada", 2 * nodes, parent="lab"), share("dan", parent="lab"))
+    world.tell(set_quotas(*lab, share("eve", 2 * nodes)))
+    one_a_node = Resources(gpu_milli=1_000, cpu_milli=600)
+    world.tell(admitted(spec_of("busy", workers=2 * nodes, tenant="guest", resources=one_a_node)))
+    for owner in names:
+        world.tell(admitted(spec_of(owner, 2, workers=nodes, tenant=owner, node_labels=(f"of={owner}",))))
+    assert len(world.state.tree.kept.nodes) == 2 * nodes
+    world.tell(admitted(spec_of("job", tenant="dan")))
+    assert world.nodes_of("job") == ["e0"]
+
+
+def test_an_owner_that_waits_too_takes_what_is_kept_for_a_job_that_is_guaranteed_in_part_only() -> None:
+    """Of n1 the one free GPU is kept for bob, whose whole job is guaranteed, and of n2 two of three for eve, to whom
+    two of four are.
+    """
+    world = cell_with(joined("n1", 2, labels={"of": "bob"}), joined("n2", 4, labels={"of": "eve"}), file=FAMILY)
+    world.tell(set_quotas(share("ada", 1), share("bob", 2), share("eve", 2)))
+    for owner, gpus in (("bob", 2), ("eve", 4)):
+        there = (f"of={owner}",)
+        world.tell(admitted(spec_of(f"beside-{owner}", tenant="guest", node_labels=there)))
+        world.tell(admitted(spec_of(owner, gpus, tenant=owner, node_labels=there)))
+    kept = [(each.is_whole, [place.milli for place in each.places]) for each in world.state.tree.kept.all]
+    assert kept == [(True, [1_000]), (False, [2_000])]
+    world.tell(admitted(spec_of("of-ada", workers=3)))
+    assert world.nodes_of("of-ada") == ["n2"] * 3

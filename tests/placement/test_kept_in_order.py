@@ -28,7 +28,7 @@ from shared.events.queue import QueueDiscipline
 from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, TopologyRequest, Wish
-from tests.placement.naive_holdback import off_kept_places_one_by_one
+from tests.placement.naive_holdback import judge_kept_from, off_kept_places_one_by_one
 from tests.placement.naive_keeping import counts, kept_by_lines
 from tests.placement.world import CELL, DIGEST
 
@@ -42,7 +42,7 @@ class Cell:
 
     def __init__(self, random: Random, *, is_long: bool = False) -> None:
         self.random, self.submitted, self.kept_most, self.searched = random, 0, 0, 0
-        self.is_long, self.kept_more = is_long, 0
+        self.is_long, self.kept_more, self.kept_in_part = is_long, 0, 0
         self.state, self.lines, self.owners = CellState(CELL), Lines(QUEUES), Owners()
         self.is_plain = random.random() < 0.4
         self.drawn = Counter[str]()
@@ -86,7 +86,8 @@ class Cell:
             self.searched += state is not self.state
             return policy.gang(state, pool, spec)
 
-        for pool in self.state.pools.values():
+        for name, pool in self.state.pools.items():
+            self.kept_in_part += judge_kept_from(self.state, name, spec)
             places = search(self.state, pool)
             if places is not None:
                 slowly = off_kept_places_one_by_one(self.state, pool, spec, places, search, milli)
@@ -261,6 +262,7 @@ def test_the_property_is_about_something() -> None:
     cells = [lived(seed, 20) for seed in range(10)]
     assert max(cell.kept_most for cell in cells) > 30
     assert sum(cell.searched for cell in cells) > 20
+    assert sum(cell.kept_in_part for cell in cells) > 20
     drawn = sum((cell.drawn for cell in cells), Counter[str]())
     assert min(drawn.values()) > 30, drawn
 
