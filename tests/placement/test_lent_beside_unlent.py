@@ -10,17 +10,21 @@ import pytest
 
 from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from shared.cluster.model.job import HOLDING, JobStatus
+from shared.events.nodes import NodeJoined
 from shared.events.operations import CellPolicy
 from shared.events.queue import QueueDiscipline
 from shared.events.reasons import PendingReason
+from shared.events.value import replace
 from shared.events.values import JobSpec, Resources
 from tests.placement.borrowers import ends_until_start
-from tests.placement.world import CELL, World, admitted, finished, joined
+from tests.placement.test_borrowing import share
+from tests.placement.world import CELL, World, admitted, finished, joined, set_quotas, spec_of
 
 BORROWERS = 4
 """So many of the borrower's jobs wait at any time."""
 
 ENDS_MOST = 40
+ALL_CPUS = Resources(gpu_milli=1_000, cpu_milli=1_000)
 
 
 class Beside:
@@ -107,3 +111,45 @@ def test_in_a_strict_queue_no_other_owner_passes_one_who_waits_for_what_it_has_l
     running = [job for job in beside.world.state.jobs.values() if job.status in HOLDING]
     beside.world.tell(*(finished(job.id, job.workers[0].node) for job in running[:4]))
     assert beside.world.job("eve").deferred is PendingReason.BEHIND_HEAD
+
+
+def family(*nodes: NodeJoined) -> World:
+    """A cell with these nodes, of a lab and four tenants."""
+    names = ("lab", "ada", "bob", "eve", "guest")
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=20),), queues=(Queue(name="q"),))
+    world = World(CellFile(cells=(part,), tenants=tuple(Tenant(name=name) for name in names)))
+    world.tell(*nodes)
+    return world
+
+
+def kept_on(world: World) -> list[tuple[bool, int]]:
+    """Whether it is for a job that is guaranteed whole, and how many milli-GPUs, of each kept place."""
+    return [(kept.is_whole, place.milli) for kept in world.state.tree.kept.all for place in kept.places]
+
+
+def test_what_is_at_home_above_a_tenant_is_used_though_little_else_is_left_for_an_owner_that_waits() -> None:
+    """Three GPUs are free, as many as lab and eve lend to nobody. Two are kept for bob, who would draw one of them from
+    all others. Ada, who is below lab as bob is, draws none: hers is at home at lab.
+    """
+    world = family(joined("n1", 3, cpu_milli=1_000), joined("n2", 1))
+    world.tell(admitted(spec_of("busy", tenant="guest", resources=ALL_CPUS)))
+    bob, eve = share("bob", 2, parent="lab"), share("eve", 2, lends=False)
+    world.tell(set_quotas(share("lab", 3, lend_limit=2), share("ada", parent="lab"), bob, eve))
+    world.tell(admitted(spec_of("waits", tenant="bob", resources=replace(ALL_CPUS, gpu_milli=2_000))))
+    assert kept_on(world) == [(True, 2_000)]
+    world.tell(admitted(spec_of("job")))
+    assert world.nodes_of("job") == ["n2"]
+
+
+def test_an_owner_that_waits_too_leaves_nothing_for_one_that_is_guaranteed_in_part_only() -> None:
+    """Four GPUs are free, two of them eve's, who lends none. Two are kept for a job of bob's that needs four, and to
+    whom two are guaranteed; ada, to whom one is, needs two.
+    """
+    world = family(joined("n1", 4), joined("n2", 1), joined("n3", 2, labels={"of": "guest"}))
+    world.tell(admitted(spec_of("busy", 2, tenant="guest", node_labels=("of=guest",))))
+    world.tell(admitted(spec_of("beside", tenant="guest", node_labels=("!of",))))
+    world.tell(set_quotas(share("ada", 1), share("bob", 2), share("eve", 2, lends=False)))
+    world.tell(admitted(spec_of("waits", 4, tenant="bob")))
+    assert kept_on(world) == [(False, 2_000)]
+    world.tell(admitted(spec_of("job", workers=2)))
+    assert len(world.nodes_of("job")) == 2
