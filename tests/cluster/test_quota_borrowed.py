@@ -69,3 +69,12 @@ def test_workers_that_a_job_can_do_without_count_before_whole_jobs() -> None:
     then(state, flexible, started("flexible", *places))
     running(state, 5, "rigid", 3)
     assert borrowed_jobs(state, ADA) == [Borrowed("flexible", 2000, True)]
+
+
+def test_workers_that_join_a_job_count_as_those_that_it_has() -> None:
+    state = cell(node("n1"), shares("ada", 1))
+    job = enqueued("grows", workers=3, workers_min=1, resources=Resources(gpu_milli=1000))
+    then(state, job, started("grows", place(0, "n1", 0)), e.JobRunning(job="grows", attempt=1))
+    then(state, e.JobResizing(job="grows", attempt=1, add=(place(1, "n1", 1), place(2, "n1", 2))))
+    assert borrowed_milli(state, ADA) == 2000
+    assert borrowed_jobs(state, ADA) == [Borrowed("grows", 2000, True)]
