@@ -444,6 +444,28 @@ def test_a_head_that_waits_for_what_is_guaranteed_to_nobody_is_passed_by_owners_
 
 
 @pytest.mark.parametrize("queue", WAITING, ids=named)
+def test_a_head_that_waits_for_room_since_an_owner_has_started_lets_others_have_nodes_that_it_cannot_use_at_once(
+    queue: Queue,
+) -> None:
+    """Five GPUs are free, one of them in another pool. Of the head's four, one is bob's, who lends none. When bob has
+    two, the head lacks room: no guarantee keeps it any more. Nothing is kept for bob, whose job is not the first of its
+    strict queue, so no other places are kept by its start.
+    """
+    world = world_of(queue, Queue(name="next", discipline=STRICT))
+    bob = replace(quota("bob", None), guaranteed_milli=2_000, lends=False)
+    world.tell(joined("n1", 7), joined("n2", 1, pool="extra"), set_quotas(bob))
+    submit(world, "first", 3, tenant="eve")
+    submit(world, "head", 4)
+    submit(world, "small", tenant="eve", queue="next", pools=("extra",))
+    assert [world.job(job).deferred for job in ("head", "small")] == [
+        PendingReason.QUOTA_REACHED,
+        PendingReason.BEHIND_HEAD,
+    ]
+    submit(world, "of-bob", 2, tenant="bob", queue="next")
+    assert [world.nodes_of(job) for job in ("head", "of-bob", "small")] == [[], ["n1"], ["n2"]]
+
+
+@pytest.mark.parametrize("queue", WAITING, ids=named)
 def test_a_head_that_waits_for_what_is_guaranteed_to_nobody_keeps_nobody_back_while_that_is_closed(
     queue: Queue,
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.queue.lines.reasons import OF_A_CLASS_MOST
+from services.placement.queue.lines.reasons import FRESH_MOST, OF_A_CLASS_MOST
 from shared.cluster.fold.rows import rows_of, state_from
 from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from shared.cluster.model.job import JobStatus
@@ -183,6 +183,14 @@ def test_of_a_class_that_does_not_fit_the_first_ones_are_told_why() -> None:
     )
     told = [job.id for job in world.state.jobs.values() if job.deferred is PendingReason.NO_SUCH_NODES]
     assert told == [f"job-{number:03}" for number in range(OF_A_CLASS_MOST)]
+
+
+def test_a_job_behind_more_new_ones_than_one_walk_looks_at_is_told_why_it_waits() -> None:
+    world = cell()
+    world.tell(admitted(spec_of("first", queue="default")))
+    many = [admitted(spec_of(f"job-{number:04}", queue="default")) for number in range(FRESH_MOST)]
+    world.tell(*many, admitted(spec_of("of-another-class", queue="default", priority=-1)))
+    assert world.job("of-another-class").deferred is PendingReason.NO_SUCH_NODES
 
 
 def test_a_reason_to_wait_is_told_once_and_again_when_it_changes() -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from fallow.cli.job.reason import as_object, lines, reason_in
 from shared.events import effects as e
 from shared.events import nodes as n
@@ -9,6 +13,7 @@ from shared.events import operations as o
 from shared.events.reasons import PendingReason
 from shared.events.values import Level, ObservedRun, Position, RunStatus
 from tests.placement.replicas import all_start, leave, on_nodes, ranks, service, word
+from tests.placement.test_borrowing import share
 from tests.placement.world import (
     CELL,
     DIGEST,
@@ -213,6 +218,25 @@ def test_a_limit_of_one_gpu_type_keeps_a_service_from_no_other_type_in_the_same_
     world = two_types(joined("x1", gpu_type="x"), joined("y1", gpu_type="y"), limit=1)
     world.tell(admitted(service("web", 3, workers_min=3)))
     assert on_nodes(world, "web") == ["x1", "y1", "y1"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "preemptible", "other"),
+    [
+        (share("ada", limit=1), True, {"tenant": "bob"}),
+        (share("ada", guaranteed=1), False, {"preemptible": True}),
+    ],
+    ids=["another tenant", "one that may be preempted"],
+)
+def test_what_quotas_keep_from_a_service_they_keep_from_no_other_that_needs_the_same_room(
+    rule: o.Quota, preemptible: bool, other: dict[str, Any]
+) -> None:
+    """The first one may have three of the four GPUs: one of the first pool, and both of the second."""
+    world = cell_with(joined("n1", 2, pool="first"), joined("n2", 2, pool="second", gpu_type="big"))
+    world.tell(set_quotas(rule))
+    first = service("refused", 4, workers_min=4, preemptible=preemptible)
+    world.tell(admitted(first), admitted(service("other", 4, workers_min=4, **other)))
+    assert (on_nodes(world, "refused"), on_nodes(world, "other")) == ([], ["n1", "n1", "n2", "n2"])
 
 
 def test_replicas_are_spread_over_the_failure_domains_that_the_service_names() -> None:

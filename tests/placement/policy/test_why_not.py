@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from services.placement.explain.explain import WhyNot, why_not
+from services.placement.search.gang import place_gang
 from services.placement.search.reason_precedence import PRECEDENCE, ReasonKind
 from shared.cluster.model.config import Queue
 from shared.events.effects import JobDeferred
@@ -15,6 +16,7 @@ from shared.events.queue import QueueDiscipline
 from shared.events.reasons import PendingReason
 from shared.events.value import replace
 from shared.events.values import Dependency, Level, Position, Resources, TopologyRequest, Wish
+from tests.placement.policy.networks import indices_of
 from tests.placement.world import (
     CELL,
     World,
@@ -194,6 +196,15 @@ def test_a_share_finds_room_on_devices_that_are_shared_already() -> None:
     world.tell(admitted(spec_of("late", resources=Resources(gpu_milli=500))))
     room = told(world).pools[0]
     assert (room.gpus_free_milli, room.workers_now, room.workers_ever) == (400, 0, 2)
+
+
+def test_to_find_out_that_shared_devices_have_too_little_left_for_shares_no_index_of_the_network_is_made() -> None:
+    world = cell_with(*(joined(node, 1, position=Position(leaf="leaf")) for node in ("n1", "n2")))
+    world.run(spec_of("first", workers=2, resources=Resources(gpu_milli=600)))
+    together = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
+    late = spec_of("late", workers=2, resources=Resources(gpu_milli=500), topology=together)
+    assert place_gang(world.state, late) is PendingReason.NO_FREE_GPUS
+    assert indices_of(world.state.pools["train"]) == []
 
 
 def test_gpus_that_are_idle_on_nodes_that_take_nothing_are_told_by_why() -> None:
