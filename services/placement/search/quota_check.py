@@ -223,7 +223,7 @@ def refusal(
         return None  # nearly always: there is enough beside all that is kept
     with with_whole_nodes(state, gpu_type):
         found = _of_others(state.tree, spec, gpu_type, taken_milli, free_milli, may_be_part=may_be_part)
-        is_idle = kept is not None and (may_be_part or taken_milli <= free_milli)
+        is_idle = kept is not None and taken_milli <= free_milli
         if found is None and is_idle and _is_kept(state, spec, gpu_type, taken_milli, free_milli):
             return PendingReason.RESERVED_FOR_OTHER
         return found
