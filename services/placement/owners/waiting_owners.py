@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from services.placement.fit.empty_capacity import marks_of_reach
 from services.placement.owners.claims import Claim, Form, Waiter, Wanted, claims_of, could_use_room, waiter
+from services.placement.queue.lines.classes import TENANT
 from services.placement.queue.lines.line import Line
 from services.placement.queue.lines.lines import Lines
 from services.placement.queue.lines.row import Row
@@ -159,7 +160,7 @@ class WaitingOwners:
         rows = touched | {row: line for line in strict for row in self._other_firsts(state, line)}
         changed = dict[_Group, None]()
         for row, line in rows.items():
-            group = self._group_of.get(str(row.key[1]))
+            group = self._group_of.get(str(row.key[TENANT]))
             if group is not None and self._look_at(state, group, row, line):
                 changed[group] = None
         return changed

@@ -17,6 +17,10 @@ WORKERS = 2
 """Where in the key of a room stands how many workers must have it at once."""
 
 
+TENANT, ARRAY = 1, 4
+"""Where in the key of a class stand whose it is, and of which array that may have so many at once, or None."""
+
+
 STEPS_OF_RUN_TIMES = 4
 """Run times are told apart in so many steps from each to its double."""
 
@@ -61,10 +65,11 @@ def ask_of(room: Key) -> tuple[tuple[str, ...], str | None, int]:
 
 def class_of(need: object, job: Job, spec: JobSpec, run_ms: int | None = None) -> Key:
     """The whole key: what stands for the room (one thing for all jobs that need the same, which is quickly told from
-    others), and whose job it is, with what its quota goes by. `spec` is the job as its line knows it. `run_ms` is how
-    long it runs by its estimate, where nodes are kept for planned starts: about that long decides then, too.
+    others), and whose job it is, with what its quota goes by. `spec` is the job as its line knows it: its fewest
+    workers stand in the room's key. `run_ms` is how long it runs by its estimate, where nodes are kept for planned
+    starts: about that long decides then, too.
     """
     is_queued = job.status is _QUEUED
     array = spec.array_of if is_queued and spec.array_most_running is not None else None
-    key = (need, spec.tenant, spec.priority, spec.preemptible, spec.workers_min, array, is_queued)
+    key = (need, spec.tenant, spec.priority, spec.preemptible, array, is_queued)
     return key if run_ms is None else (*key, _step_of(run_ms))

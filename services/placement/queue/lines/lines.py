@@ -12,7 +12,7 @@ from itertools import count
 
 from services.placement.fit.empty_capacity import marks_of_reach
 from services.placement.queue.lines.blocked import ANY, Blocked, MayFit, Place
-from services.placement.queue.lines.classes import Key, ask_of, class_of, room_of
+from services.placement.queue.lines.classes import ARRAY, TENANT, Key, ask_of, class_of, room_of
 from services.placement.queue.lines.closing import Closing
 from services.placement.queue.lines.line import Line
 from services.placement.queue.lines.row import Ask, Need, Row
@@ -163,7 +163,22 @@ class Lines:
             waits = may_go_on(job, now_ms)
         if job is None or not waits:
             return known is not None and self._leave(job_id, known)
-        spec = in_line(job)
+        return self._bring(state, job, in_line(job), known)
+
+    def _is_kept_out(self, job: Job) -> bool:
+        return self._kept_out.get(job.id) == job.attempt
+
+    def _look_at_new(self, state: CellState, job_id: str, now_ms: int) -> bool:
+        """The same for a job that has just come, which stands nowhere. Nearly every one may start at once."""
+        job = state.jobs.get(job_id)
+        if job is None or job.status is not _QUEUED or job.not_before_ms > now_ms or not job.spec.gang:
+            return self._look_at(state, job_id, now_ms)
+        return self._bring(state, job, job.spec, None)
+
+    def _bring(self, state: CellState, job: Job, spec: JobSpec, known: tuple[Line, Row, Order] | None) -> bool:
+        """Give a job that waits its place: in its line, among those of its class. Whether that is another one than the
+        place that is known.
+        """
         queue = self.queue(spec.queue)
         tenant = spec.tenant if queue.order is _FAIR_SHARE else ""
         room, order = room_of(state, spec), order_in(queue, spec, job.submit_ms, job.number)
@@ -174,30 +189,7 @@ class Lines:
             is_alike = row.rows.need.key == room and row.key == class_of(row.rows.need, job, spec, run_ms)
             if is_alike and before == order and (line.queue.name, line.tenant) == (queue.name, tenant):
                 return False
-            self._leave(job_id, known)
-        self._stand(job, spec, queue, tenant, room, order, run_ms)
-        return True
-
-    def _is_kept_out(self, job: Job) -> bool:
-        return self._kept_out.get(job.id) == job.attempt
-
-    def _look_at_new(self, state: CellState, job_id: str, now_ms: int) -> bool:
-        """The same for a job that has just come, which stands nowhere. Nearly every one may start at once."""
-        job = state.jobs.get(job_id)
-        if job is None or job.status is not _QUEUED or job.not_before_ms > now_ms or not job.spec.gang:
-            return self._look_at(state, job_id, now_ms)
-        spec = job.spec
-        queue = self.queue(spec.queue)
-        tenant = spec.tenant if queue.order is _FAIR_SHARE else ""
-        run_ms = run_estimate_ms(state, spec) if self._by_run_time else None
-        order = order_in(queue, spec, job.submit_ms, job.number)
-        self._stand(job, spec, queue, tenant, room_of(state, spec), order, run_ms)
-        return True
-
-    def _stand(
-        self, job: Job, spec: JobSpec, queue: Queue, tenant: str, room: Key, order: Order, run_ms: int | None
-    ) -> None:
-        """Give a job its place: in this line, among those of its class."""
+            self._leave(spec.id, known)
         lines = self._lines.get(queue.name)
         line = (None if lines is None else lines.get(tenant)) or self._line(queue, tenant)
         need = self._needs.get(room)
@@ -209,17 +201,18 @@ class Lines:
         self.touched.add(row, line)
         self._places[spec.id] = (line, row, order)
         line.fresh[spec.id] = row
+        return True
 
     def _row(self, line: Line, key: Key, need: Need, tenant: str) -> Row:
         """A new row for a class."""
-        row = line.row(key, need, is_limited=key[5] is not None)
+        row = line.row(key, need, is_limited=key[ARRAY] is not None)
         self._of_tenant.setdefault(tenant, {})[row] = line
         return row
 
     def _leave(self, job_id: str, place: tuple[Line, Row, Order]) -> bool:
         """Take a job out of its place. Whether it may have kept others back there."""
         line, row, order = place
-        was_head = row.first == order and _keeps_order(line)
+        was_head = row.first == order and line.keeps_order
         del self._places[job_id]
         self.touched.add(row, line)
         self.freed += was_head
@@ -231,7 +224,7 @@ class Lines:
     def _drop(self, line: Line, row: Row) -> None:
         """Nobody is left in the row, and it is in no line any more."""
         self._blocked.drop(row)
-        tenant = str(row.key[1])
+        tenant = str(row.key[TENANT])
         del self._of_tenant[tenant][row]
         if not self._of_tenant[tenant]:
             del self._of_tenant[tenant]
@@ -337,7 +330,7 @@ class Lines:
         """
         row.code, row.is_shut = code, is_shut
         if row not in self._blocked:
-            self._blocked.add(row, str(row.key[1]), ANY, self._place(row))
+            self._blocked.add(row, str(row.key[TENANT]), ANY, self._place(row))
         line.moved[row] = None
 
     def _place(self, row: Row) -> Place:
@@ -349,7 +342,7 @@ class Lines:
         self._blocked.walked(_may_fit(state))
         self._closing = None
         if state.closing:
-            keeping = [line for lines in self._lines.values() for line in lines.values() if _keeps_order(line)]
+            keeping = [line for lines in self._lines.values() for line in lines.values() if line.keeps_order]
             needs = [rows.need for line in keeping for rows in line.by_room.values()]
             self._closing = Closing(state.closing.values(), needs, now_ms)
 
@@ -362,12 +355,12 @@ class Lines:
         """Whether a class that does not fit may keep others back for another reason than before, since these tenants
         have started something behind it. A limit concerns those under it, and a guarantee everybody.
         """
-        if not started or not any(_keeps_order(line) for lines in self._lines.values() for line in lines.values()):
+        if not started or not any(line.keeps_order for lines in self._lines.values() for line in lines.values()):
             return False
         is_of_all = any(cohort.has_guarantees for cohort in state.tree.cohorts.values())
         tops = {top for tenant in started for top in _limits_above(state, tenant)}
         return any(
-            _is_blocked(row) and _keeps_order(line)
+            _is_blocked(row) and line.keeps_order
             for tenant, rows in self._of_tenant.items()
             if is_of_all or not tops.isdisjoint(_limits_above(state, tenant))
             for row, line in rows.items()
@@ -440,11 +433,6 @@ def _may_fit(state: CellState) -> MayFit:
         return found
 
     return may_fit
-
-
-def _keeps_order(line: Line) -> bool:
-    """Whether a job of the line that does not fit may keep others back."""
-    return line.keeps_order
 
 
 def _is_blocked(row: Row) -> bool:
