@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from fallow.cli.access import DEFAULT_KAFKA, DEFAULT_REDIS, Access
 from fallow.cli.failures import Exit, explain, say, say_error, without_address
+from fallow.cli.given_once import check_given_once, refuse_repeated
 from fallow.cli.given_text import no_text
 from fallow.cli.output.output_stream import drop_output, open_streams
 from fallow.cli.paths import file_to_read
@@ -80,7 +81,13 @@ class LazyGroup(TyperGroup):
         single._add_completion = False  # noqa: SLF001 - completion belongs to `fallow`, not to each of its commands
         command = typer.main.get_command(single)
         command.name = cmd_name
+        refuse_repeated(command)
         return command
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As every group, but that an option with one value stands once."""
+        check_given_once(self, ctx, args)
+        return super().parse_args(ctx, args)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Help without the price of every command."""

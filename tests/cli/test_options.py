@@ -224,6 +224,39 @@ def test_a_number_out_of_its_bounds_is_told(
         assert is_refused(given.words(value, folder), given.name, value, monkeypatch, capsys)
 
 
+TWICE = [each for each in ALL if each.is_option and each.type is not bool and not each.param.multiple]
+
+
+@pytest.mark.parametrize("given", TWICE, ids=[f"{each.command} {each.name}" for each in TWICE])
+def test_an_option_with_one_value_is_refused_where_it_stands_twice(
+    given: Given, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*given.command.split(), given.name, "1", given.name, "2"]
+    code, told = ends(words, monkeypatch), capsys.readouterr()
+    assert (code, told.err) == (2, f"fallow {given.command}: {given.name}: is given twice, and takes one value\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        ("--namespace a --namespace b jobs", "fallow: --namespace"),
+        ("bench pipeline --flush --no-flush", "fallow bench pipeline: --flush"),
+    ],
+)
+def test_so_are_options_of_all_commands_and_a_flag_with_its_opposite(
+    words: str, refused: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(words.split(), monkeypatch) == 2
+    assert capsys.readouterr().err == f"{refused}: is given twice, and takes one value\n"
+
+
+def test_an_option_with_several_values_may_stand_several_times(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(["submit", "job.yaml", "--after", "a", "--after", "b:when"], monkeypatch) == 2
+    assert "b:when" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("given", [case for case in cases(str) if case.id in WRONG])
 def test_a_word_without_a_meaning_is_told(
     given: Given, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
