@@ -337,7 +337,7 @@ async def write_snapshot(  # noqa: PLR0913 - what is written, where, and how
         await log.publish([layout.outgoing(manifest, id=name, source=writer, wall_ms=wall_ms, more=chunks_from)])
         return manifest
 
-    for slot in catalogue.slots_for(state.at_ms):
+    for slot in (*more_slots, *catalogue.slots_for(state.at_ms)):
         catalogue.add_manifest(await publish_manifest(slot))
     if await _sweep(log, layout, state.cell, catalogue):
         await publish_manifest(NEWEST)  # again, so that it stands last: who loads it begins there

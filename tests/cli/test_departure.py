@@ -120,7 +120,8 @@ async def test_a_moved_cell_is_followed_from_what_it_was(broker: MemoryBroker) -
     assert (follower.state.version, follower.state.offset, "later" in follower.state.jobs) == (10, 0, True)
 
 
-async def test_a_moved_log_is_verified_from_its_origin_however_many_snapshots_came_since() -> None:
+@pytest.mark.parametrize("days", [0, 3])
+async def test_a_moved_log_is_verified_from_its_origin_however_many_snapshots_came_since(days: int) -> None:
     written = an_honest_log()
     log = await moved(written)
     continued(written).write(enqueued("later"))
@@ -128,6 +129,7 @@ async def test_a_moved_log_is_verified_from_its_origin_however_many_snapshots_ca
     newest = await newest_snapshot(log, LAYOUT, "main")
     assert newest is not None
     catalogue: Catalogue = await read_catalogue(log, LAYOUT, "main")
+    written.state.at_ms += days * 86_400_000
     await write_snapshot(log, LAYOUT, written.state, catalogue, writer="later", wall_ms=0)
     live = LiveCheck(log, LAYOUT, "main")
     found = await live.run()
