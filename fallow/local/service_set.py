@@ -34,7 +34,7 @@ KINDS: tuple[ServiceKind, ...] = (
     ServiceKind("queueing", "services.queueing"),
     ServiceKind("placement", "services.placement"),
     # It rereads what compaction keeps, which the embedded broker does not do.
-    ServiceKind("snapshots", "services.placement", ("snapshots",), needs_real_log=True),
+    ServiceKind("snapshots", "services.queueing", ("snapshots",), needs_real_log=True),
     ServiceKind("executor", "services.executor"),
     ServiceKind("projector", "services.projector"),
     ServiceKind("metrics", "services.metrics"),

@@ -33,7 +33,7 @@ CHILDREN = {
     "executor": "services.executor",
     "projector": "services.projector",
     "metrics": "services.metrics",
-    "snapshots": "services.placement snapshots",
+    "snapshots": "services.queueing snapshots",
     "Kafka": "kafka.Kafka",
     "Redis": "valkey-server",
 }

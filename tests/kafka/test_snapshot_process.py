@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from services.placement.app.snapshots import Pace, SnapshotSettings, main
+from services.queueing.app.snapshots import Pace, SnapshotSettings, main
 from shared.cluster.fold.rows import digest_of
 from shared.log.admin.topic_admin import create_topics
 from shared.log.admin.topics import expected_topics, parse_topics

@@ -14,13 +14,13 @@ from services.executor.app.wiring import execute
 from services.executor.settings import ExecutorSettings
 from services.metrics.app import measure
 from services.metrics.settings import MetricsSettings
-from services.placement.app import snapshots
 from services.placement.app.writer import main as placement
 from services.placement.settings import PlacementSettings
 from services.projector.app.cell import CellProjector
 from services.projector.app.metrics import ProjectorMetrics
 from services.projector.settings import ProjectorSettings
-from services.queueing.app import CellPlanner, QueueingMetrics
+from services.queueing.app import snapshots
+from services.queueing.app.cell import CellPlanner, QueueingMetrics
 from services.queueing.settings import QueueingSettings
 from shared.cluster.model.config import CellFile
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from services.queueing.app import CellPlanner, QueueingMetrics
+from services.queueing.app.cell import CellPlanner, QueueingMetrics
 from services.queueing.settings import QueueingSettings
 from shared.events.base import Event
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
@@ -211,7 +211,7 @@ async def test_the_first_plan_of_a_process_ends_what_one_before_it_planned() -> 
 async def test_while_starts_are_planned_they_are_confirmed_though_nothing_is_decided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services.queueing.app.CONFIRMED_WALL_MS", 100)
+    monkeypatch.setattr("services.queueing.app.cell.CONFIRMED_WALL_MS", 100)
     cell, far_ms = Cell(), wall_ms() + 10**8
     node = NodeSpec(id="n1", pool="training", gpus=1)
     place = WorkerPlace(rank=0, node="n1", devices=(0,), gpu_milli=1_000)

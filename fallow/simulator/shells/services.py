@@ -27,13 +27,13 @@ from services.executor.settings import AgentSettings, ExecutorSettings
 from services.metrics import app as metrics_app
 from services.metrics.settings import MetricsSettings
 from services.placement.app import appending, intake, writer
-from services.placement.app import snapshots as snapshots_app
-from services.placement.app.snapshots import SnapshotSettings
 from services.placement.service import PlacementService
 from services.placement.settings import PlacementSettings
 from services.projector import app as projector_app
 from services.projector.settings import ProjectorSettings
 from services.queueing import app as queueing_app
+from services.queueing.app import snapshots as snapshots_app
+from services.queueing.app.snapshots import SnapshotSettings
 from services.queueing.settings import QueueingSettings
 from shared.events.encoding import decode
 from shared.events.nodes import NodeJoined

@@ -1,1 +1,1 @@
-"""The wiring of placement: the writer, and the process that takes snapshots."""
+"""The wiring of placement: the writer and its standbys."""

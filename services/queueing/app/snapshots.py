@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pydantic import Field
 
-from services.placement.app.retention import delete_old
+from services.queueing.app.retention import delete_old
 from shared.cluster.model.config import CellFile
 from shared.events.snapshots import SnapshotManifest
 from shared.log.follower import Follower

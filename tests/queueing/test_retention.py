@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from services.placement.app.retention import delete_old
-from services.placement.app.snapshots import SnapshotMetrics, SnapshotSettings, keep
+from services.queueing.app.retention import delete_old
+from services.queueing.app.snapshots import SnapshotMetrics, SnapshotSettings, keep
 from shared.cluster.fold.rows import digest_of
 from shared.events.decisions import Decision
 from shared.log.follower import Follower
