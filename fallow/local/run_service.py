@@ -35,4 +35,4 @@ def service(
         "FALLOW_CELL_FILE": str(access.cell_path),
     }
     # The service takes this process's place, so that signals and the exit code are its own.
-    os.execve(sys.executable, [sys.executable, "-P", "-m", kind.module, *kind.arguments], environment)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-P", "-m", kind.module], environment)  # noqa: S606

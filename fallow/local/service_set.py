@@ -21,20 +21,16 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class ServiceKind:
-    """One kind of process. `arguments` follow the module; `needs_real_log`: the embedded broker cannot carry it."""
+    """One kind of process."""
 
     name: str
     module: str
-    arguments: tuple[str, ...] = ()
-    needs_real_log: bool = False
 
 
 KINDS: tuple[ServiceKind, ...] = (
     ServiceKind("admission", "services.admission"),
     ServiceKind("queueing", "services.queueing"),
     ServiceKind("placement", "services.placement"),
-    # It rereads what compaction keeps, which the embedded broker does not do.
-    ServiceKind("snapshots", "services.queueing", ("snapshots",), needs_real_log=True),
     ServiceKind("executor", "services.executor"),
     ServiceKind("projector", "services.projector"),
     ServiceKind("metrics", "services.metrics"),
@@ -85,18 +81,13 @@ def service_set(  # noqa: PLR0913 - all by name; each is a fact that some servic
         **({} if nodes_file is None else {"FALLOW_NODES_FILE": str(nodes_file.resolve())}),
         **(more or {}),
     }
-    specs = tuple(
-        spec
-        for kind in KINDS
-        if not (embedded and kind.needs_real_log)
-        for spec in _replicas(kind, wanted.get(kind.name, 1))
-    )
+    specs = tuple(spec for kind in KINDS for spec in _replicas(kind, wanted.get(kind.name, 1)))
     return ServiceSet(specs, environment)
 
 
 def _replicas(kind: ServiceKind, count: int) -> list[ServiceSpec]:
     names = [kind.name] if count == 1 else [f"{kind.name}-{number}" for number in range(1, count + 1)]
-    return [ServiceSpec(name, kind.module, arguments=kind.arguments) for name in names]
+    return [ServiceSpec(name, kind.module) for name in names]
 
 
 def _check(replicas: Mapping[str, int], *, embedded: bool) -> None:

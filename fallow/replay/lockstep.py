@@ -6,8 +6,8 @@ trace is that of their ids. All that is due at one time is one step. So waits ar
 the pipe.
 
 A step ends when the cursors of admission, placement and executor equal the ends of their topics twice in a
-row and none of them is busy. Queueing, projector, metrics and snapshots only follow the log and decide nothing: nobody
-waits for them in a step, but all must have reached the end before the run is over.
+row and none of them is busy. Queueing, projector and metrics only follow the log and decide nothing: nobody waits for
+them in a step, but all must have reached the end before the run is over.
 
 What makes it fast: one task, one kept connection to each service, one request for the ends of all partitions; the ends
 are asked for only once the cursors have passed what the step itself wrote.
@@ -36,7 +36,6 @@ READS = {
     "executor": ("decisions", "operations"),
     "projector": ("decisions",),
     "metrics": ("decisions",),
-    "snapshots": ("decisions",),
 }
 """What each service has to have read before it is at rest; a cursor that it does not show yet stands at 0. What it
 shows beyond these counts too.

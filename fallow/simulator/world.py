@@ -28,7 +28,6 @@ from fallow.simulator.shells.services import (
     placement,
     projector,
     queueing,
-    snapshots,
 )
 from fallow.simulator.storage.broker import Broker
 from fallow.simulator.storage.commits import Commits
@@ -50,7 +49,7 @@ TOPICS_OF_CELLS = (
     "cells", "decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "operations"
 )  # fmt: skip
 
-ALONE = ("snapshots", "metrics")
+ALONE = ("metrics",)
 """Services of which one process is enough: the others have two, so that one can take over."""
 
 CANNOT_KNOW = (LogTruncated, *FENCING)
@@ -92,7 +91,7 @@ class World:
         self.oracles = [Oracle(self, cell) for cell in self._ordinals]
         cells = len(self._ordinals)
         sizes = {"admission": SUBMISSION_PARTITIONS, "executor": SLOTS, "queueing": cells, "placement": cells}
-        sizes["projector"] = sizes["snapshots"] = sizes["metrics"] = cells
+        sizes["projector"] = sizes["metrics"] = cells
         sizes["agent"] = 0
         self.groups = Groups(self, sizes)
         self.commits = Commits(self.groups.owns)
@@ -113,7 +112,6 @@ class World:
             "queueing": lambda process: [ShellPart(process, queueing)],
             "placement": lambda process: [ShellPart(process, placement)],
             "projector": lambda process: [ShellPart(process, projector)],
-            "snapshots": lambda process: [ShellPart(process, snapshots)],
             "metrics": lambda process: [ShellPart(process, metrics)],
             "executor": lambda process: [ShellPart(process, executor)],
         }

@@ -57,7 +57,7 @@ TOPICS: dict[str, Topic] = {
     ),
     "proposals": Topic("Changes that would make room.", ("loaning",), ("placement",)),
     "decisions": Topic("The truth: one atomic step of a cell in each record.", ("placement",), (*FOLDING, "admission")),
-    "snapshots": Topic("A cell's state at one offset of its decision log.", ("placement",), FOLDING),
+    "snapshots": Topic("A cell's state at one offset of its decision log.", ("queueing",), FOLDING),
     "dead-letters": Topic("Records that were set aside, untouched.", ("every service",), ("operators",)),
     "cells": Topic(
         "No events: services elect the owner of each cell by sharing its partitions, and a writer appends a few bytes "

@@ -1,4 +1,4 @@
-"""Topic `snapshots`: a cell's state at one offset of its log, in chunks. Written by placement's snapshot process.
+"""Topic `snapshots`: a cell's state at one offset of its log, in chunks. Written by queueing.
 
 The manifest comes after its chunks, so a snapshot without a manifest does not exist.
 """
@@ -11,6 +11,9 @@ from msgspec import Meta
 
 from shared.events.base import CellEvent, Count, Millis
 from shared.events.jobs import Digest
+
+CHUNK_BYTES_MOST = 900_000
+"""A chunk takes no more as JSON, unless a single row does."""
 
 
 class SnapshotChunk(CellEvent, type="fallow.snapshot.chunk.v1", topic="snapshots"):

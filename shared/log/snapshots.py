@@ -10,19 +10,19 @@ from collections.abc import Set as AbstractSet
 from shared.cluster.model.state import CellState
 from shared.events.decisions import Decision
 from shared.events.snapshots import SnapshotChunk, SnapshotManifest
+from shared.events.value import replace
 from shared.log.layout import Layout
 from shared.log.machine.snapshot import (
     NEWEST,
     Catalogue,
     Collector,
+    Cut,
     DamagedSnapshot,
     RowsDigest,
     Whole,
     build,
     chunk_of_key,
-    cut,
-    manifest_of,
-    snapshot_id,
+    cut_as_read,
 )
 from shared.log.port import Log, Outgoing, Record, TopicPartition, UnreadableRecords
 from shared.log.reading import event_of, number
@@ -305,7 +305,7 @@ def _note(catalogue: Catalogue, record: Record) -> None:
             catalogue.add_manifest(event)
 
 
-async def write_snapshot(  # noqa: PLR0913 - what is written, where, and how
+async def write_snapshot(
     log: Log,
     layout: Layout,
     state: CellState,
@@ -314,32 +314,46 @@ async def write_snapshot(  # noqa: PLR0913 - what is written, where, and how
     writer: str,
     wall_ms: int,
     more_slots: tuple[str, ...] = (),
-    chunk_bytes_most: int | None = None,
 ) -> SnapshotManifest:
-    """Write a snapshot of the state: its chunks, then its manifest, then tombstones for what it made superfluous.
+    """Write a snapshot of the state, which must not change meanwhile. Raises LogUnavailable."""
+    cut = cut_as_read(state, writer)
+    return await write_cut(log, layout, cut, catalogue, writer=writer, wall_ms=wall_ms, more_slots=more_slots)
 
-    The state must not change meanwhile. After an error nothing is lost: what is half written has no manifest, and is
-    swept up behind a later snapshot. Raises LogUnavailable.
+
+async def write_cut(
+    log: Log,
+    layout: Layout,
+    cut: Cut,
+    catalogue: Catalogue,
+    *,
+    writer: str,
+    wall_ms: int,
+    more_slots: tuple[str, ...] = (),
+) -> SnapshotManifest:
+    """Write a snapshot: its chunks, then its manifest, then tombstones for what it made superfluous.
+
+    After an error nothing is lost: what is half written has no manifest, and is swept up behind a later snapshot.
+    Raises LogUnavailable.
     """
-    snapshot, digest, parts = snapshot_id(state, writer), RowsDigest(), 0
-    tp = layout.tp("snapshots", state.cell)
+    cell, snapshot, digest, parts = cut.head.cell, cut.head.snapshot, RowsDigest(), 0
+    tp = layout.tp("snapshots", cell)
     chunks_from = ((CHUNKS_HEADER, str((await log.end_offsets([tp]))[tp]).encode()),)
-    for chunk in cut(state, snapshot, chunk_bytes_most):
+    for chunk in cut.chunks:
         digest.add(chunk.rows)
         catalogue.add_chunk(snapshot, chunk.part)
-        # One at a time: the loop goes on between two chunks, and no more than one is in memory twice.
+        # One at a time: the loop goes on between two chunks, and no more than one is there as a record, too.
         await log.publish([layout.outgoing(chunk, id=f"{snapshot}/{chunk.part}", source=writer, wall_ms=wall_ms)])
         parts += 1
 
     async def publish_manifest(slot: str) -> SnapshotManifest:
-        manifest = manifest_of(state, snapshot, slot=slot, parts=parts, digest=digest.hexdigest())
+        manifest = replace(cut.head, slot=slot, parts=parts, digest=digest.hexdigest())
         name = f"{snapshot}/{slot}"
         await log.publish([layout.outgoing(manifest, id=name, source=writer, wall_ms=wall_ms, more=chunks_from)])
         return manifest
 
-    for slot in (*more_slots, *catalogue.slots_for(state.at_ms)):
+    for slot in (*more_slots, *catalogue.slots_for(cut.head.at_ms)):
         catalogue.add_manifest(await publish_manifest(slot))
-    if await _sweep(log, layout, state.cell, catalogue):
+    if await _sweep(log, layout, cell, catalogue):
         await publish_manifest(NEWEST)  # again, so that it stands last: who loads it begins there
     return catalogue.manifests[NEWEST]
 

@@ -166,8 +166,8 @@ def test_replicas_are_numbered() -> None:
     ]
 
 
-def test_the_embedded_broker_carries_one_of_each_and_no_snapshots() -> None:
-    assert "snapshots" not in names(embedded=True)
+def test_the_embedded_broker_carries_one_of_each() -> None:
+    assert names(embedded=True) == [kind.name for kind in KINDS]
     with pytest.raises(ValueError, match="replicas: admission = 2: the embedded broker carries one of each"):
         names(embedded=True, replicas={"admission": 2})
 

@@ -83,7 +83,7 @@ async def test_of_a_whole_log_nothing_is_to_be_repaired() -> None:
 
 
 async def test_several_snapshots_of_the_same_offset_contradict_nothing() -> None:
-    """Two snapshot processes write at a handover: the hour's snapshot stays the first one's."""
+    """Two processes of queueing write at a handover: the hour's snapshot stays the first one's."""
     kept = Kept()
     await kept.live()
     state = await kept.state()

@@ -61,7 +61,7 @@ async def ends_at(cell: RunningCell, end: int) -> bool:
 
 
 async def snapshot(cell: RunningCell) -> None:
-    """A snapshot of the newest state, as the process beside the writer takes them."""
+    """A snapshot of the newest state, as queueing takes them."""
     catalogue = await read_catalogue(cell.log, cell.layout, CELL)
     await write_snapshot(cell.log, cell.layout, cell.state, catalogue, writer="test", wall_ms=0)
 

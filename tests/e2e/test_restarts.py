@@ -19,7 +19,7 @@ from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka
 
-SERVICES = ("admission", "queueing", "placement", "snapshots", "executor", "projector", "metrics")
+SERVICES = ("admission", "queueing", "placement", "executor", "projector", "metrics")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])

@@ -21,7 +21,7 @@ from shared.runtime.stack import kafka_jars
 from tests.e2e.running_cell import CELL_FILE, a_job, running_cell
 from tests.e2e.secured_kafka import SUPER, SecuredKafka
 
-SERVICES = ("admission", "queueing", "placement", "snapshots", "executor", "projector", "metrics")
+SERVICES = ("admission", "queueing", "placement", "executor", "projector", "metrics")
 TENANT, OPERATOR = "tenant-vision", "operator"
 OWN_TOPIC = CELL_FILE.replace("{name: vision}", "{name: vision, own_topic: true}")
 
@@ -66,7 +66,7 @@ async def test_a_job_runs_where_each_service_has_its_own_rights_alone(
         await cell.submit(a_job("hello", workers=2, gpus=8))
         await cell.until_over("hello")
         # Another writer, another admission and another executor take over with the same rights.
-        for name in ("placement", "admission", "executor", "snapshots", "projector", "queueing", "metrics"):
+        for name in ("placement", "admission", "executor", "projector", "queueing", "metrics"):
             await cell.services.restart(name)
         await cell.services.wait_ready()
         await cell.submit(a_job("again"))

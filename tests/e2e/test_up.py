@@ -33,14 +33,13 @@ CHILDREN = {
     "executor": "services.executor",
     "projector": "services.projector",
     "metrics": "services.metrics",
-    "snapshots": "services.queueing snapshots",
     "Kafka": "kafka.Kafka",
     "Redis": "valkey-server",
 }
 """The name in what `up` says, and how its process is known by its command line."""
 
 
-SERVICES = ["admission", "queueing", "executor", "projector", "metrics", "snapshots"]
+SERVICES = ["admission", "queueing", "executor", "projector", "metrics"]
 
 
 class Up:

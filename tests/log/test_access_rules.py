@@ -38,7 +38,7 @@ def writers(topic: str) -> set[str]:
 def test_only_placement_writes_decisions_and_only_admission_jobs() -> None:
     assert writers("fallow.decisions") == {"placement"}
     assert writers("fallow.jobs") == {"admission"}
-    assert writers("fallow.snapshots") == {"snapshots"}
+    assert writers("fallow.snapshots") == {"queueing"}
     assert writers("fallow.nodes") == {"executor"}
 
 

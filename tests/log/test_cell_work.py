@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from services.placement.settings import PlacementSettings
 from services.projector.app.cell import CellProjector
 from services.projector.app.metrics import ProjectorMetrics
 from services.projector.settings import ProjectorSettings
-from services.queueing.app import snapshots
 from services.queueing.app.cell import CellPlanner, QueueingMetrics
+from services.queueing.app.snapshots import Keeper, SnapshotMetrics
 from services.queueing.settings import QueueingSettings
 from shared.cluster.model.config import CellFile
 from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
@@ -93,10 +94,11 @@ Start = Callable[[MemoryLog], tuple[Context[Any], Awaitable[None]]]
 
 def a_queueing(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
     context = make_context("queueing", QueueingSettings(namespace="t"))
-    metrics = QueueingMetrics(context.registry)
+    metrics, of_snapshots = QueueingMetrics(context.registry), SnapshotMetrics(context.registry)
 
     async def work(tenure: Tenure) -> None:
-        await CellPlanner(context, log, LAYOUT, FILE, tenure, metrics).run()
+        keeping = partial(Keeper, context, log, LAYOUT, of_snapshots, tenure, None)
+        await CellPlanner(context, log, LAYOUT, FILE, tenure, metrics, keeping).run()
 
     return context, work_on_owned_cells(context, log, LAYOUT, "queueing", work)
 
@@ -114,16 +116,6 @@ def a_projector(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
 def some_metrics(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
     context = make_context("metrics", MetricsSettings(namespace="t"))
     return context, measure(context, log, LAYOUT)
-
-
-def some_snapshots(log: MemoryLog) -> tuple[Context[Any], Awaitable[None]]:
-    context = make_context("snapshots", snapshots.SnapshotSettings(namespace="t"))
-    metrics = snapshots.SnapshotMetrics(context.registry)
-
-    async def work(tenure: Tenure) -> None:
-        await snapshots.keep(context, log, LAYOUT, metrics, tenure)
-
-    return context, work_on_owned_cells(context, log, LAYOUT, "snapshots", work)
 
 
 @pytest.fixture
@@ -151,14 +143,13 @@ def an_executor(tmp_path: Path) -> Start:
     return start
 
 
-@pytest.fixture(params=["placement", "queueing", "projector", "metrics", "snapshots", "executor"])
+@pytest.fixture(params=["placement", "queueing", "projector", "metrics", "executor"])
 def start(request: pytest.FixtureRequest, a_placement: Start, an_executor: Start) -> Start:
     starts: dict[str, Start] = {
         "placement": a_placement,
         "queueing": a_queueing,
         "projector": a_projector,
         "metrics": some_metrics,
-        "snapshots": some_snapshots,
         "executor": an_executor,
     }
     return starts[request.param]

@@ -11,12 +11,11 @@ from shared.cluster.fold.rows import digest_of
 from shared.cluster.model.state import CellState
 from shared.events import effects as e
 from shared.events.encoding import encode
-from shared.events.snapshots import SnapshotChunk, SnapshotManifest
+from shared.events.snapshots import CHUNK_BYTES_MOST, SnapshotChunk, SnapshotManifest
 from shared.events.value import replace
 from shared.events.values import JobSpec, ProcessRun
 from shared.log.machine import snapshot as machine
 from shared.log.machine.snapshot import (
-    CHUNK_BYTES_MOST,
     HOUR_MS,
     Catalogue,
     Collector,

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from services.queueing.app.retention import delete_old
-from services.queueing.app.snapshots import SnapshotMetrics, SnapshotSettings, keep
 from shared.cluster.fold.rows import digest_of
 from shared.events.decisions import Decision
 from shared.log.follower import Follower
 from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.sharing.cell_tasks import Tenure
-from shared.log.snapshots import newest_snapshot, read_catalogue
-from shared.runtime.process import make_context
-from tests.contract.eventually import eventually
+from shared.log.snapshots import read_catalogue
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of, snapshot
 
@@ -108,55 +102,3 @@ async def test_a_torn_snapshot_covers_nothing(cell: Rested) -> None:
     catalogue.parts.clear()
     cell.now_ms += YEAR_MS
     assert await delete_old(cell.log, LAYOUT, CELL, catalogue, 1, cell.now_ms) == 0
-
-
-@pytest.mark.parametrize("is_cancelled", [True, False])
-async def test_an_orderly_stop_writes_what_has_changed_since_the_last_snapshot(
-    cell: Rested, *, is_cancelled: bool
-) -> None:
-    await cell.decide(7)
-    context = make_context("snapshots", SnapshotSettings(namespace="fallow"))
-    metrics = SnapshotMetrics(context.registry)
-    keeping = asyncio.create_task(keep(context, cell.log, LAYOUT, metrics, Tenure(CELL), YEAR_MS))
-    await eventually(lambda: context.health.progress.cursors.get("fallow.decisions/1") == 7)
-    assert await newest_snapshot(cell.log, LAYOUT, CELL) is None, "none was due"
-    context.stopping.set()
-    if is_cancelled:
-        keeping.cancel()
-    await asyncio.wait([keeping], timeout=10)
-    state = await newest_snapshot(cell.log, LAYOUT, CELL)
-    assert state is not None
-    assert digest_of(state) == digest_of(cell.history.state)
-
-
-async def test_a_cell_that_was_lost_to_another_process_is_not_written(cell: Rested) -> None:
-    await cell.decide(7)
-    context = make_context("snapshots", SnapshotSettings(namespace="fallow"))
-    tenure = Tenure(CELL)
-    keeping = asyncio.create_task(keep(context, cell.log, LAYOUT, SnapshotMetrics(context.registry), tenure, None))
-    await eventually(lambda: context.health.progress.cursors.get("fallow.decisions/1") == 7)
-    tenure.holds = False
-    keeping.cancel()
-    await asyncio.wait([keeping], timeout=10)
-    assert await newest_snapshot(cell.log, LAYOUT, CELL) is None
-
-
-@pytest.mark.parametrize("since", [0, 2])
-async def test_a_standby_writes_no_second_snapshot_of_what_the_process_before_it_has_written(
-    cell: Rested, since: int
-) -> None:
-    await cell.decide(7)
-    context = make_context("snapshots", SnapshotSettings(namespace="fallow"))
-    tenure = Tenure(CELL)
-    tenure.holds = False
-    keeping = asyncio.create_task(keep(context, cell.log, LAYOUT, SnapshotMetrics(context.registry), tenure, None))
-    await eventually(lambda: context.health.progress.cursors.get("fallow.decisions/1") == 7)
-    await cell.decide(3)
-    await snapshot(cell.log, LAYOUT, cell.history.state)
-    before = cell.broker.partition(LAYOUT.tp("snapshots", CELL)).end
-    await cell.decide(since)
-    await eventually(lambda: context.health.progress.cursors.get("fallow.decisions/1") == 10 + since)
-    tenure.holds = True
-    context.stopping.set()
-    await asyncio.wait([keeping], timeout=10)
-    assert (cell.broker.partition(LAYOUT.tp("snapshots", CELL)).end > before) == (since > 0)

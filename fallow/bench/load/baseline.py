@@ -93,7 +93,6 @@ def hops(bootstrap: str, namespace: str, traffic: Mapping[str, Flow]) -> list[Ho
         hop("executor", ["decisions"], "decisions", "nodes"),
         hop("projector", ["decisions"]),
         hop("metrics", ["decisions"]),
-        hop("snapshots", ["decisions"]),
     ]
 
 

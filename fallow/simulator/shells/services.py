@@ -32,8 +32,6 @@ from services.placement.settings import PlacementSettings
 from services.projector import app as projector_app
 from services.projector.settings import ProjectorSettings
 from services.queueing import app as queueing_app
-from services.queueing.app import snapshots as snapshots_app
-from services.queueing.app.snapshots import SnapshotSettings
 from services.queueing.settings import QueueingSettings
 from shared.events.encoding import decode
 from shared.events.nodes import NodeJoined
@@ -71,7 +69,6 @@ GROWN_AT_BYTES = (1_000, 4_000, GROWN_BYTES)
 
 METRICS = MetricsSettings.model_construct(namespace=NAMESPACE)
 PROJECTOR = ProjectorSettings.model_construct(namespace=NAMESPACE)
-QUEUEING = QueueingSettings.model_construct(namespace=NAMESPACE)
 
 VERSIONS_FEWEST, VERSIONS_MOST = 12, 40
 CHUNK_BYTES = 3_000
@@ -135,9 +132,14 @@ def agent_of(machine: Machine, world: World, process: Process) -> Shell:
     return Shell("agent", AGENT, main, closes=(files.end, driver.end), ends=(agent.NodeTakenOver,))
 
 
-def queueing(_world: World, _process: Process) -> Shell:
-    """The plans of the cells that it owns."""
-    return Shell("queueing", QUEUEING, queueing_app.main, {})
+def queueing(world: World, _process: Process) -> Shell:
+    """The plans and the snapshots of the cells that it owns."""
+    versions = world.engine.between(VERSIONS_FEWEST, VERSIONS_MOST)
+    settings = QueueingSettings.model_construct(
+        namespace=NAMESPACE, snapshot_versions=versions, snapshot_chunk_bytes=CHUNK_BYTES
+    )
+    # Snapshots are torn here though they are acknowledged: to delete what they cover would lose what nobody may lose.
+    return Shell("queueing", settings, partial(queueing_app.main, retention_ms_of=lambda _: None), {})
 
 
 def projector(world: World, process: Process) -> Shell:
@@ -145,16 +147,6 @@ def projector(world: World, process: Process) -> Shell:
     functions = WorldFunctions(world.redis, process.name)
     main = partial(projector_app.main, viewing=lambda _context: functions)
     return Shell("projector", PROJECTOR, main, {}, (functions.close,))
-
-
-def snapshots(world: World, _process: Process) -> Shell:
-    """The snapshots of every cell."""
-    versions = world.engine.between(VERSIONS_FEWEST, VERSIONS_MOST)
-    settings = SnapshotSettings.model_construct(
-        namespace=NAMESPACE, snapshot_versions=versions, snapshot_chunk_bytes=CHUNK_BYTES
-    )
-    # Snapshots are torn here though they are acknowledged: to delete what they cover would lose what nobody may lose.
-    return Shell("snapshots", settings, partial(snapshots_app.main, retention_ms_of=lambda _: None), {})
 
 
 def metrics(world: World, process: Process) -> Shell:

@@ -1,14 +1,15 @@
-"""Queueing's process: for each cell that it owns, follow the log, and publish now and then who is next, and when jobs
-that do not fit would start.
-
-Placement keeps the lines itself and waits for no plan; so where this process is late or away, nothing starts later.
-What it keeps for planned starts lapses when no plan comes for long.
+"""The work of queueing on one cell: follow its log, publish now and then who is next and when jobs that do not fit
+would start, and have snapshots of the state written.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from services.queueing.app.snapshots import Keeper
 from services.queueing.policy.estimator import Declared
 from services.queueing.policy.forecast_error import ForecastError
 from services.queueing.policy.plan import in_parts, plan_of
@@ -16,13 +17,12 @@ from services.queueing.policy.planner import plan_starts
 from services.queueing.settings import QueueingSettings
 from shared.cluster.model.config import CellFile
 from shared.cluster.model.file_in_force import part_in_force
+from shared.events.decisions import Decision
 from shared.events.queue import PlannedStart, QueuePlan, QueuePlanned, StartsPlanned
 from shared.log.follower import Follower
 from shared.log.layout import Layout
-from shared.log.opening import OpenLog, layout_of, open_log
 from shared.log.port import Log, LogUnavailable, Outgoing, RecordTooLarge
 from shared.log.sharing.cell_tasks import Tenure
-from shared.log.sharing.owned_cells import work_on_owned_cells
 from shared.runtime.clocks import SteppedCellClock
 from shared.runtime.process import Context, wait_for
 
@@ -66,25 +66,14 @@ class QueueingMetrics:
         )
 
 
-async def main(context: Context[QueueingSettings], opening: OpenLog = open_log) -> None:
-    """Plan the owned cells' queues until told to stop."""
-    file = context.host.cell_file(context.settings.cell_file)
-    log = await opening(context, file)
-    if log is None:
-        return
-    layout, metrics = layout_of(file, context.settings.namespace), QueueingMetrics(context.registry)
-
-    async def work(tenure: Tenure) -> None:
-        await CellPlanner(context, log, layout, file, tenure, metrics).run()
-
-    try:
-        await work_on_owned_cells(context, log, layout, "queueing", work)
-    finally:
-        await log.stop()
+Keeping = Callable[[Follower], Keeper]
+"""Begins to keep the snapshots of the cell that is followed."""
 
 
 class CellPlanner:
-    """One cell in a queueing process. While another process owns the cell it folds along and says nothing."""
+    """One cell in a queueing process. While another process owns the cell it folds along and says nothing. It folds
+    once, for the plans and for the snapshots, and each of them goes on where the other fails.
+    """
 
     def __init__(
         self,
@@ -94,7 +83,9 @@ class CellPlanner:
         file: CellFile,
         tenure: Tenure,
         metrics: QueueingMetrics,
+        keeping: Keeping | None = None,
     ) -> None:
+        """Without `keeping` there are no snapshots."""
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
         self._host, self._tenure, self._part = context.host, tenure, file.cell(tenure.cell)
         self._tp = layout.tp("decisions", tenure.cell)
@@ -108,32 +99,41 @@ class CellPlanner:
         self._plan_at_ms = self._again_at_ms = self._host.monotonic_ms()
         self._shown: tuple[str, ...] = ()
         self._error = ForecastError()
+        self._keeping = keeping
+        self._keeper: Keeper | None = None
 
     async def run(self) -> None:
-        """Until the task is cancelled. An exception means that the log cannot be trusted."""
-        cell = self._tenure.cell
+        """Until told to stop, or the task is cancelled. An exception means that the log cannot be trusted."""
+        cell, is_orderly = self._tenure.cell, False
         try:
             if await wait_for(self._context, f"the log of cell {cell}", self._begin, (LogUnavailable,), about=cell):
                 self._context.health.ready()
-                while True:
+                while not self._context.stopping.is_set():
                     await self._turn()
+                is_orderly = True
+        except asyncio.CancelledError:
+            is_orderly = True  # no plan is half made: the state is whole
+            raise
         finally:
+            if self._keeper is not None:
+                await self._keeper.end(is_orderly=is_orderly)
             await self._follower.stop()
             self._context.health.ready(cell)
             self._count([])
 
     async def _begin(self) -> None:
         await self._follower.start()
+        if self._keeping is not None and self._keeper is None:
+            self._keeper = self._keeping(self._follower)
         await self._follower.catch_up()
 
     async def _turn(self) -> None:
-        """Fold what has come, and publish a plan if one is due."""
+        """Fold what has come, begin a snapshot if one is due, and publish a plan if one is due."""
         try:
             decisions = await self._follower.poll(0 if self._stepped else self._wait_ms(), POLL_RECORDS)
-            for decision in decisions:
-                for side, ms in self._error.note(decision):
-                    self._metrics.error.labels(self._tenure.cell, side).observe(ms / 1_000)
-            self._show()
+            self._show(decisions)
+            if self._keeper is not None:
+                await self._keeper.turn()  # before the plan: however that ends, the next start has less to fold
             if not self._tenure.holds:
                 self._count([])  # the figures are another process's now
             elif self._wait_ms() == 0:
@@ -238,8 +238,11 @@ class CellPlanner:
             self._metrics.waiting.labels(cell, plan.queue).set(plan.waiting)
         self._shown = tuple(plan.queue for plan in plans)
 
-    def _show(self) -> None:
+    def _show(self, decisions: Sequence[Decision]) -> None:
         health, cell = self._context.health, self._tenure.cell
+        for decision in decisions:
+            for side, ms in self._error.note(decision):
+                self._metrics.error.labels(cell, side).observe(ms / 1_000)
         health.handled(*self._tp, self._follower.next_offset)
         health.progress.version[cell] = self._follower.state.version
         health.turned()

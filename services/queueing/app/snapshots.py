@@ -1,40 +1,39 @@
-"""The snapshot process: folds the cells that it owns by itself, and writes their states to the topic `snapshots`.
+"""The snapshots of the cells that queueing owns: their states, written to the topic `snapshots` now and then, and at an
+orderly stop; behind each one old decisions are deleted.
 
-Beside the writer and not in it, since to write 150,000 jobs takes seconds. It decides nothing.
+A snapshot is cut whole between two turns of the cell's loop, and written beside the turns that follow. So planned
+starts are confirmed however long the log takes for it, and what hinders a snapshot hinders no plan.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from pydantic import Field
 
 from services.queueing.app.retention import delete_old
-from shared.cluster.model.config import CellFile
+from services.queueing.settings import QueueingSettings
 from shared.events.snapshots import SnapshotManifest
 from shared.log.follower import Follower
 from shared.log.layout import Layout
-from shared.log.machine.snapshot import CHUNK_BYTES_MOST, Catalogue
-from shared.log.opening import OpenLog, layout_of, open_log, topics_file
-from shared.log.port import Log, LogUnavailable
+from shared.log.machine.snapshot import NEWEST, Catalogue, Cut, cut_whole
+from shared.log.port import Log, LogTruncated, LogUnavailable
 from shared.log.sharing.cell_tasks import Tenure
-from shared.log.sharing.owned_cells import work_on_owned_cells
-from shared.log.snapshots import read_catalogue, write_snapshot
+from shared.log.snapshots import read_catalogue, write_cut
 from shared.runtime.backoff import BackOff
-from shared.runtime.process import Context, wait_for
-from shared.runtime.settings import ClockKind, ServiceSettings
+from shared.runtime.process import Context
+from shared.runtime.settings import ClockKind
 
-PATIENT_MS = 500
-POLL_MS = 2_500
-POLL_RECORDS = 100
+T = TypeVar("T")
+
 REST = 20
 """So many times as long as a snapshot took to write none is written: it costs a twentieth of a core at most."""
 
-STEPPED_PAUSE_S = 0.1
 LAST_BOUND_S = 12.0
 """So long a snapshot at an orderly stop may take: the process has 20 seconds to end."""
 
@@ -44,24 +43,14 @@ UNWRITTEN_FIRST_S, UNWRITTEN_MOST_S = 1.0, 60.0
 WRITE_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-class SnapshotSettings(ServiceSettings):
-    """When a snapshot is due: after so many versions, or after so long if anything changed."""
-
-    snapshot_versions: int = Field(5_000, ge=1, description="a snapshot after so many versions")
-    snapshot_wall_ms: int = Field(300_000, ge=100, description="or after so long, if the version changed at all")
-    snapshot_chunk_bytes: int = Field(
-        CHUNK_BYTES_MOST, ge=2_000, le=CHUNK_BYTES_MOST, description="the size of one record of a snapshot at most"
-    )
-
-
 class SnapshotMetrics:
-    """What the snapshot process counts."""
+    """What is counted of snapshots."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.written = Counter("fallow_snapshots_total", "Snapshots written", ["cell"], registry=registry)
         self.failed = Counter("fallow_snapshot_failures_total", "Snapshots begun in vain", ["cell"], registry=registry)
         self.seconds = Histogram(
-            "fallow_snapshot_seconds", "Writing one snapshot", buckets=WRITE_SECONDS, registry=registry
+            "fallow_snapshot_seconds", "Cutting and writing one snapshot", buckets=WRITE_SECONDS, registry=registry
         )
         self.version = Gauge("fallow_snapshot_version", "Version of the newest one", ["cell"], registry=registry)
 
@@ -97,172 +86,129 @@ class Unwritten:
     until_ms: int = 0
 
 
-def declared_retention_ms(file: CellFile) -> int | None:
-    """For how long decisions are kept that a snapshot covers; None for ever."""
-    return topics_file(file).retention_ms("decisions")
-
-
-async def main(
-    context: Context[SnapshotSettings],
-    opening: OpenLog = open_log,
-    retention_ms_of: Callable[[CellFile], int | None] = declared_retention_ms,
-) -> None:
-    """Take snapshots of the owned cells until told to stop."""
-    settings = context.settings
-    if settings.embedded:
-        context.logger.info("snapshots are off: the embedded broker does not compact")
-        return
-    file = context.host.cell_file(settings.cell_file)
-    log = await opening(context, file)
-    if log is None:
-        return
-    layout, metrics = layout_of(file, settings.namespace), SnapshotMetrics(context.registry)
-    retention_ms = retention_ms_of(file)
-
-    async def work(tenure: Tenure) -> None:
-        await keep(context, log, layout, metrics, tenure, retention_ms)
-
-    try:
-        await work_on_owned_cells(context, log, layout, "snapshots", work)
-    finally:
-        await log.stop()
-
-
-async def keep(
-    context: Context[SnapshotSettings],
-    log: Log,
-    layout: Layout,
-    metrics: SnapshotMetrics,
-    tenure: Tenure,
-    retention_ms: int | None = None,
-) -> None:
-    """Follow one cell, write a snapshot of it whenever one is due and at an orderly stop, and delete decisions that are
-    older than `retention_ms` and that no kept snapshot needs.
-    """
-    follower = Follower(log, layout, tenure.cell, patient_ms=PATIENT_MS, service=context.service)
-    what = f"the log of {tenure.cell}"
-    try:
-        if not await wait_for(context, what, lambda: _following(follower), (LogUnavailable,), about=tenure.cell):
-            return
-        context.health.ready()
-        keeper = Keeper(context, log, layout, metrics, tenure, follower)
-        try:
-            while not context.stopping.is_set():
-                if await keeper.turn():
-                    await keeper.delete_old(retention_ms)
-        except asyncio.CancelledError:
-            await keeper.last_one()
-            raise
-        await keeper.last_one()
-    finally:
-        await follower.stop()
-
-
 class Keeper:
-    """The snapshots of one cell, whose state the follower folds."""
+    """The snapshots of one cell, whose state the follower folds for the plans as well."""
 
     def __init__(
         self,
-        context: Context[SnapshotSettings],
+        context: Context[QueueingSettings],
         log: Log,
         layout: Layout,
         metrics: SnapshotMetrics,
         tenure: Tenure,
+        retention_ms: int | None,
         follower: Follower,
     ) -> None:
+        """The follower has just begun: what it folds from here on no snapshot holds. Decisions that are older than
+        `retention_ms` are deleted, None: none ever.
+        """
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
         self._tenure, self._follower, self._host = tenure, follower, context.host
-        settings = context.settings
+        self._retention_ms = retention_ms
+        settings, self._what = context.settings, f"snapshots of {tenure.cell}"
         self._stepped = settings.clock is ClockKind.STEPPED
         longest_ms = None if self._stepped else settings.snapshot_wall_ms
         version = follower.state.version
         self._pace = Pace(settings.snapshot_versions, longest_ms, version, self._host.monotonic_ms())
         self._unwritten = Unwritten(context.back_off(UNWRITTEN_FIRST_S, UNWRITTEN_MOST_S))
-        self._away = context.back_off()
         self._catalogue: Catalogue | None = None
+        self._task: asyncio.Task[None] | None = None
+        tenure.on_change = self._on_change
 
-    async def turn(self) -> bool:
-        """Fold what has come, and write a snapshot if one is due. Whether one was written."""
-        try:
-            found = await self._follower.poll(0 if self._stepped else POLL_MS, POLL_RECORDS)
-        except LogUnavailable as error:
-            self._context.logger.warning("cannot read", cell=self._tenure.cell, reason=str(error))
-            await self._context.pause(self._away.next_s())
-            return False
-        self._away.reset()
-        if not found and self._stepped:
-            # A stepped replay waits for nobody who only follows: many records at once cost less than each alone.
-            await self._context.pause(STEPPED_PAUSE_S)
-        _show(self._context, self._layout, self._follower)
+    async def turn(self) -> None:
+        """Begin a snapshot if one is due. Nothing is folded while this waits."""
+        now_ms, version = self._host.monotonic_ms(), self._follower.state.version
+        is_free = self._tenure.holds and (self._task is None or self._task.done())
+        if is_free and now_ms >= self._unwritten.until_ms and self._pace.is_due(version, now_ms):
+            cut = await self._tried(self._cut())
+            if cut is not None and self._tenure.holds:
+                self._task = asyncio.create_task(self._tried(self._write(cut, now_ms)), name=self._what)
+
+    async def end(self, *, is_orderly: bool) -> None:
+        """Let what is being written come to its end. At an orderly stop also write what has changed since: a cell that
+        rests from now on is to be found again, however long it rests.
+        """
+        with contextlib.suppress(TimeoutError):  # the decisions are all there: the next start takes longer
+            async with asyncio.timeout(LAST_BOUND_S):
+                if self._task is not None:
+                    await asyncio.wait([self._task])
+                if is_orderly and self._context.stopping.is_set():
+                    await self._write_last()
+        self._drop()
+        self._context.health.ready(self._what)
+
+    async def _write_last(self) -> None:
+        is_news = self._follower.state.version != self._pace.version
+        if self._tenure.holds and is_news and not self._stepped:
+            begin_ms, cut = self._host.monotonic_ms(), await self._tried(self._cut())
+            if cut is not None and self._tenure.holds:
+                await self._tried(self._write(cut, begin_ms))
+
+    def _on_change(self) -> None:
+        """The process that has the cell meanwhile writes what this one would not know of."""
         if not self._tenure.holds:
-            self._catalogue = None  # whoever holds the cell meanwhile writes what this one would not know of
-            return False
-        now_ms = self._host.monotonic_ms()
-        is_due = self._pace.is_due(self._follower.state.version, now_ms) and now_ms >= self._unwritten.until_ms
-        return is_due and await self._write_next(now_ms)
+            self._drop()
 
-    async def _write_next(self, begin_ms: int) -> bool:
-        version = self._follower.state.version
-        self._catalogue = await self._write()
-        if self._catalogue is None:
-            self._unwritten.until_ms = self._host.monotonic_ms() + round(1_000 * self._unwritten.pause.next_s())
-            return False
+    def _drop(self) -> None:
+        self._catalogue = None
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _cut(self) -> Cut:
+        """In a thread, as plans are made: the loop goes on, but not the fold of this cell."""
+        state, most = self._follower.state, self._context.settings.snapshot_chunk_bytes
+        work = partial(cut_whole, state, self._context.instance, most)
+        return await self._host.beside(work, self._what, may_be_long=True)
+
+    async def _write(self, cut: Cut, begin_ms: int) -> None:
+        """Write this one, where the log has none of its state, and delete what is old. Raises LogUnavailable."""
+        context, cell, catalogue = self._context, self._tenure.cell, self._catalogue
+        if catalogue is None:
+            catalogue = await read_catalogue(self._log, self._layout, cell)
+        if not catalogue.reaches(cut.head):  # that is by the process that had the cell before
+            wall_ms = self._host.wall_ms()
+            await write_cut(self._log, self._layout, cut, catalogue, writer=context.instance, wall_ms=wall_ms)
+            self._tell(catalogue.manifests[NEWEST], self._host.monotonic_ms() - begin_ms)
+        self._catalogue = catalogue
+        self._pace.written(cut.head.version, begin_ms, self._host.monotonic_ms())
         self._unwritten.pause.reset()
-        self._pace.written(version, begin_ms, self._host.monotonic_ms())
-        return True
+        context.health.ready(self._what)
+        await self._delete_old(catalogue)
 
-    async def last_one(self) -> None:
-        """A cell that rests from now on is to be found again, however long it rests."""
-        is_new = self._follower.state.version != self._pace.version
-        if self._context.stopping.is_set() and self._tenure.holds and is_new and not self._stepped:
-            with contextlib.suppress(TimeoutError):  # the decisions are all there: the next start takes longer
-                async with asyncio.timeout(LAST_BOUND_S):
-                    await self._write()
-
-    async def delete_old(self, retention_ms: int | None) -> None:
+    async def _delete_old(self, catalogue: Catalogue) -> None:
         """Once behind each snapshot. What cannot be deleted now can be behind the next one."""
-        if retention_ms is None or self._catalogue is None:
+        if self._retention_ms is None:
             return
         cell, wall_ms = self._tenure.cell, self._host.wall_ms()
         try:
-            count = await delete_old(self._log, self._layout, cell, self._catalogue, retention_ms, wall_ms)
+            count = await delete_old(self._log, self._layout, cell, catalogue, self._retention_ms, wall_ms)
         except LogUnavailable as error:
             self._context.logger.warning("old decisions are not deleted", cell=cell, reason=str(error))
         else:
             if count:
                 self._context.logger.info("old decisions deleted", cell=cell, records=count)
 
-    async def _write(self) -> Catalogue | None:
-        """Write one, where the log has none of this state; None if the log was away: then what is there must be read
-        anew, and it is tried again later.
+    async def _tried(self, work: Awaitable[T]) -> T | None:
+        """Do a part of the work on a snapshot; None if it failed: then what is there is read anew, later. A defect is
+        told and ends no plans: to cut a state changes nothing of it.
         """
-        context, state, catalogue = self._context, self._follower.state, self._catalogue
-        begin_ms = self._host.monotonic_ms()
-        context.health.progress.busy = True
         try:
-            if catalogue is None:
-                catalogue = await read_catalogue(self._log, self._layout, state.cell)
-                if catalogue.reaches(state):
-                    return catalogue  # by the process that had the cell before
-            manifest = await write_snapshot(
-                self._log,
-                self._layout,
-                state,
-                catalogue,
-                writer=context.instance,
-                wall_ms=self._host.wall_ms(),
-                chunk_bytes_most=context.settings.snapshot_chunk_bytes,
-            )
-        except LogUnavailable as error:
-            self._metrics.failed.labels(state.cell).inc()
-            context.logger.warning("snapshot not written", cell=state.cell, version=state.version, reason=str(error))
-            context.health.not_ready(f"snapshots are not written: {error}", f"snapshots of {state.cell}")
-            return None
-        finally:
-            context.health.progress.busy = False
-        context.health.ready(f"snapshots of {state.cell}")
-        self._tell(manifest, self._host.monotonic_ms() - begin_ms)
-        return catalogue
+            return await work
+        except (LogUnavailable, LogTruncated) as error:  # topic `snapshots` may lose its end: the log is the truth
+            self._failed(error)
+        except Exception as error:
+            self._host.cell_ended(self._tenure.cell, error)
+            self._context.logger.exception("snapshot failed", cell=self._tenure.cell)
+            self._failed(error)
+        return None
+
+    def _failed(self, error: Exception) -> None:
+        cell, version = self._tenure.cell, self._follower.state.version
+        self._catalogue = None
+        self._unwritten.until_ms = self._host.monotonic_ms() + round(1_000 * self._unwritten.pause.next_s())
+        self._metrics.failed.labels(cell).inc()
+        self._context.logger.warning("snapshot not written", cell=cell, version=version, reason=str(error))
+        self._context.health.not_ready(f"snapshots are not written: {error}", self._what)
 
     def _tell(self, manifest: SnapshotManifest, took_ms: int) -> None:
         cell = manifest.cell
@@ -277,15 +223,3 @@ class Keeper:
             chunks=manifest.parts,
             took_ms=took_ms,
         )
-
-
-async def _following(follower: Follower) -> str | None:
-    await follower.start()
-    return None
-
-
-def _show(context: Context[SnapshotSettings], layout: Layout, follower: Follower) -> None:
-    topic, partition = layout.tp("decisions", follower.state.cell)
-    context.health.handled(topic, partition, follower.next_offset)
-    context.health.progress.version[follower.state.cell] = follower.state.version
-    context.health.turned()

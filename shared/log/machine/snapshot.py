@@ -13,9 +13,8 @@ from hashlib import blake2b
 from shared.cluster.fold.rows import DamagedRow, count_rest, read_row, rows_of
 from shared.cluster.model.state import CellState
 from shared.events.encoding import shorten
-from shared.events.snapshots import SnapshotChunk, SnapshotManifest
+from shared.events.snapshots import CHUNK_BYTES_MOST, SnapshotChunk, SnapshotManifest
 
-CHUNK_BYTES_MOST = 900_000
 PIECE_CHARACTERS_MOST = 200_000
 """A longer row is cut: no character of JSON text takes more than four bytes, so a piece always fits into a chunk."""
 
@@ -59,6 +58,27 @@ def cut(state: CellState, snapshot: str, bytes_most: int | None = None) -> Itera
         rows.append(piece)
         size += more
     yield SnapshotChunk(cell=state.cell, snapshot=snapshot, part=part, rows=tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A state at one moment, in chunks. `head` is their manifest before they were counted."""
+
+    head: SnapshotManifest
+    chunks: Iterable[SnapshotChunk]
+
+
+def cut_as_read(state: CellState, writer: str, bytes_most: int | None = None) -> Cut:
+    """A cut whose chunks are made as they are read: the state must not change before the last one."""
+    snapshot = snapshot_id(state, writer)
+    head = manifest_of(state, snapshot, slot=NEWEST, parts=0, digest="")
+    return Cut(head, cut(state, snapshot, bytes_most))
+
+
+def cut_whole(state: CellState, writer: str, bytes_most: int | None = None) -> Cut:
+    """A cut that is all in memory: the state may go on. Of 150,000 jobs that takes 0.5 s and 50 MB."""
+    made = cut_as_read(state, writer, bytes_most)
+    return Cut(made.head, tuple(made.chunks))
 
 
 def manifest_of(state: CellState, snapshot: str, *, slot: str, parts: int, digest: str) -> SnapshotManifest:
@@ -265,7 +285,7 @@ class Catalogue:
         parts = self.parts.get(manifest.snapshot, {})
         return all(part in parts for part in range(manifest.parts))
 
-    def reaches(self, state: CellState) -> bool:
+    def reaches(self, state: CellState | SnapshotManifest) -> bool:
         """Whether the newest snapshot is of this state, or of a later one."""
         newest = self.manifests.get(NEWEST)
         if newest is None or not self.is_whole(newest):
