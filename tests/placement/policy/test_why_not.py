@@ -198,11 +198,17 @@ def test_a_share_finds_room_on_devices_that_are_shared_already() -> None:
     assert (room.gpus_free_milli, room.workers_now, room.workers_ever) == (400, 0, 2)
 
 
-def test_to_find_out_that_shared_devices_have_too_little_left_for_shares_no_index_of_the_network_is_made() -> None:
-    world = cell_with(*(joined(node, 1, position=Position(leaf="leaf")) for node in ("n1", "n2")))
-    world.run(spec_of("first", workers=2, resources=Resources(gpu_milli=600)))
+@pytest.mark.parametrize("used_milli", [900, 300], ids=["too little everywhere", "enough on a node of another label"])
+def test_to_find_out_that_shared_devices_have_too_little_left_for_shares_no_index_of_the_network_is_made(
+    used_milli: int,
+) -> None:
+    leaf = Position(leaf="leaf")
+    world = cell_with(*(joined(node, 1, labels={"zone": node[0]}, position=leaf) for node in ("a1", "a2", "b1")))
+    for zone, workers, milli in (("a", 2, 600), ("b", 1, used_milli)):
+        used = Resources(gpu_milli=milli)
+        world.run(spec_of(f"first-{zone}", workers=workers, resources=used, node_labels=(f"zone={zone}",)))
     together = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
-    late = spec_of("late", workers=2, resources=Resources(gpu_milli=500), topology=together)
+    late = spec_of("late", workers=2, resources=Resources(gpu_milli=500), topology=together, node_labels=("zone=a",))
     assert place_gang(world.state, late) is PendingReason.NO_FREE_GPUS
     assert indices_of(world.state.pools["train"]) == []
 
