@@ -28,7 +28,16 @@ ELSEWHERE = {
 """Words of Slurm, of Kubernetes, and of our own groups where the group was left out; with what does it here."""
 
 IN_GROUPS = {
-    "node": {**dict.fromkeys(LISTS, "nodes"), "describe": "node show NODE", "delete": "node remove NODE"},
+    "node": {
+        **dict.fromkeys(LISTS, "nodes"),
+        **dict.fromkeys(("describe", "status", "info"), "node show NODE"),
+        **dict.fromkeys(("open", "reopen", "enable", "resume", "undrain", "online", "up"), "node uncordon NODE"),
+        **dict.fromkeys(("close", "disable", "pause", "suspend", "offline"), "node cordon NODE"),
+        **dict.fromkeys(("empty", "evict", "evacuate"), "node drain NODE"),
+        **dict.fromkeys(("maintenance", "reserve"), "node maintain NODE"),
+        "unmaintain": "node maintain NODE --cancel",
+        "delete": "node remove NODE",
+    },
     "quota": {**dict.fromkeys(LISTS, "quota show"), "delete": "quota remove TENANT", "update": "quota set TENANT"},
     "policy": dict.fromkeys(LISTS, "policy show"),
     "log": {**dict.fromkeys(LISTS, "log tail"), "explain": "log why JOB"},
@@ -36,6 +45,9 @@ IN_GROUPS = {
     "topics": dict.fromkeys((*LISTS, "show"), "topics check"),
 }
 """The same behind the name of a group."""
+
+NEVER_GUESSED = frozenset(("lost", "remove"))
+"""Commands whose effect no other command takes back. A word that is only like one of these may have meant another."""
 
 KINDS = {
     **dict.fromkeys(("job", "jobs", "pod", "pods", "workload", "workloads", "queue", "queues"), "jobs"),
@@ -64,7 +76,8 @@ def command_meant(group: str, word: str, known: Collection[str], behind: str = "
         found = KINDS.get(behind, "jobs") if word == "get" else ELSEWHERE.get(word)
     else:
         found = IN_GROUPS.get(group, {}).get(word)
-    if found is None and (alike := near(word, known)) is not None:
+    guessed = [name for name in known if name not in NEVER_GUESSED]
+    if found is None and (alike := near(word, guessed)) is not None:
         found = f"{group} {alike}".strip()
     return f"fallow {found}" if found else ""
 

@@ -7,8 +7,33 @@ import sys
 import pytest
 
 from fallow.cli.app import COMMANDS, main
-from fallow.cli.suggestions import ELSEWHERE, IN_GROUPS, KINDS
+from fallow.cli.suggestions import ELSEWHERE, IN_GROUPS, KINDS, NEVER_GUESSED, command_meant
 from tests.cli.test_options import LEAVES
+
+SEE_NODE = "See fallow node --help"
+
+GROUPS: dict[str, list[str]] = {}
+for words in LEAVES:
+    if " " in words:
+        GROUPS.setdefault(words.partition(" ")[0], []).append(words.partition(" ")[2])
+
+
+def mistyped(word: str) -> set[str]:
+    """All words that differ from this one in one letter: left out, doubled, replaced, or swapped with the next."""
+    cuts = [(word[:at], word[at:]) for at in range(len(word))]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    found = {head + tail[1:] for head, tail in cuts} | {head + tail[0] + tail for head, tail in cuts}
+    found |= {head + letter + tail[1:] for head, tail in cuts for letter in letters}
+    return found | {head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1}
+
+
+@pytest.mark.parametrize("group", sorted(GROUPS))
+def test_a_mistyped_word_is_never_answered_with_a_command_that_nothing_takes_back(group: str) -> None:
+    known = GROUPS[group]
+    typed = {word for name in known for word in mistyped(name)} - {*known, *IN_GROUPS.get(group, {})}
+    answers = {command_meant(group, word, known) for word in sorted(typed)}
+    assert [name for name in sorted(NEVER_GUESSED) if f"fallow {group} {name}" in answers] == []
+    assert answers - {""}
 
 
 @pytest.mark.parametrize(
@@ -26,6 +51,17 @@ from tests.cli.test_options import LEAVES
         ("node list", "fallow node: no such command 'list'; did you mean fallow nodes? See fallow node --help"),
         ("quota list", "fallow quota: no such command 'list'; did you mean fallow quota show? See fallow quota --help"),
         ("node dran n", "fallow node: no such command 'dran'; did you mean fallow node drain? See fallow node --help"),
+        *(
+            (f"node {word} n", f"fallow node: no such command '{word}'; did you mean fallow node {ours}? {SEE_NODE}")
+            for word, ours in (
+                ("undrain", "uncordon NODE"),
+                ("resume", "uncordon NODE"),
+                ("open", "uncordon NODE"),
+                ("close", "cordon NODE"),
+                ("unmaintain", "maintain NODE --cancel"),
+            )
+        ),
+        ("node last n", f"fallow node: no such command 'last'; {SEE_NODE.lower()}"),
         ("jobs --user me", "fallow jobs: no such option: --user; did you mean --tenant? See fallow jobs --help"),
         ("jobs --statu x", "fallow jobs: no such option: --statu; did you mean --status? See fallow jobs --help"),
         ("jobs --zzz", "fallow jobs: no such option: --zzz; see fallow jobs --help"),
