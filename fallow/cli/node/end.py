@@ -16,6 +16,7 @@ from fallow.cli.ids import an_id
 from fallow.cli.log.sentences import sentence
 from fallow.cli.node.operate import REFUSALS, operation
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.question import NOTHING_DONE, agreed
 from shared.client.port import News
 from shared.events.effects import Effect, LeaseExpired, NodeRemoved, ProposalRefused
 from shared.events.operations import DeclareLost, Operation, RemoveNode
@@ -81,8 +82,8 @@ def _ask(reporting: Sequence[NodeRow]) -> None:
         return
     if sys.stdin is None or not sys.stdin.isatty():
         end_with(Exit.USAGE, "fallow: nothing was done; give --yes to declare lost what reports")
-    if not typer.confirm("Declare lost all the same?", err=True):
-        end_with(Exit.NO, "fallow: nothing was done")
+    if not agreed("Declare lost all the same?"):
+        end_with(Exit.NO, NOTHING_DONE)
 
 
 def _what_happens(row: NodeRow) -> str:
