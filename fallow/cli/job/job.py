@@ -16,6 +16,7 @@ from fallow.cli.job import array as job_array
 from fallow.cli.job import reason as job_reason
 from fallow.cli.job.jobs import job_object
 from fallow.cli.job.standing import elements
+from fallow.cli.job.stays import Stay, stays_of
 from fallow.cli.log.newest import newest_state
 from fallow.cli.log.sentences import devices, rejection, sentence
 from fallow.cli.log.why import rejections
@@ -38,7 +39,6 @@ from shared.events.effects import (
     JobRefused,
     JobReleased,
     JobRequeued,
-    JobResizing,
     JobStarted,
 )
 from shared.events.jobs import JobRejected
@@ -165,17 +165,15 @@ def _tell(job_id: str, told: Told) -> None:
     if told.row is not None and told.row.places and _comes_singly(told):
         print_line(f"workers: {len(told.row.places)} held, {told.row.workers} wanted")
     rows = [
-        (entry.attempt, place.rank, place.node, devices(place.devices))
-        for entry in _entries(told)
-        for place in (entry.workers if isinstance(entry, JobStarted) else entry.add)
+        (stay.attempt, stay.place.rank, stay.place.node, devices(stay.place.devices), stay.state)
+        for stay in _stays(told)
     ]
     if rows:
-        print_table("where it ran", (">ATTEMPT", ">RANK", "NODE", "DEVICES"), rows)
+        print_table("where it ran", (">ATTEMPT", ">RANK", "NODE", "DEVICES", "STATE"), rows)
 
 
-def _entries(told: Told) -> list[JobStarted | JobResizing]:
-    """Where workers came from, all at once or later."""
-    return [news.event for news in told.news if isinstance(news.event, JobStarted | JobResizing)]
+def _stays(told: Told) -> list[Stay]:
+    return stays_of(news.event for news in told.news if isinstance(news.event, Effect))
 
 
 def _comes_singly(told: Told) -> bool:
@@ -205,8 +203,13 @@ def _as_object(job_id: str, told: Told) -> dict[str, Any]:
             if isinstance(news.event, Effect)
         ],
         "places": [
-            {"attempt": entry.attempt, "rank": place.rank, "node": place.node, "devices": list(place.devices)}
-            for entry in _entries(told)
-            for place in (entry.workers if isinstance(entry, JobStarted) else entry.add)
+            {
+                "attempt": stay.attempt,
+                "rank": stay.place.rank,
+                "node": stay.place.node,
+                "devices": list(stay.place.devices),
+                "state": stay.state,
+            }
+            for stay in _stays(told)
         ],
     }
