@@ -10,6 +10,7 @@ from fallow.cli.job.submit import reason_of, size_of
 from fallow.cli.log.sentences import SENTENCES, devices, gpus, heading, rejection, sentence
 from fallow.cli.node.operate import refusal_of
 from fallow.cli.output.durations import duration, moment
+from services.admission.service import COMMANDS
 from shared.client.answers import Progress
 from shared.client.port import News
 from shared.events import effects as e
@@ -260,7 +261,7 @@ def test_a_decision_is_headed_by_version_time_and_epoch() -> None:
 def test_a_rejection_says_field_value_rule_and_numbers() -> None:
     event = JobRejected(
         job="a",
-        command="SubmitJob",
+        command="submit",
         code=RejectCode.OVER_JOB_LIMIT,
         field="workers",
         value="20000",
@@ -300,6 +301,16 @@ def test_a_rejection_is_one_sentence() -> None:
     event = JobRejected(job="m2", command="submit", code=RejectCode.UNKNOWN_TENANT, field="tenant", value="vison")
     told = rejection(replace(event, rule="is not in the cell file"))
     assert told == "Job m2 is rejected (unknown_tenant): tenant `vison` is not in the cell file."
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS.values()))
+def test_only_of_a_rejected_submission_the_job_itself_is_told_to_be_rejected(command: str) -> None:
+    event = JobRejected(job="web", command=command, code=RejectCode.OVER_JOB_LIMIT, tenant="ada")
+    told = rejection(event, names_tenant=True)
+    assert told.startswith("Job web") is (command == "submit")
+    assert f"{'' if command == 'submit' else f'The {command} of '}job web of tenant ada is rejected" in (
+        told.replace("Job web", "job web")
+    )
 
 
 def test_a_policy_is_told_by_what_is_other_than_shipped() -> None:

@@ -326,6 +326,9 @@ def heading(decision: Decision) -> str:
 _VERBS = ("is ", "must ", "names ", "stands ")
 """Rules that begin with one of these go on from the field and its value."""
 
+_REJECTED = {"submit": "Job", "cancel": "The cancel of job", "update": "The update of job"}
+"""What is rejected, by its command. A job itself lives on when an update or a cancel of it is rejected."""
+
 
 def rejection(event: JobRejected, *, names_tenant: bool = False) -> str:
     """Admission's no as one sentence. `names_tenant`: whose command it was is said, too."""
@@ -334,4 +337,5 @@ def rejection(event: JobRejected, *, names_tenant: bool = False) -> str:
     between = " " if event.rule.startswith(_VERBS) else ": "
     said = between.join(part for part in (at, event.rule) if part)
     whose = f" of tenant {event.tenant}" if names_tenant and event.tenant is not None else ""
-    return f"Job {event.job}{whose} is rejected ({event.code}){f': {said}' if said else ''}{numbers}."
+    about = _REJECTED.get(event.command, f"A request ({event.command}) about job")
+    return f"{about} {event.job}{whose} is rejected ({event.code}){f': {said}' if said else ''}{numbers}."
