@@ -50,10 +50,7 @@ def lines(found: WhyNot, spec: JobSpec, away: Sequence[str] = ()) -> Iterator[st
     for line in away:
         yield f"  {line}"
     yield f"  it wants {of_job(spec)}, {gpus(spec.gpus_milli)} in all"
-    for room in found.pools:
-        yield from _pool(room, spec)
-        if PendingReason.NO_SUCH_NODES in found.codes:
-            yield from _too_large(room, spec)
+    yield from _pools(found, spec)
     for pool, idle in found.elsewhere:
         are = "is" if idle == 1 else "are"
         yield f"  {counted(idle, 'GPU')} {are} idle in pool {pool}, which it may not use"
@@ -64,6 +61,17 @@ def lines(found: WhyNot, spec: JobSpec, away: Sequence[str] = ()) -> Iterator[st
     if found.planned is not None:
         yield f"  {_planned(found.planned)}"
     yield f"  {_ahead(found.ahead)}"
+
+
+def _pools(found: WhyNot, spec: JobSpec) -> Iterator[str]:
+    """What room each pool has, and why none could ever do."""
+    could_never = PendingReason.NO_SUCH_NODES in found.codes
+    for room in found.pools:
+        yield from _pool(room, spec)
+        if could_never:
+            yield from _too_large(room, spec)
+    if could_never and not found.pools:
+        yield "  no pool that it may use has a node"
 
 
 def _planned(planned: Planned) -> str:
@@ -162,7 +170,12 @@ def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
 
 
 def _too_large(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
-    """What no node of the pool could hold, or no unit of its network: what is asked for, and the most that there is."""
+    """What no node of the pool could hold, or no unit of its network: what is asked for, and the most that there is.
+    Where no node is for such a job, its size does not matter.
+    """
+    if not room.nodes or not room.nodes_right:
+        yield f"    {_no_node(room, spec)}"
+        return
     wants, wish = spec.resources, spec.topology
     needs = f"{gpus(wants.gpu_milli)}, {wants.cpu_milli / MILLI:g} CPUs and {wants.memory_mib:,} MiB"
     has = f"{counted(room.gpus_most, 'GPU')}, {room.cpu_milli_most / MILLI:g} CPUs, {room.memory_mib_most:,} MiB"
@@ -174,6 +187,13 @@ def _too_large(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
             "no unit of it is named" if most is None else f"{most.unit} would hold {most.workers_ever} if it was empty"
         )
         yield f"    it requires one {wish.level} for {counted(wanted, 'worker')}; {holds}"
+
+
+def _no_node(room: PoolRoom, spec: JobSpec) -> str:
+    """Why no node of the pool may take the job, whatever its size."""
+    if not room.nodes:
+        return f"no node of it has GPUs of type {spec.gpu_type}" if room.closed else "it has no node"
+    return "no node of it may take the job, however small that is, by its zone, labels and taints"
 
 
 def _fitting(room: PoolRoom, spec: JobSpec) -> str:
