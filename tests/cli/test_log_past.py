@@ -295,7 +295,10 @@ async def test_of_a_job_no_command_of_a_stranger_that_names_it_is_told(log: Memo
         event = JobRejected(cell="main", job="first", tenant=tenant, command="cancel", code=RejectCode.INVALID_FIELD)
         await log.publish([LAYOUT.outgoing(event, id=str(number), source="test", wall_ms=0)])
     found = await explain(log, LAYOUT, "main", "first")
-    assert [step.sentences for step in found.steps] == [("Job first is rejected (invalid_field).",), *before]
+    assert [step.sentences for step in found.steps] == [
+        ("The cancel of job first is rejected (invalid_field).",),
+        *before,
+    ]
 
 
 async def test_of_many_rejections_the_newest_are_told(log: MemoryLog) -> None:
