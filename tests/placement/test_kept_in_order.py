@@ -271,5 +271,9 @@ def test_a_run_that_takes_just_what_another_left_is_another_one() -> None:
     lived(668868941, is_long=True)
 
 
+def test_slices_that_come_to_one_node_keep_its_cpus_for_each_of_them() -> None:
+    lived(5241, is_long=True)
+
+
 def test_a_unit_that_holds_a_job_comes_before_one_with_as_many_free_gpus_that_does_not() -> None:
     lived(1_000_000_000, is_long=True)

@@ -54,9 +54,11 @@ class _Units:
         heapify(heap)
         while heap and slices:
             whole, shared, is_guess, at, workers = heappop(heap)
-            if not (whole or shared):
+            unit, has_more = in_order[at], bool(whole or shared)
+            if is_guess and not has_more:
                 break  # nothing is free in any of them
-            unit = in_order[at]
+            if not (is_guess or has_more) and found[unit].unplanned:
+                continue  # a slice that gains no GPUs may come to nodes that are kept, with its CPUs and memory
             if is_guess:
                 plan = self._ground.plan(self._nodes[unit], workers + size)
                 if self._ground.could_come(self._nodes[unit], plan):
