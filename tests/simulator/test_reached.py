@@ -110,6 +110,7 @@ SELDOM = frozenset(
 HARDLY_EVER = frozenset(
     {
         "RefuseCode.after_too_many",
+        "RejectCode.pools_in_several_cells",
         "RejectCode.too_large",
         "RejectCode.unknown_version",
         "StopReason.device_failed",

@@ -9,6 +9,7 @@ from services.placement.fit.filling import fullest, lowest, places_of_gang
 from services.placement.fit.free_capacity import FreeCapacity
 from services.placement.policy import best_fit, ebinpack, espread, spread
 from services.placement.policy.frag_aware import frag_aware
+from services.placement.policy.lifetime import lifetime
 from shared.cluster.capacity.capacity import PoolCapacity
 from shared.cluster.model.state import CellState
 from shared.events.values import JobSpec, WorkerPlace
@@ -70,6 +71,7 @@ POLICIES: dict[str, PlacementPolicy] = {
     "frag-aware": PlacementPolicy(
         frag_aware.place_gang, frag_aware.place_alone, order=frag_aware.best_first, learns=True
     ),
+    "lifetime": PlacementPolicy(lifetime.place_gang, lifetime.place_alone, learns=True),
     "e-spread": PlacementPolicy(espread.place_gang, espread.place_alone, espread.place_alike, packs=True, learns=False),
 }
 """The placement policies by the names that a cell file may use. Plain binpack looks at nodes only: it is best fit."""

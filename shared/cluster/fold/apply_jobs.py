@@ -111,10 +111,20 @@ def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
         require(fewest <= len(job.workers), f"job {job.id} runs with {len(job.workers)} workers, fewer than {fewest}")
     spec = effect.applied_to(job.spec)
     share(state.kinds, spec)
+    if spec.max_run_ms != job.spec.max_run_ms:
+        _ends_otherwise(state, job)
     state.journal.set(job, "spec", spec)
     if job.attempt and not job.spec.gang and job.status in WAITING:
         # With more or fewer replicas than before it may start once others of its ranks have waited out their pauses.
         state.journal.set(job, "not_before_ms", may_start_ms(job, at_ms))
+
+
+def _ends_otherwise(state: CellState, job: Job) -> None:
+    """When the job will be over is estimated anew: indices over its nodes that go by it are told so."""
+    nodes, noted, undo = state.nodes, state.capacity.noted, state.journal.entries
+    for node_id in dict.fromkeys([place.node for place in job.workers + job.joining]):
+        undo.append((dict.__setitem__, noted, node_id, nodes[node_id]))
+        noted[node_id] = nodes[node_id]
 
 
 def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
@@ -351,6 +361,7 @@ def stopping(state: CellState, effect: e.JobStopping, at_ms: int) -> None:
         )
     else:
         in_status(job, JobStatus.STARTING, JobStatus.RUNNING, JobStatus.RESIZING)
+    _ends_otherwise(state, job)
     journal.set(job, "status", JobStatus.STOPPING)
     journal.set(job, "stop_why", effect.why)
     journal.set(job, "stop_for", effect.for_whom)

@@ -6,9 +6,11 @@ that outlives its estimate is taken to run for half as long again as it has run 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from shared.cluster.model.job import Job, JobStatus
 from shared.cluster.model.state import CellState
-from shared.events.base import later
+from shared.events.base import LATEST_MS, later
 from shared.events.values import JobKind, JobSpec, WorkerPlace
 
 
@@ -22,17 +24,41 @@ def run_estimate_ms(state: CellState, spec: JobSpec) -> int | None:
     return limit_ms if limit_ms is not None else state.policy.maintenance_lead_ms or None
 
 
-def end_estimate_ms(state: CellState, job: Job, place: WorkerPlace, now_ms: int) -> int | None:
-    """When a worker of a job that holds places will be over, as seen at `now_ms` and not before that."""
+class RunEnd(NamedTuple):
+    """When a worker that began at `since_ms` will be over: at `end_ms`, and once that has passed later and later, up to
+    `latest_ms`.
+    """
+
+    since_ms: int
+    end_ms: int
+    latest_ms: int
+
+    def at(self, now_ms: int) -> int:
+        """The end as seen at `now_ms`, and not before that."""
+        since_ms, end_ms, latest_ms = self
+        if end_ms > now_ms:
+            return end_ms
+        return min(later(now_ms, (now_ms - since_ms) // 2 + 1), max(now_ms, latest_ms))
+
+
+OVER = RunEnd(0, 0, 0)
+"""Of what is over at any time."""
+
+
+def run_end(state: CellState, job: Job, place: WorkerPlace) -> RunEnd | None:
+    """When a worker of a job that holds places will be over; None where nothing is known, or where it runs without end.
+    It stays the same until the job is told to stop, its limit is changed, or the cell assumes another run time.
+    """
     if job.status is JobStatus.STOPPING:
-        return now_ms
+        return OVER
     run_ms = run_estimate_ms(state, job.spec)
     if run_ms is None or job.started_ms is None:
         return None
-    since_ms = max(job.started_ms, place.since_ms)
-    end_ms = later(since_ms, run_ms)
-    if end_ms > now_ms:
-        return end_ms
-    extended_ms = later(now_ms, (now_ms - since_ms) // 2 + 1)
-    limit_ms = job.spec.max_run_ms
-    return extended_ms if limit_ms is None else min(extended_ms, max(now_ms, since_ms + limit_ms))
+    since_ms, limit_ms = max(job.started_ms, place.since_ms), job.spec.max_run_ms
+    return RunEnd(since_ms, later(since_ms, run_ms), LATEST_MS if limit_ms is None else since_ms + limit_ms)
+
+
+def end_estimate_ms(state: CellState, job: Job, place: WorkerPlace, now_ms: int) -> int | None:
+    """When a worker of a job that holds places will be over, as seen at `now_ms` and not before that."""
+    end = run_end(state, job, place)
+    return None if end is None else end.at(now_ms)

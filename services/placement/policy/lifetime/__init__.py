@@ -1,0 +1,1 @@
+"""Placing by when the jobs on a node are expected to end."""
