@@ -14,6 +14,7 @@ from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import count_or_file, file_to_read, folder_to_write, is_count
 from fallow.replay.replay import workload_for
 from fallow.replay.workload import Workload, WorkloadError
+from fallow.simulate.estimates import KINDS, Estimates, estimates_of
 from fallow.simulate.plots import Curves, can_draw, curves_of, draw
 from fallow.simulate.policies import Policy, policy_of
 from fallow.simulate.seeds import JITTER_S, Told, drawn, means, spread
@@ -99,6 +100,9 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
     policy: Annotated[
         list[str] | None, typer.Option(help="Order of queues, way to place, or both with a +; several times.")
     ] = None,
+    estimates: Annotated[
+        str | None, typer.Option(help=f"What jobs tell of their run times: {KINDS}. As the trace if none.")
+    ] = None,
     gpus_per_node: Annotated[
         int, typer.Option(min=1, max=DEVICES_MOST, help="GPUs of each node, where nodes are counted.")
     ] = 8,
@@ -123,26 +127,30 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
 
     With --seeds figures are means over that many runs, each with its spread (standard deviation). A seed moves each
     submission by up to --jitter-s seconds, and shuffles the jobs of --carry; all policies get the same draws.
+
+    With --estimates jobs tell how long they run, and policies go by it: exact is the run time, limits:3 is that times
+    1 to 3 (no job is stopped by it), noise:1.0 is that times a log-normal factor of this sigma, drawn with each seed.
     """
     policies = [policy_of(name) for name in dict.fromkeys(policy or ([] if cell else [DEFAULT]))] or [AS_IN_FILE]
+    told = None if estimates is None else estimates_of(estimates)
     workload = workload_for(jobs, nodes, carry, gpus_per_node, QueueDiscipline.BEST_EFFORT_FIFO, limit)
-    file = workload.cell_file
     if cell is not None:
-        file = the_only_cell(load_cell_file(cell))
-        workload = in_pools(workload, file.cells[0], counted=is_count(nodes))
+        workload = in_cell(workload, the_only_cell(load_cell_file(cell)), counted=is_count(nodes))
     tune_collector()
     found = Simulation(tuple(range(first_seed, first_seed + seeds)) if seeds else ())
     for each in policies:
-        _run(found, each, dataclasses.replace(workload, cell_file=file), jitter_s, out)
+        _run(found, each, workload, told, jitter_s, out)
     if out is not None:
         _write(found, out)
-    if as_json:
-        print_json(found.as_json())
-    else:
-        over = f", mean ± standard deviation of {len(found.seeds)} seeds" if found.seeds else ""
-        show(f"Simulated{over}", found.means(), found.spread())
-        for line in found.rejected():
-            print_line(line)
+    print_json(found.as_json()) if as_json else _show(found)
+
+
+def _show(found: Simulation) -> None:
+    """For people."""
+    over = f", mean ± standard deviation of {len(found.seeds)} seeds" if found.seeds else ""
+    show(f"Simulated{over}", found.means(), found.spread())
+    for line in found.rejected():
+        print_line(line)
 
 
 def _write(found: Simulation, out: Path) -> None:
@@ -173,11 +181,14 @@ def _by_code(codes: Mapping[str, int]) -> str:
     return ", ".join(f"{code} {count:,}" for code, count in codes.items())
 
 
-def _run(found: Simulation, policy: Policy, workload: Workload, jitter_s: int, out: Path | None) -> None:
+def _run(
+    found: Simulation, policy: Policy, workload: Workload, told: Estimates | None, jitter_s: int, out: Path | None
+) -> None:
     """The workload under one policy: as it is, or once for each seed."""
     file, arrivals, carried = policy.on(workload.cell_file), arrivals_of(workload), workload.carried
     for seed in found.seeds or (None,):
         coming = arrivals if seed is None else drawn(arrivals, carried, seed, jitter_s)
+        coming = coming if told is None else told.on(coming, seed or 0)
         run = run_trace(file, workload.nodes, coming, carried)
         found.add(policy.name, run)
         if out is not None:
@@ -190,6 +201,11 @@ def the_only_cell(file: CellFile) -> CellFile:
     if len(file.cells) != 1:
         raise WorkloadError(f"--cell: a simulation runs one cell, and the file has {len(file.cells)}")
     return file
+
+
+def in_cell(workload: Workload, file: CellFile, *, counted: bool) -> Workload:
+    """The workload in the cell of this file. Raises WorkloadError."""
+    return dataclasses.replace(in_pools(workload, file.cells[0], counted=counted), cell_file=file)
 
 
 def in_pools(workload: Workload, part: CellPart, *, counted: bool) -> Workload:

@@ -56,6 +56,7 @@ WRONG = {
     "replay --nodes": ["nofile", "0", "-1", DIGITS, "²"],
     "simulate --nodes": ["nofile", "0", "-1", DIGITS, "²"],
     "simulate --policy": ["nonsense"],
+    "simulate --estimates": ["nonsense", "learned", "limits:0.9", "noise:x"],
     "bench pipeline --placement": ["nonsense"],
     "submit --after": ["a:when"],
     "node drain --within": ["soon", "-1s", DIGITS + "s"],
