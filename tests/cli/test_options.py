@@ -378,6 +378,9 @@ def test_where_no_address_is_given_and_nothing_answers_it_is_said_what_to_do() -
     assert without_address(Exit.NO, "damaged", (None, None)) == "damaged"
 
 
+TIME_RULE = "must be a whole number of milliseconds, or a number and a unit: 500ms, 90s, 10min, 2h, 1d"
+
+
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
@@ -389,6 +392,10 @@ def test_where_no_address_is_given_and_nothing_answers_it_is_said_what_to_do() -
             ),
         ),
         ("reservations_max=few", "fallow: reservations_max = 'few': must be a whole number"),
+        *(
+            (f"backfill_wait_ms={value}", f"fallow: backfill_wait_ms = '{value}': {TIME_RULE}")
+            for value in ("1.5h", "soon", "1e3", "[1]", "true", "")
+        ),
         ("placement=[1]", "fallow: placement = '[1]': must be text"),
         (
             "reservations_max",

@@ -124,5 +124,5 @@ def node(**more: object) -> NodeRow:
 
 def test_planned_maintenance_stands_beside_the_node() -> None:
     planned = node(maintenance_ms=(60_000, 3_660_000), maintenance_why="new fans", reason="slow")
-    assert nodes._row(planned, "")[REMARK] == ("slow, maintenance from day 0 00:01:00 to day 0 01:01:00: new fans")
+    assert nodes._row(planned, "")[REMARK] == ("slow, maintenance from day 0 00:01:00 to day 0 01:01:00 (new fans)")
     assert nodes._row(node(), "")[REMARK] == ""

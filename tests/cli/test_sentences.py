@@ -120,7 +120,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.JobReady(job="a"), "Job a waits for no other job any more."),
     (
         e.MaintenanceSet(node="n", begin_ms=1_000, end_ms=61_000, reason="fan"),
-        "Maintenance of node n is planned from day 0 00:00:01.000 to day 0 00:01:01.000 (fan).",
+        "Maintenance of node n is planned from day 0 00:00:01 to day 0 00:01:01 (fan).",
     ),
     (e.MaintenanceSet(node="n"), "No maintenance of node n is planned any more."),
     (e.MaintenanceBegan(node="n"), "Maintenance of node n has begun: it is emptied."),
@@ -315,7 +315,7 @@ def test_only_of_a_rejected_submission_the_job_itself_is_told_to_be_rejected(com
 
 def test_a_policy_is_told_by_what_is_other_than_shipped() -> None:
     told = sentence(e.PolicySet(policy=CellPolicy(backfill_wait_ms=600_000)))
-    assert told == "The cell's policy is set: backfill_wait_ms = 600000; all other settings are as shipped."
+    assert told == "The cell's policy is set: backfill_wait_ms = 600000 (10 min); all other settings are as shipped."
 
 
 @pytest.mark.parametrize(

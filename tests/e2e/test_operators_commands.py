@@ -43,7 +43,7 @@ async def test_a_job_yields_to_maintenance_and_to_the_deadline_of_a_drain(
         planned = fallow("node", "maintain", first, "--from", "8s", "--until", "16s", "--reason", "fans")
         assert (planned.returncode, planned.stderr) == (0, "")
         assert "(fans)" in planned.stdout
-        assert re.search(r"maintenance from \S+ \S+Z to \S+ \S+Z: fans", fallow("node", "show", first).stdout)
+        assert re.search(r"maintenance from \S+ \S+Z to \S+ \S+Z \(fans\)", fallow("node", "show", first).stdout)
         assert fallow("node", "uncordon", second).returncode == 0
         await cell.until(runs_on("stays", second), what="stays to run elsewhere")
         assert cell.state.nodes[first].status is NodeStatus.DRAINING

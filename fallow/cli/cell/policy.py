@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
 import typer
@@ -13,8 +14,9 @@ from fallow.cli.failures import refuse
 from fallow.cli.log.newest import newest_state
 from fallow.cli.near import meant
 from fallow.cli.node.operate import answer_of, operation, tell_answer
+from fallow.cli.output.durations import setting
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
-from fallow.cli.output.when import duration_of
+from fallow.cli.output.when import DURATION_RULE, duration_of
 from shared.client.port import News
 from shared.events.effects import PolicySet, ProposalRefused
 from shared.events.operations import CellPolicy, Operation, SetPolicy
@@ -42,7 +44,8 @@ def show(context: typer.Context, cell: CellName = None, as_json: AsJson = False)
     if as_json:
         print_json({"cell": state.cell, "version": state.version, "policy": settings})
     else:
-        print_table(f"Policy of cell {state.cell} at version {state.version}", ("SETTING", "VALUE"), settings.items())
+        rows = [(name, setting(name, value)) for name, value in settings.items()]
+        print_table(f"Policy of cell {state.cell} at version {state.version}", ("SETTING", "VALUE"), rows)
 
 
 @app.command("set")
@@ -76,14 +79,24 @@ def _read(settings: list[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or key not in CellPolicy.__struct_fields__ or key in found:
             refuse("KEY=VALUE", text, _key_rule(key, is_pair=bool(equals), is_twice=key in found))
-        if key.endswith("_ms") and (duration_ms := duration_of(value)) is not None:
-            found[key] = duration_ms
-            continue
-        try:
-            found[key] = json.loads(value)
-        except (ValueError, RecursionError):
-            found[key] = value
+        found[key] = _time(key, value) if key.endswith("_ms") else _value(value)
     return found
+
+
+def _time(key: str, value: str) -> int:
+    """Milliseconds, written as a number or as a duration."""
+    duration_ms = duration_of(value)
+    if duration_ms is None and re.fullmatch(r"-?[0-9]{1,19}", value) is None:
+        refuse(key, value, f"must be a whole number of milliseconds, or {DURATION_RULE}")
+    return int(value) if duration_ms is None else duration_ms
+
+
+def _value(text: str) -> Any:
+    """What is JSON as its value, all else as text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _key_rule(key: str, *, is_pair: bool, is_twice: bool) -> str:
@@ -97,9 +110,9 @@ def _key_rule(key: str, *, is_pair: bool, is_twice: bool) -> str:
 
 
 def changes(before: CellPolicy, now: CellPolicy) -> str:
-    """What is other than before: `backfill_wait_ms: 1800000 -> 600000`."""
+    """What is other than before: `backfill_wait_ms: 1800000 (30 min) -> 600000 (10 min)`."""
     pairs = [(name, getattr(before, name), getattr(now, name)) for name in CellPolicy.__struct_fields__]
-    return ", ".join(f"{name}: {old} -> {new}" for name, old, new in pairs if old != new)
+    return ", ".join(f"{name}: {setting(name, old)} -> {setting(name, new)}" for name, old, new in pairs if old != new)
 
 
 async def _answer(

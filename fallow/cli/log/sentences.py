@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fallow.cli.output.counts import counted
-from fallow.cli.output.durations import duration, moment
+from fallow.cli.output.durations import duration, moment, setting, window
 from fallow.cli.quota.words import quota_rules
 from shared.cluster.model.lease import patience_ms
 from shared.events import effects as e
@@ -190,8 +190,7 @@ def _loan_draining(effect: e.NodeLoanDraining) -> str:
 def _maintenance(effect: e.MaintenanceSet) -> str:
     if effect.begin_ms is None or effect.end_ms is None:
         return f"No maintenance of node {effect.node} is planned any more."
-    when = f"from {moment(effect.begin_ms)} to {moment(effect.end_ms)}"
-    return f"Maintenance of node {effect.node} is planned {when}{_text(effect.reason)}."
+    return f"Maintenance of node {effect.node} is planned {window(effect.begin_ms, effect.end_ms, effect.reason)}."
 
 
 def _lease_expired(x: e.LeaseExpired) -> str:
@@ -225,7 +224,7 @@ def _quota(effect: e.QuotaSet) -> str:
 def _policy(effect: e.PolicySet) -> str:
     shipped = CellPolicy()
     other = [
-        f"{name} = {getattr(effect.policy, name)}"
+        f"{name} = {setting(name, getattr(effect.policy, name))}"
         for name in CellPolicy.__struct_fields__
         if getattr(effect.policy, name) != getattr(shipped, name)
     ]

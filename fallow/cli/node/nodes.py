@@ -13,7 +13,7 @@ from fallow.cli.log.newest import newest_state
 from fallow.cli.log.sentences import devices
 from fallow.cli.node.silence import silence, silence_lines
 from fallow.cli.output.counts import counted
-from fallow.cli.output.durations import to_the_second
+from fallow.cli.output.durations import window
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from shared.events.values import GPU, NodeStatus
 from shared.runtime.clocks import wall_ms
@@ -65,8 +65,7 @@ def maintenance(node: NodeRow) -> str:
     """When maintenance of the node is planned, or goes on, and why."""
     if node.maintenance_ms is None:
         return ""
-    words = f": {node.maintenance_why}" if node.maintenance_why else ""
-    return f"maintenance from {to_the_second(node.maintenance_ms[0])} to {to_the_second(node.maintenance_ms[1])}{words}"
+    return f"maintenance {window(*node.maintenance_ms, node.maintenance_why)}"
 
 
 def _row(node: NodeRow, silent: str) -> tuple[object, ...]:

@@ -23,6 +23,11 @@ def to_the_second(ms: int) -> str:
     return _written(ms, "")
 
 
+def window(begin_ms: int, end_ms: int, why: str = "") -> str:
+    """A time that is planned, and for what: `from 2026-03-01 12:30:00Z to 2026-03-01 14:00:00Z (new fans)`."""
+    return f"from {to_the_second(begin_ms)} to {to_the_second(end_ms)}{f' ({why})' if why else ''}"
+
+
 def _written(ms: int, behind_seconds: str) -> str:
     if CALENDAR_FROM_MS <= ms < CALENDAR_TO_MS:
         return f"{datetime.fromtimestamp(ms // SECOND_MS, UTC):%Y-%m-%d %H:%M:%S}{behind_seconds}Z"
@@ -45,3 +50,10 @@ def duration(ms: int) -> str:
             rest = ms % unit // below
             return f"{ms // unit} {name} {rest} {below_name}" if rest else f"{ms // unit} {name}"
     raise AssertionError("a minute or more has a unit")
+
+
+def setting(name: str, value: object) -> str:
+    """The value of a setting; one in milliseconds also as a duration: `1800000 (30 min)`."""
+    if name.endswith("_ms") and isinstance(value, int) and value >= SECOND_MS:
+        return f"{value} ({duration(value)})"
+    return str(value)
