@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import typer
 
-from fallow.cli.job.submit import why_it_waits
+from fallow.cli.job.submit import Until, _end, why_it_waits
 from shared.client.answers import Progress
 from shared.client.port import News
 from shared.events import effects as e
@@ -47,3 +48,26 @@ def test_the_newest_reason_is_told_with_its_meaning_and_where_to_read_more(
     else:
         assert told.startswith(f"a ({code}: ")
         assert told.endswith("), and 1 more job; see `fallow job a`")
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_reason_is_told_once(is_told: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress.of(["a"])
+    for effect in (enqueued(), DEFERRED):
+        progress.take(News("main", effect))
+    why = why_it_waits(progress, ["a"])
+    with pytest.raises(typer.Exit) as ended:
+        _end(progress, Until.STARTED, 5, why if is_told else "")
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().err == f"fallow: not started within 5 s: {'a' if is_told else why}\n"
+
+
+def test_a_reason_that_changed_since_it_was_told_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = Progress.of(["a"])
+    for effect in (enqueued(), DEFERRED):
+        progress.take(News("main", effect))
+    before = why_it_waits(progress, ["a"])
+    progress.take(News("main", e.JobHeld(job="a")))
+    with pytest.raises(typer.Exit):
+        _end(progress, Until.STARTED, 5, before)
+    assert "a (held: " in capsys.readouterr().err

@@ -97,7 +97,7 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     for line in odd_units(jobs):
         say(f"fallow: {line}")
     goal = until or (Until.STARTED if wait else None)
-    progress, earlier = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
+    progress, earlier, told = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
     if as_json:
         stages = {job: stage.value for job, stage in progress.stages.items()}
         said = {"submitted": len(jobs), "jobs": stages if goal else _sent(jobs, progress, earlier)}
@@ -107,7 +107,7 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     elif goal is None:
         _tell_sent(jobs, progress, earlier)
     if goal is not None:
-        _end(progress, goal, timeout_s)
+        _end(progress, goal, timeout_s, told)
     elif progress.turned_away:
         raise typer.Exit(Exit.NO)
     elif any(standing(rows) in FINAL for rows in earlier.values()):
@@ -165,19 +165,21 @@ def _dependency(text: str) -> Dependency:
 
 async def _submit(
     access: Access, jobs: list[JobSpec], goal: Until | None, wait_ms: int, *, quiet: bool
-) -> tuple[Progress, Earlier]:
-    """How far the jobs are; and, where that is not waited for, the state of those that were submitted before."""
-    progress = Progress.of_specs(jobs)
+) -> tuple[Progress, Earlier, str]:
+    """How far the jobs are; where that is not waited for, the state of those that were submitted before; and why they
+    wait as it was told meanwhile, "" where it was not.
+    """
+    progress, told = Progress.of_specs(jobs), ""
     earlier: Earlier = {}
     async with access.client() as client:
         mark = await client.submit(jobs)
         if goal is not None:
-            await follow(client, mark, progress, GOALS[goal], wait_ms, quiet=quiet)
+            told = await follow(client, mark, progress, GOALS[goal], wait_ms, quiet=quiet)
         else:
             with contextlib.suppress(ClientUnavailable):  # they are sent; what became of them others can tell
                 await follow(client, mark, progress, Stage.WAITING, ANSWER_MS, quiet=quiet, only_bad=True)
                 earlier = await _submitted_before(client, mark, progress, [job.id for job in jobs], quiet=quiet)
-    return progress, earlier
+    return progress, earlier, told
 
 
 async def _submitted_before(
@@ -207,11 +209,11 @@ async def follow(
     *,
     quiet: bool = False,
     only_bad: bool = False,
-) -> None:
+) -> str:
     """Tell each step of the jobs until all have reached the goal, or the time is over; with `only_bad`, tell of those
-    alone that are turned away.
+    alone that are turned away. Returns why jobs wait, if that was told.
     """
-    began_ms, looked = monotonic_ms(), False
+    began_ms, looked, told = monotonic_ms(), False, ""
     async with aclosing(client.news(mark)) as found:
         async for some in found:
             for news in some:
@@ -220,10 +222,12 @@ async def follow(
             if not looked and not only_bad and monotonic_ms() - began_ms > LOOK_AFTER_MS:
                 looked = True
                 await _look(client, progress, quiet=quiet)
-                if not quiet and (why := why_it_waits(progress, progress.at(Stage.WAITING))):
-                    print_line(f"Still waiting: {why}.")
+                told = "" if quiet else why_it_waits(progress, progress.at(Stage.WAITING))
+                if told:
+                    print_line(f"Still waiting: {told}.")
             if progress.have(goal) or monotonic_ms() - began_ms > wait_ms:
-                return
+                break
+    return told
 
 
 async def _look(client: CellClient, progress: Progress, *, quiet: bool) -> None:
@@ -258,14 +262,16 @@ def why_it_waits(progress: Progress, jobs: list[str]) -> str:
     return f"{first} ({code}: {DEFERRED[code]}){more}; see `fallow job {first}`"
 
 
-def _end(progress: Progress, goal: Until, timeout_s: int) -> None:
+def _end(progress: Progress, goal: Until, timeout_s: int, told: str) -> None:
+    """End the command by how far the jobs are. `told` is why they wait as a line above has it: it is not repeated."""
     unanswered = progress.at(Stage.UNANSWERED)
     if unanswered:
         end_with(Exit.AWAY, f"fallow: no answer yet for {_named(unanswered)}")
     if not progress.have(GOALS[goal]):
         late = [job for job, stage in progress.stages.items() if not progress.is_at(stage, GOALS[goal])]
-        told = why_it_waits(progress, late) or _named(late)
-        end_with(Exit.NO, f"fallow: not {goal.value} within {timeout_s} s: {told}")
+        why = why_it_waits(progress, late)
+        said = _named(late) if why in ("", told) else why
+        end_with(Exit.NO, f"fallow: not {goal.value} within {timeout_s} s: {said}")
     if any(stage in BAD for stage in progress.stages.values()):
         raise typer.Exit(Exit.NO)
 
