@@ -12,13 +12,15 @@ INPUT_FENCED = "input fenced"
 """What the log of the process says of each input that it reads no further."""
 
 
-def say_fenced(context: Context[Any], loss: Loss, reason: str, **about: str) -> None:
-    """The process is not ready for this input, for `reason`, and its log says where and why.
-
-    `about` says whose input it is.
-    """
-    topic, partition = loss.tp
+def show_fenced(context: Context[Any], loss: Loss, reason: str) -> None:
+    """The process is not ready for this input, for `reason`."""
     context.health.not_ready(reason, _subject(loss.tp))
+
+
+def say_fenced(context: Context[Any], loss: Loss, reason: str, **about: str) -> None:
+    """The same, and the log of the process says where and why. `about` says whose input it is."""
+    topic, partition = loss.tp
+    show_fenced(context, loss, reason)
     context.logger.error(
         INPUT_FENCED,
         **about,

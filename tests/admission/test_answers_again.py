@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from services.admission.app import answering
 from services.admission.app.answering import Admission, main
 from services.admission.settings import AdmissionSettings
 from shared.cluster.model.config import CellFile
@@ -221,7 +222,7 @@ async def test_the_topic_of_a_tenant_that_came_with_a_reload_is_read_as_soon_as_
     process = asyncio.create_task(main(context, opened, sharing))
     await eventually(lambda: bool(joined) and joined[0].is_open)
     broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
-    missing = "t.submissions.noisy: not there. Run: fallow topics create"
+    missing = "t.submissions.noisy: not there, or without a right to read it. Run: fallow topics create"
     await eventually(lambda: missing in str(context.health.answer("/readyz")))
     assert joined[0].is_open
     broker.create_topic("t.submissions.noisy", 1)
@@ -229,6 +230,70 @@ async def test_the_topic_of_a_tenant_that_came_with_a_reload_is_read_as_soon_as_
     assert joined[-1].topics == ["t.submissions", "t.submissions.noisy"]
     assert not joined[0].is_open
     assert missing not in str(context.health.answer("/readyz"))
+    context.stopping.set()
+    await process
+
+
+async def test_admission_begins_without_a_tenants_topic_that_it_may_not_read_and_reads_it_once_it_may() -> None:
+    broker, joined = MemoryBroker(), list[Shared]()
+    for topic in ("operations", "submissions", "decisions"):
+        broker.create_topic(f"t.{topic}", 1)
+    context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OtherFile(WITH_A_TOPIC))
+
+    async def opened(_: object, __: object) -> MemoryLog:
+        log = MemoryLog(broker)
+        await log.start()
+        return log
+
+    def sharing(_: object, topics: Sequence[str], __: object, ___: object) -> Shared:
+        joined.append(Shared(topics))
+        return joined[-1]
+
+    process = asyncio.create_task(main(context, opened, sharing))
+    await eventually(lambda: bool(joined) and joined[0].is_open)
+    assert joined[0].topics == ["t.submissions"]
+    await eventually(lambda: "t.submissions.noisy: not there" in str(context.health.answer("/readyz")))
+    broker.create_topic("t.submissions.noisy", 1)  # to whoever has no right to a topic Kafka says that there is none
+    await eventually(lambda: len(joined) > 1 and joined[-1].is_open, 15)
+    assert joined[-1].topics == ["t.submissions", "t.submissions.noisy"]
+    context.stopping.set()
+    await process
+
+
+async def test_a_tenants_topic_that_may_not_be_read_any_more_is_noted_until_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kafka tells whoever has no right to a topic that there is none, and the group leaves it out of its shares."""
+    monkeypatch.setattr(answering, "LOOK_FOR_TOPICS_MS", 0)
+    hidden = set[str]()
+
+    class Guarded(MemoryLog):
+        async def partitions(self, topic: str) -> int:
+            return 0 if topic in hidden else await super().partitions(topic)
+
+    broker, joined = MemoryBroker(), list[Shared]()
+    for topic in ("operations", "submissions", "submissions.noisy", "decisions"):
+        broker.create_topic(f"t.{topic}", 1)
+    context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OtherFile(WITH_A_TOPIC))
+
+    async def opened(_: object, __: object) -> MemoryLog:
+        log = Guarded(broker)
+        await log.start()
+        return log
+
+    def sharing(_: object, topics: Sequence[str], __: object, ___: object) -> Shared:
+        joined.append(Shared(topics))
+        return joined[-1]
+
+    process = asyncio.create_task(main(context, opened, sharing))
+    await eventually(lambda: bool(joined) and joined[0].is_open)
+    note = "t.submissions.noisy: not there, or without a right to read it"
+    for _ in range(2):
+        hidden.add("t.submissions.noisy")
+        await eventually(lambda: note in str(context.health.answer("/readyz")))
+        hidden.clear()
+        await eventually(lambda: note not in str(context.health.answer("/readyz")))
+    assert len(joined) == 1
     context.stopping.set()
     await process
 
@@ -443,7 +508,9 @@ async def test_what_was_not_in_a_failed_try_is_judged_as_of_its_own_time(where: 
 def test_a_partition_that_cannot_be_read_is_told_with_its_place_and_the_way_past_it() -> None:
     context = make_context("admission", AdmissionSettings(namespace="t"))
     admission = Admission(context, MemoryLog(MemoryBroker()), LAYOUT, parse_cell_file(TEXT, "cell"))
-    admission._lose(Loss(LossKind.UNREADABLE, ("t.submissions", 3), 7, 9, 12, why="the checksum is wrong"))
+    loss = Loss(LossKind.UNREADABLE, ("t.submissions", 3), 7, 9, 12, why="the checksum is wrong")
+    admission._lose(loss)
+    admission._show_held(loss)
     status, _, body = context.health.answer("/readyz")
     assert status == 503
     said = body.decode()

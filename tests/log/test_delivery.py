@@ -105,9 +105,16 @@ class Site:
         self.share.said = None if committed is None else Place(committed)
         self.seen: list[bytes | None] = []
         self.losses: list[Loss] = []
-        self.delivery = Delivery(self.handle, self.share.log, on_loss=self.losses.append)
+        self.held: list[Loss] = []
+        self.told: dict[TopicPartition, Loss] = {}
+        self.delivery = Delivery(
+            self.handle, self.share.log, on_loss=self.losses.append, on_held=self.held_by, told=self.told
+        )
         self.delivery.join(self.share)
         self.share.own(is_ours=True)
+
+    def held_by(self, loss: Loss) -> None:
+        self.held.append(loss)
 
     async def handle(self, records: list[Record]) -> None:
         self.seen += [record.value for record in records]
@@ -247,6 +254,41 @@ async def test_a_partition_that_cannot_be_read_is_held_looked_at_again_and_read_
     await eventually(lambda: _has_seen(site, 4))
     await eventually(lambda: site.next_offset == 4)
     assert (site.seen, site.delivery.held, len(site.losses)) == ([b"a", b"b", b"c", b"d"], frozenset(), 1)
+    await site.delivery.stop()
+
+
+async def test_a_place_that_cannot_be_read_is_told_once_by_a_process_whatever_share_it_is_given() -> None:
+    site = Site()
+    await site.publish(b"a", b"b", b"c", b"d")
+    site.broker.damage(TP, 1, 2)
+    await eventually(lambda: _lost(site))
+    await eventually(lambda: site.next_offset == 1)
+    for is_ours in (True, False, True):
+        held, site.held = site.held, []
+        assert held
+        site.share.own(is_ours=is_ours)
+        await site.turns(20)
+        assert (site.delivery.held, bool(site.held)) == (({TP}, True) if is_ours else (frozenset(), False))
+        site.held = site.held or held
+    again = Delivery(site.handle, site.share.log, on_loss=site.losses.append, told=site.told)
+    again.join(site.share)
+    for _ in range(20):
+        await again.take(MOST)
+    assert again.held == {TP}
+    assert [loss.next_offset for loss in site.losses] == [1]
+    await site.delivery.stop()
+    await again.stop()
+
+
+async def test_it_is_told_again_once_it_could_be_read_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(damage, "LOOK_AGAIN_S", 0.02)
+    site = Site()
+    await site.publish(b"a", b"b")
+    site.broker.damage(TP, 0, 0)
+    await eventually(lambda: _lost(site))
+    site.broker.partition(TP).damaged.clear()
+    await eventually(lambda: _has_seen(site, 2))
+    assert site.told == {}
     await site.delivery.stop()
 
 

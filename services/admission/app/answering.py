@@ -21,7 +21,7 @@ from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, Job
 from shared.events.operations import AdvanceTime, ReloadCell
 from shared.events.reasons import RejectCode
 from shared.log.dead_letters import TOLD_MOST, dead_letter
-from shared.log.fenced_input import say_fenced, say_read_again
+from shared.log.fenced_input import say_fenced, say_read_again, show_fenced
 from shared.log.layout import Layout
 from shared.log.machine.consumer import Bad, Dead, DeadLetterLimit, Handled, Taken, Tally, in_parts, joined, take_batch
 from shared.log.machine.losses import Loss, LossKind
@@ -47,6 +47,9 @@ from shared.runtime.together import together
 
 OPERATIONS_PAUSE_S, OPERATIONS_PATIENT_MS = 1.0, 500
 LOOK_FOR_TOPICS_MS = 5_000
+
+MEND = "Run: fallow topics create"
+"""It also puts the declared rights in force."""
 
 LOOK_APART_MS = 100
 """Before a no the operations are looked at, so far apart at least: less than a command takes that reloads a file, and a
@@ -154,12 +157,15 @@ class Admission:
         self.pace = KeepingPace(context, log, layout, [cell.name for cell in file.cells])
         self._limit, self._tally = DeadLetterLimit(), Tally()
         self._plain = layout.topic("submissions")
+        self._told: dict[TopicPartition, Loss] = {}
         self._delivery = self._new_delivery()
         self._subscription: Subscription | None = None
         self._fenced: dict[TopicPartition, Loss] = {}
+        self._refused: tuple[str, ...] = ()
         self._partitions = 1
         self._read: list[str] = []
-        self._look_at_ms = 0
+        self._look_at_ms = self._looks = 0
+        self._gone: list[str] = []
         self._operations: Reader | None = None
         self._operating, self._look_again_ms = asyncio.Lock(), 0
 
@@ -169,9 +175,8 @@ class Admission:
             if self._operations is None:
                 self._operations = await self._stand_at_operations()
                 await self.pace.begin()
-            self._delivery, self._read = self._new_delivery(), self._topics()
-            topics = self._read
-            self._partitions = sum([await self._log.partitions(topic) for topic in topics])
+            self._delivery = self._new_delivery()
+            topics = self._read = await self._topics_there()
             group = self._layout.group("admission")
             self._subscription = self._subscribing(self._context, topics, group, self._delivery)
             await self._subscription.start()
@@ -197,26 +202,49 @@ class Admission:
 
     def _new_delivery(self) -> Delivery:
         chance, warn = self._context.host.chance, self._context.logger.warning
-        return Delivery(self.handle, self._log, on_loss=self._lose, chance=chance, warn=warn)
+        return Delivery(
+            self.handle,
+            self._log,
+            on_loss=self._lose,
+            on_held=self._show_held,
+            told=self._told,
+            chance=chance,
+            warn=warn,
+        )
 
     def _topics(self) -> list[str]:
         own = [f"{self._plain}.{tenant.name}" for tenant in self._file.tenants if tenant.own_topic]
         return [self._plain, *own]
 
+    async def _topics_there(self) -> list[str]:
+        """Without the own topics of tenants that are not there, or to which admission has no right: they are noted, and
+        keep nobody else waiting. Raises LogUnavailable.
+        """
+        counts = {topic: await self._log.partitions(topic) for topic in self._topics()}
+        self._partitions = sum(counts.values())
+        return [topic for topic, count in counts.items() if count or topic == self._plain]
+
     def _lose(self, loss: Loss) -> None:
-        """A partition does not hold what admission has committed of it. Where it ends before that, it is not read."""
+        """A partition does not hold what admission has committed of it."""
         topic, partition = loss.tp
         if loss.kind is LossKind.DELETED_UNREAD:
             lost = {"topic": topic, "partition": partition, "from_offset": loss.next_offset, "to_offset": loss.begin}
             self._context.logger.error("submissions were deleted unread", **lost)
             self._metrics.deleted_unread.labels(topic).inc(loss.begin - loss.next_offset)
             return
+        say_fenced(self._context, loss, self._why_not_read(loss))
+
+    def _show_held(self, loss: Loss) -> None:
+        """A partition is not read, as was told before or just now."""
         self._fenced[loss.tp] = loss
-        self._metrics.fenced.labels(topic, partition).set(1)
+        self._metrics.fenced.labels(*loss.tp).set(1)
+        show_fenced(self._context, loss, self._why_not_read(loss))
+
+    def _why_not_read(self, loss: Loss) -> str:
         how = f"stop admission and set the offset of group {self._layout.group('admission')} there"
         if loss.kind is LossKind.UNREADABLE:
             how = f"it is looked at twice a minute; to pass over what cannot be read, {how}, behind it"
-        say_fenced(self._context, loss, f"{loss}; it is not read: {how}")
+        return f"{loss}; it is not read: {how}"
 
     async def fail_when_given_up(self) -> None:
         """End the process when a batch cannot be delivered."""
@@ -347,6 +375,7 @@ class Admission:
                 continue
             await self._look_for_topics()
             self._let_go_of_lost()
+            self._show_refused()
             self._show_unread()
             if not by_time:
                 await self._context.pause(OPERATIONS_PAUSE_S)
@@ -391,6 +420,16 @@ class Admission:
             if f"{topic}/{partition}" not in cursors:
                 self._context.health.handled(topic, partition, next_offset)
 
+    def _show_refused(self) -> None:
+        """The topics to which admission has no right, and those to which it has it by now."""
+        refused = dict(self._delivery.refused)
+        for topic in self._refused:
+            if topic not in refused:
+                self._context.health.ready(topic)
+        for topic, why in refused.items():
+            self._context.health.not_ready(f"{topic} is not read, the other submissions are: {why}", topic)
+        self._refused = tuple(refused)
+
     def _let_go_of_lost(self) -> None:
         """What another admission owns now is no lag of this one, and no loss; what is whole again is none either."""
         assigned, held, topics = self._delivery.assigned, self._delivery.held, self._topics()
@@ -417,23 +456,29 @@ class Admission:
 
     async def _look_for_topics(self) -> None:
         """Topics that came with a reload are read once they are there: raises OtherTopics then. Until then it is noted
-        that they are not.
+        that they are not. So it is of one that is read, and to which the right is gone: Kafka says that there is none,
+        and the group leaves it out. Of these one is looked at each time.
         """
         unread = [topic for topic in self._topics() if topic not in self._read]
-        now_ms = self._context.host.monotonic_ms()
-        if not unread:
+        own, now_ms = [topic for topic in self._read if topic != self._plain], self._context.host.monotonic_ms()
+        if not unread and not self._gone:
             self._context.health.noted("topics")  # the tenant is gone again
-            return
-        if now_ms < self._look_at_ms:
+        if not (unread or own) or now_ms < self._look_at_ms:
             return
         self._look_at_ms = now_ms + LOOK_FOR_TOPICS_MS
+        self._looks += 1
+        watched = dict.fromkeys([*unread, *self._gone, *(own[self._looks % len(own)] for _ in own[:1])])
         try:
-            missing = [topic for topic in unread if not await self._log.partitions(topic)]
+            missing = [topic for topic in watched if not await self._log.partitions(topic)]
         except LogUnavailable:
             return
-        if not missing:
+        self._gone = [topic for topic in missing if topic in self._read]
+        if unread and not any(topic in missing for topic in unread):
             raise OtherTopics(unread)
-        self._context.health.noted("topics", f"{', '.join(missing)}: not there. Run: fallow topics create")
+        if missing:
+            self._context.health.noted(
+                "topics", f"{', '.join(missing)}: not there, or without a right to read it. {MEND}"
+            )
 
 
 def _answered(handled: Handled[Event]) -> Answered:

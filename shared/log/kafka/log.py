@@ -183,7 +183,8 @@ class KafkaLog:
             async with asyncio.timeout(self._append_bound_s):
                 answer = await ask([KafkaTopicPartition(*tp) for tp in tps])
         except (KafkaError, TimeoutError, OSError) as error:
-            raise LogUnavailable(f"offsets of {sorted(tps)}: {error!r}") from error
+            what = f"offsets of {sorted(tps)}"
+            raise (refused(what, error) or LogUnavailable(f"{what}: {error!r}")) from error
         return {(tp.topic, tp.partition): offset for tp, offset in answer.items()}
 
     async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from shared.log.kafka.closing import close
 from shared.log.kafka.connection import client_options
 from shared.log.kafka.consumer import SteadyConsumer
+from shared.log.kafka.producer import refused
 from shared.log.port import LogUnavailable, Record, TopicPartition, unreadable_at
 from shared.runtime.kafka_access import KafkaAccess, access_to
 
@@ -63,7 +64,8 @@ class KafkaLooks:
                     return await self._found(offsets, look)
             except (KafkaError, TimeoutError, OSError) as error:
                 await self.stop()
-                raise LogUnavailable(f"records at {dict(offsets)}: {error!r}") from error
+                what = f"records at {dict(offsets)}"
+                raise (refused(what, error) or LogUnavailable(f"{what}: {error!r}")) from error
 
     async def stop(self) -> None:
         """Close the consumer, if there is one."""

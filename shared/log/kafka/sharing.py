@@ -12,11 +12,18 @@ from typing import Any
 
 from aiokafka import ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaTopicPartition
-from aiokafka.errors import ConsumerStoppedError, KafkaError, NoOffsetForPartitionError, OffsetOutOfRangeError
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    KafkaError,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+    TopicAuthorizationFailedError,
+)
+from aiokafka.structs import OffsetAndMetadata
 
 from shared.log.kafka.consumer import Batches, SteadyConsumer
 from shared.log.machine.losses import Place
-from shared.log.port import LogTruncated, LogUnavailable, TopicPartition, UnreadableRecords
+from shared.log.port import LogRefused, LogTruncated, LogUnavailable, Refusal, TopicPartition, UnreadableRecords
 from shared.log.sharing.delivery import Delivery
 from shared.log.sharing.share import CommitFailed
 
@@ -138,6 +145,18 @@ class SharingConsumer(SteadyConsumer):
         found = await self._coordinator.fetch_committed_offsets(list(tps))
         return {(tp.topic, tp.partition): _place(*said) for tp, said in found.items() if said.offset >= 0}
 
+    def hold(self, tp: KafkaTopicPartition) -> None:
+        """As SteadyConsumer's. Of a partition of a topic to which we have no right aiokafka waits for the place that is
+        committed, without end, and reads no other partition of that broker meanwhile: it gets one that is never read.
+        """
+        assignment = self._subscription.subscription.assignment
+        state = assignment.state_value(tp)
+        if not state.has_valid_position:
+            self.seek(tp, 0)
+        state.update_committed(OffsetAndMetadata(0, ""))
+        self._coordinator.start_commit_offsets_refresh_task(assignment)  # it ended with the refusal
+        super().hold(tp)
+
     async def stop(self) -> None:
         """Commit what is left, then as aiokafka's."""
         await self._delivery.stop()
@@ -171,7 +190,10 @@ class KafkaShare:
             async with asyncio.timeout(COMMITTED_BOUND_S):
                 return await self._consumer.places([KafkaTopicPartition(*tp) for tp in tps])
         except (KafkaError, TimeoutError) as error:
-            raise LogUnavailable(f"committed offsets: {error!r}") from error
+            text = f"committed offsets: {error!r}"
+            # aiokafka tells the kind of this one by its name alone.
+            is_refused = TopicAuthorizationFailedError.__name__ in text
+            raise (LogRefused(Refusal.NOT_ALLOWED, text) if is_refused else LogUnavailable(text)) from error
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """As the port says."""
@@ -211,7 +233,10 @@ class KafkaShare:
         if failure is None:
             return
         tp = failure.tp
-        end = (await self._consumer.end_offsets([tp]))[tp]
+        try:
+            end = (await self._consumer.end_offsets([tp]))[tp]
+        except TopicAuthorizationFailedError:
+            end = failure.offset  # the right to read the topic was taken from us: where it ends is not told either
         behind = end if failure.behind is None else min(failure.behind, end)
         raise UnreadableRecords(
             (tp.topic, tp.partition), asked=failure.offset, begin=behind, end=end, why=failure.why

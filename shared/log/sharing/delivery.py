@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.log.damage import DamageWatch
 from shared.log.losses import PlaceWatch, loss_met, losses_of
 from shared.log.machine.losses import Loss, LossKind, Place
-from shared.log.port import Log, LogTruncated, LogUnavailable, Record, RecordTooLarge, TopicPartition
+from shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Record, RecordTooLarge, TopicPartition
 from shared.log.reading import input_checksum, stands_for_unreadable
 from shared.log.sharing.share import Batches, CommitFailed, Share
 
@@ -24,12 +24,18 @@ COMMIT_EVERY_S = 1.0
 """What was handled since the last commit is handled again by the next owner when this process is killed."""
 
 LOOK_AGAIN_S = 0.2
+ASK_AGAIN_S = 5.0
+"""How often a topic is asked for again that this process has no right to."""
+
 WARN_EVERY_S = 10.0
 
 GIVE_UP_MS_MOST = 150_000
 """Half of the time for which a group waits for a member that does not poll."""
 
 logger = logging.getLogger(__name__)
+
+Places = dict[TopicPartition, Place]
+Losses = dict[TopicPartition, Loss]
 
 BatchHandler = Callable[[list[Record]], Awaitable[None]]
 """Takes a batch, in order within each partition; returns when all outputs of all its records are acknowledged."""
@@ -61,12 +67,14 @@ def tell_loss(loss: Loss) -> None:
 class Delivery:
     """One subscription at work. `join` it to a share, then `take` and `deliver` in turn; the counts are for metrics."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all by name but the two first; each is a port, or what was told before
         self,
         handler: BatchHandler,
         log: Log,
         *,
         on_loss: Callable[[Loss], None] = tell_loss,
+        on_held: Callable[[Loss], None] = lambda _: None,
+        told: dict[TopicPartition, Loss] | None = None,
         retry: RetryPolicy | None = None,
         chance: Callable[[], float] = random.random,
         warn: Callable[[str], None] = logger.warning,
@@ -75,11 +83,14 @@ class Delivery:
         records are lost, the partition is read no further until a later share finds it whole; it is never read from
         its beginning for that, where thousands were handled already. Where records were deleted before they were
         read, reading goes on where the partition begins. Where records cannot be read, the others are read on, and this
-        one as soon as it can be: it is looked at twice a minute.
+        one as soon as it can be: it is looked at twice a minute. Of a place that cannot be read it is told once, also
+        where the partition is another's meanwhile: `told` is what was told already, for a delivery that comes after
+        another one. `on_held` is told each time that a partition is held by a loss.
 
         `chance` draws a number from 0 to below 1; `log` answers questions about the topics.
         """
         self._handler, self._log, self._on_loss, self._warn = handler, log, on_loss, warn
+        self._on_held = on_held
         self._retry, self._chance = retry or RetryPolicy(), chance
         self.batches = 0
         self.records = 0
@@ -97,8 +108,12 @@ class Delivery:
         self._looked_at: frozenset[TopicPartition] = frozenset()
         self._standing: dict[TopicPartition, Place] = {}
         self.held: frozenset[TopicPartition] = frozenset()
-        """The partitions of this share that have lost records, or cannot be read, and are not read."""
-        self._told: dict[TopicPartition, Loss] = {}
+        """The partitions of this share that are not read: they have lost records, cannot be read, or are of a topic to
+        which this process has no right.
+        """
+        self._refused: dict[str, str] = {}
+        self._ask_again_s = 0.0
+        self._told: dict[TopicPartition, Loss] = {} if told is None else told
         self._watch, self._damage = PlaceWatch(log), DamageWatch(log)
         self._handled: dict[TopicPartition, Place] = {}
         self._read_past: dict[TopicPartition, Loss] = {}
@@ -123,6 +138,11 @@ class Delivery:
     def assigned(self) -> frozenset[TopicPartition]:
         """The partitions that are this process's to handle, as of the last rebalance."""
         return frozenset() if self._share is None else self._share.assigned()
+
+    @property
+    def refused(self) -> Mapping[str, str]:
+        """The topics of this share to which this process has no right, and what the log says of each."""
+        return self._refused
 
     def standing(self) -> dict[TopicPartition, int]:
         """How far the group has come in each partition of this share, as far as is known here; 0 where it has never
@@ -163,13 +183,11 @@ class Delivery:
         """Look once at what the partitions of a new share hold; False when the log is away, or the share is past."""
         share, generation = self.share, self.share.generation
         if generation == self._generation:
+            await self._ask_again()
             return True
         assigned = share.assigned()
         try:
-            places = await share.committed(assigned) if assigned else {}
-            # Of a partition of which nothing was ever committed nothing was handled.
-            stands = {tp: places.get(tp, Place(0)) for tp in assigned}
-            losses = await losses_of(self._log, stands) if stands else {}
+            places, losses, refused = await self._look_at_each(assigned)
         except LogUnavailable as error:
             self._warn(f"what the group has committed cannot be looked at: {error}")
             await asyncio.sleep(LOOK_AGAIN_S)
@@ -177,11 +195,70 @@ class Delivery:
         if share.generation != generation:
             return False
         self._begin_share(generation, assigned, places)
-        losses |= self._still_past()
-        self._told = {tp: told for tp, told in self._told.items() if _is_past(told) or tp in losses}
+        self._wait_for_rights(refused)
+        losses = {**self._still_unreadable(), **losses, **self._still_past()}
+        for tp in [tp for tp, told in self._told.items() if not _stays_told(told) and tp not in losses]:
+            del self._told[tp]
         for loss in losses.values():
             self._lose(loss)
         return True
+
+    async def _look_at_each(self, tps: Collection[TopicPartition]) -> tuple[Places, Losses, dict[str, str]]:
+        """What the group has committed of these, which of them do not hold it, and which topics are refused to us. A
+        topic that is refused keeps no other one waiting. Raises LogUnavailable.
+        """
+        places, losses, refused = Places(), Losses(), dict[str, str]()
+        try:
+            found = [await self._look_at(tps)] if tps else []
+        except LogRefused:
+            found = []
+            for topic in sorted({topic for topic, _ in tps}):
+                try:
+                    found.append(await self._look_at([tp for tp in tps if tp[0] == topic]))
+                except LogRefused as error:
+                    refused[topic] = str(error)
+        for known, lost in found:
+            places |= known
+            losses |= lost
+        return places, losses, refused
+
+    async def _look_at(self, tps: Collection[TopicPartition]) -> tuple[Places, Losses]:
+        places = await self.share.committed(tps)
+        # Of a partition of which nothing was ever committed nothing was handled.
+        return places, await losses_of(self._log, {tp: places.get(tp, Place(0)) for tp in tps})
+
+    def _wait_for_rights(self, refused: dict[str, str]) -> None:
+        """Read nothing of these topics until they can be looked at."""
+        for topic, why in refused.items():
+            if topic not in self._refused:
+                self._warn(f"{topic} is not read, the other topics are: {why}")
+        self._refused = refused
+        for tp in self._looked_at:
+            if tp[0] in refused:
+                self.share.hold(tp)
+                self.held |= {tp}
+        self._ask_again_s = asyncio.get_running_loop().time() + ASK_AGAIN_S
+
+    async def _ask_again(self) -> None:
+        """Now and then: whether the right was granted, so that the topic is read from where the group has come."""
+        if not self._refused or asyncio.get_running_loop().time() < self._ask_again_s:
+            return
+        generation, waiting = self._generation, [tp for tp in self._looked_at if tp[0] in self._refused]
+        try:
+            places, losses, refused = await self._look_at_each(waiting)
+        except LogUnavailable:
+            places, losses, refused = {}, {}, self._refused
+        if self.share.generation != generation:
+            return
+        self._standing |= places
+        for tp, place in places.items():
+            self._watch.read(tp, place)
+        for tp in [tp for tp in waiting if tp[0] not in refused]:
+            self.held -= {tp}
+            self.share.release(tp, places.get(tp, Place(0)).next_offset)
+        self._wait_for_rights(refused)
+        for loss in losses.values():
+            self._lose(loss)
 
     def _begin_share(
         self, generation: int, assigned: frozenset[TopicPartition], places: dict[TopicPartition, Place]
@@ -194,7 +271,7 @@ class Delivery:
             # What the group has not committed is handled again, and compared again.
             self._watch.read_earlier(tp, tuple(read for read in earlier.get(tp, ()) if _is_before(read, place)))
         self._generation, self._looked_at = generation, assigned
-        self._standing, self.held = places, frozenset()
+        self._standing, self.held = dict(places), frozenset()
         self._damage.clear()
 
     def _still_past(self) -> dict[TopicPartition, Loss]:
@@ -204,6 +281,17 @@ class Delivery:
         for loss in found.values():
             self._take_back(loss)
         return found
+
+    def _still_unreadable(self) -> Losses:
+        """The places that could not be read in an earlier share, and at which the group still stands: they are looked
+        at beside other work, as before.
+        """
+        standing = {tp: self._standing.get(tp, Place(0)).next_offset for tp in self._looked_at - self.held}
+        return {
+            tp: told
+            for tp, told in self._told.items()
+            if told.kind is LossKind.UNREADABLE and standing.get(tp) == told.next_offset
+        }
 
     def _find(self, loss: Loss) -> None:
         """A look has found this."""
@@ -218,7 +306,9 @@ class Delivery:
         self._commit_soon()
 
     def _lose(self, loss: Loss) -> None:
-        """Report a loss once: a fetch that was under way meets it again, and so does each new share of the group."""
+        """Report a loss once: a fetch that was under way meets it again, and so does each new share of the group. That
+        it holds its partition is said each time: with the share before it was let go of.
+        """
         tp = loss.tp
         if tp not in self.assigned:
             return
@@ -234,6 +324,8 @@ class Delivery:
         if known is None or (known.kind, known.next_offset) != (loss.kind, loss.next_offset):
             self._told[tp] = loss
             self._on_loss(loss)
+        if not _is_past(loss):
+            self._on_held(loss)
 
     def _go_on(self, loss: Loss) -> None:
         """What could not be read can be by now."""
@@ -397,6 +489,11 @@ def _any_of(records: Sequence[Record], tps: frozenset[TopicPartition]) -> bool:
 
 def _is_before(place: Place, other: Place) -> bool:
     return place.next_offset < other.next_offset
+
+
+def _stays_told(loss: Loss) -> bool:
+    """Whether a later share does not show that it is over: that only reading shows."""
+    return _is_past(loss) or loss.kind is LossKind.UNREADABLE
 
 
 def _is_past(loss: Loss) -> bool:

@@ -35,7 +35,9 @@ class Share(Protocol):
         """The partitions of the newest share."""
 
     async def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Place]:
-        """How far the group has come in these, where it has ever said so. Raises LogUnavailable."""
+        """How far the group has come in these, where it has ever said so. Raises LogUnavailable, or LogRefused where a
+        right is missing for one of their topics.
+        """
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go on with `offset` at the next poll. No effect on a partition that is not assigned."""
