@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
+from fallow.cli.log.repairing import From, repair, survey
+from services.placement.app import input_watch
 from services.placement.settings import PlacementSettings
 from shared.events.effects import InputFenced, InputResumed, JobDeferred, JobStarted, NodeSilent
 from shared.events.jobs import JobRejected
@@ -19,7 +22,7 @@ from shared.events.operations import HoldJob
 from shared.events.proposals import PreemptionProposed, Victim
 from shared.events.reasons import PendingReason, RejectCode, StopReason
 from shared.events.values import NodeSpec
-from shared.log import losses
+from shared.log import damage, losses
 from shared.log.fenced_input import INPUT_FENCED
 from shared.log.machine.losses import LossKind, Place, loss_of
 from shared.log.memory.log import MemoryBroker, MemoryLog
@@ -150,6 +153,70 @@ async def test_jobs_that_cannot_be_read_fence_their_input_and_a_person_passes_ov
         assert context.health.waiting_for is None
     assert world.enqueued() == ["job-0", "job-1", "job-2", "job-5", "job-6", "job-7"]
     assert InputResumed(input="jobs-0", from_offset=3, to_offset=5) in world.effects()
+
+
+async def test_jobs_that_could_not_be_read_are_read_on_by_the_same_process_once_they_can_be(
+    world: LostWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another replica leads, or the disk of the broker was repaired."""
+    monkeypatch.setattr(damage, "LOOK_AGAIN_S", 0.05)
+    world.admit(*names(0, 8))
+    world.broker.damage(JOBS, 3, 4)
+    async with world.placement() as context:
+        await fenced(context, "test.jobs/0 cannot be read at offset 3")
+        await world.until_enqueued(3)
+        world.broker.partition(JOBS).damaged.clear()
+        await world.until_enqueued(8)
+        await eventually(lambda: context.health.waiting_for is None)
+    assert world.enqueued() == list(names(0, 8))
+    assert "".join(capsys.readouterr()).count(INPUT_FENCED) == 1
+
+
+@pytest.mark.parametrize("inputs", list(From))
+async def test_an_input_that_a_person_resumes_by_a_repair_is_read_on_by_a_writer_that_rests_meanwhile(
+    world: LostWorld, monkeypatch: pytest.MonkeyPatch, inputs: From
+) -> None:
+    monkeypatch.setattr(input_watch, "LOG_LOOK_S", 0.05)
+    await read_and_refill(world, 3)
+    async with world.placement() as context:
+        await fenced(context, "test.jobs/0")
+        log = MemoryLog(world.broker)
+        await repair(log, LAYOUT, await survey(log, LAYOUT, CELL), inputs, by="operator", wall_ms=1)
+        await eventually(lambda: context.health.waiting_for is None)
+        world.admit("job-last")
+        await world.until_enqueued(21 if inputs is From.END else 24)
+
+
+async def test_a_place_that_cannot_be_read_is_told_once_by_a_process_that_takes_its_cell_over_again(
+    world: LostWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Gone(MemoryLog):
+        is_away = False
+
+        async def append(self, message: Outgoing) -> AppendAnswer:
+            if Gone.is_away:
+                Gone.is_away = False
+                raise LogUnavailable("no answer")
+            return await super().append(message)
+
+    world.log = Gone
+    world.admit(*names(0, 4))
+    world.broker.damage(JOBS, 3)
+    async with world.placement() as context:
+        await fenced(context, "test.jobs/0 cannot be read at offset 3")
+        await world.until_enqueued(3)
+        for number in range(2):
+            Gone.is_away = True
+            world.tell(HoldJob(cell=CELL, job=f"job-{number}"))
+            await eventually(partial(has_read, world, number + 1))
+            await fenced(context, "test.jobs/0 cannot be read at offset 3")
+    said = "".join(capsys.readouterr())
+    assert said.count(INPUT_FENCED) == 1
+    assert said.count('"event": "writing"') == 3
+
+
+def has_read(world: LostWorld, operations: int) -> bool:
+    return world.read("operations") == operations
 
 
 async def test_nodes_that_cannot_be_read_are_passed_over_where_a_person_says(world: LostWorld) -> None:

@@ -22,7 +22,7 @@ from shared.cluster.model.config import CellFile, CellPart
 from shared.events.decisions import INPUTS, input_name
 from shared.log.continued import ContinuedReader
 from shared.log.follower import Follower
-from shared.log.machine.losses import Place
+from shared.log.machine.losses import Loss, Place
 from shared.log.machine.tenure import Tenure
 from shared.log.opening import layout_of
 from shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader, TopicPartition
@@ -80,7 +80,7 @@ class CellWriter:
         self._sources = {name: input_name(name, cell.ordinal) for name in INPUTS}
         self._stepped = context.settings.clock is ClockKind.STEPPED
         self._follower = Follower(log, layout, cell.name, service=context.service)
-        self._begun_ms = 0
+        self._begun_ms = self._looked_to = 0
         self._goes_on = self._has_looked = False
         self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
         self._declines_until_ms: int | None = None
@@ -92,6 +92,7 @@ class CellWriter:
         self._showing = Showing(context, layout, cell.name, self._intake.sources, self._metrics)
         self._inflow: Inflow | None = None
         self._watch: InputWatch
+        self._told: dict[str, Loss] = {}
         self._uncompared: tuple[int, dict[TopicPartition, tuple[Place, ...]]] = (0, {})
         self._nodes: NodesWatch
         self._service: PlacementService
@@ -226,7 +227,7 @@ class CellWriter:
         self._metrics.writes.set(1)
         await self._follower.rest()
         inputs = {name: self._layout.tp(name, self.cell) for name in INPUTS}
-        self._watch = InputWatch(self._context, self._log, self.cell, inputs, self._metrics)
+        self._watch = InputWatch(self._context, self._log, self.cell, inputs, self._metrics, self._told)
         try:
             self._inflow = inflow = await self._open_inputs(tenure)
         except BaseException:
@@ -237,7 +238,8 @@ class CellWriter:
         try:
             if not self._stepped:
                 self._nodes.begin()
-            while self._owns and tenure.writes:
+            # Once an input can be read again, the cell is taken over anew, from the cursors of the state.
+            while self._owns and tenure.writes and not self._watch.mended():
                 await self._cycle(tenure, inflow)
             await self._leave(tenure)
             await self._watch.last_look()
@@ -378,6 +380,18 @@ class CellWriter:
             if (source, read) in resumes and inputs.get(source, 0) == read
         }
 
+    async def _look_for_a_repair(self) -> None:
+        """A person may repair the log while an input is fenced and this writer has nothing to write: only its next
+        append would tell.
+        """
+        if not self._watch.is_log_look_due:
+            return
+        tp = self._layout.tp("decisions", self.cell)
+        end = (await self._log.end_offsets([tp]))[tp]
+        if end > max(self._follower.state.offset + 1, self._looked_to):
+            self._looked_to = end
+            await self._refold()
+
     async def _refold(self) -> None:
         """The newest state, behind an append that is not known to be in force."""
         await self._follower.catch_up()
@@ -399,6 +413,7 @@ class CellWriter:
         for name in self._watch.look():
             inflow.close(name)
         await self._take_back(tenure)
+        await self._look_for_a_repair()
         self._follower.look()
         is_fenced = "nodes" in self._watch.fenced
         has_heard = not self._stepped and self._nodes.look(is_fenced=is_fenced)

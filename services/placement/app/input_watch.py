@@ -3,22 +3,27 @@
 An input is fenced where its cursor lies beyond the end of its topic, or where another record stands at the last offset
 that was read, or where what comes next cannot be read; `jobs`, `proposals` and `operations` also where records were
 deleted before they were read. A fenced input is not read: the process is not ready for it, and a person decides from
-where it goes on (`FALLOW_RESUME_INPUTS`).
+where it goes on (`FALLOW_RESUME_INPUTS`, or `fallow log repair`). What could not be read is looked at twice a minute,
+and is read on once it can be.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 
 from services.placement.app.metrics import CellMetrics
 from services.placement.settings import PlacementSettings
 from shared.events.decisions import input_name
-from shared.log.damage import damage_at
-from shared.log.fenced_input import say_fenced, say_read_again
+from shared.log.damage import DamageWatch, damage_at
+from shared.log.fenced_input import say_fenced, say_read_again, show_fenced
 from shared.log.losses import PlaceWatch, loss_met, losses_of
-from shared.log.machine.losses import Loss, Place, fences
+from shared.log.machine.losses import Loss, LossKind, Place, fences
 from shared.log.port import Log, LogTruncated, TopicPartition
 from shared.runtime.process import Context
+
+LOG_LOOK_S = 5.0
+"""How often a writer looks whether somebody has repaired the log while an input is fenced."""
 
 
 class InputWatch:
@@ -31,7 +36,11 @@ class InputWatch:
         cell: str,
         tps: Mapping[str, TopicPartition],
         metrics: CellMetrics,
+        told: dict[str, Loss],
     ) -> None:
+        """`told` is what the log of the process has told of inputs that cannot be read: that is told once."""
+        self._told, self._damage = told, DamageWatch(log)
+        self._log_look_at_s = 0.0
         self._context, self._log, self._cell, self._metrics = context, log, cell, metrics
         self._tps = dict(tps)
         self._names = {tp: name for name, tp in self._tps.items()}
@@ -88,6 +97,22 @@ class InputWatch:
         """Which inputs are fenced by what the last look at the topics has found."""
         return [self._found(loss) for loss in self._watch.lost()]
 
+    def mended(self) -> list[str]:
+        """The inputs that could not be read and can be by now: the cell is to be taken over anew."""
+        names = [self._names[loss.tp] for loss in self._damage.mended()]
+        for name in names:
+            self._told.pop(name, None)
+        return names
+
+    @property
+    def is_log_look_due(self) -> bool:
+        """Whether to look now if a person has repaired the log: from where a fenced input is read on stands there."""
+        now_s = asyncio.get_running_loop().time()
+        if not self.fenced or now_s < self._log_look_at_s:
+            return False
+        self._log_look_at_s = now_s + LOG_LOOK_S
+        return True
+
     async def last_look(self) -> None:
         """Before the cell is left: its next writer goes on behind what was read here, and would see nothing amiss."""
         for loss in await self._watch.last_look():
@@ -98,6 +123,7 @@ class InputWatch:
         of them and not compared since.
         """
         await self._watch.stop()
+        await self._damage.stop()
         for name in self.fenced:
             say_read_again(self._context, self._tps[name])
             self._metrics.fenced(name, is_fenced=False)
@@ -125,8 +151,20 @@ class InputWatch:
         how = f"{input_name(name, loss.tp[1])}@{loss.next_offset}:OFFSET"
         meanwhile = "; until then nothing new is started" if name == "nodes" else ""
         text = f"to read on from OFFSET, start placement with FALLOW_RESUME_INPUTS={how}{meanwhile}"
-        say_fenced(self._context, loss, f"cell {self._cell}: {loss}; {text}", cell=self._cell)
+        self._tell(name, loss, f"cell {self._cell}: {loss}; {text}")
         self._metrics.fenced(name, is_fenced=True)
+
+    def _tell(self, name: str, loss: Loss, reason: str) -> None:
+        known = self._told.get(name)
+        if loss.kind is not LossKind.UNREADABLE:
+            say_fenced(self._context, loss, reason, cell=self._cell)
+            return
+        self._damage.put(loss)
+        if known is not None and known.next_offset == loss.next_offset:
+            show_fenced(self._context, loss, reason)
+        else:
+            self._told[name] = loss
+            say_fenced(self._context, loss, reason, cell=self._cell)
 
     def _count(self, name: str, loss: Loss) -> None:
         self._context.logger.error(
