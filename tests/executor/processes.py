@@ -10,7 +10,7 @@ from pathlib import Path
 from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang
 from services.executor.processes.driver import BEGIN_MS, ProcessDriver
-from services.executor.processes.supervisor import marked, monotonic_ms
+from services.executor.processes.supervisor import marked, monotonic_ms, processes
 from shared.events.values import ProcessRun, Run, WorkerPlace
 from tests.contract.eventually import eventually
 
@@ -20,12 +20,13 @@ HOUR_MS = 3_600_000
 
 @dataclass
 class Machine:
-    """A node's state folder with the driver that is there now."""
+    """A node's state folder with the driver that is there now. `searches` of the whole machine were made so far."""
 
     folder: Path
     lease_ms: int = HOUR_MS
     in_groups: bool = True
     begin_ms: int = BEGIN_MS
+    searches: int = 0
     former: list[ProcessDriver] = field(default_factory=list)
     seen: list[Observation] = field(default_factory=list)
 
@@ -38,11 +39,15 @@ class Machine:
         for driver in self.former:
             driver._beginning.clear()  # an agent that is gone begins nothing
         inherited = {"PATH": "/usr/bin:/bin", "FALLOW_REDIS": "secret"}
-        self.driver = ProcessDriver(NODE, self.folder, inherited=inherited, begin_ms=self.begin_ms)
+        self.driver = ProcessDriver(NODE, self.folder, inherited=inherited, begin_ms=self.begin_ms, listed=self._listed)
         self.former.append(self.driver)
         if not self.in_groups:
             self.driver.close()
             self.driver._groups = None
+
+    def _listed(self) -> list[int]:
+        self.searches += 1
+        return processes()
 
     def start(self, *scripts: str, job: str = "job-1", attempt: int = 1) -> None:
         """One worker for each script."""

@@ -20,7 +20,7 @@ import re
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -31,10 +31,12 @@ from services.executor.policy.turn import Observation, Start, Stop
 from services.executor.policy.worker_environment import Gang, worker_environment
 from services.executor.processes.control_groups import own_group
 from services.executor.processes.remover import Remover
+from services.executor.processes.searches import Searches
 from services.executor.processes.supervisor import (
     cgroup_is_gone,
     kill_cgroup,
     monotonic_ms,
+    processes,
     read_whole,
     write_whole,
 )
@@ -111,9 +113,10 @@ class ProcessDriver:
         inherited: Mapping[str, str],
         keep_runs: int = 1_000,
         begin_ms: int = BEGIN_MS,
+        listed: Callable[[], list[int]] = processes,
     ) -> None:
         """`inherited` is the agent's own environment; of runs that are over the newest `keep_runs` folders stay.
-        `begin_ms` is how long workers begin at a time.
+        `begin_ms` is how long workers begin at a time; `listed` gives the ids of all processes of the machine.
         """
         self._node, self._inherited, self._keep_runs, self._begin_ms = node, inherited, keep_runs, begin_ms
         self._runs, self.lease = state_dir / "runs", state_dir / "lease"
@@ -121,6 +124,7 @@ class ProcessDriver:
         self._mark = blake2b(f"{node} {state_dir.resolve()}".encode(), digest_size=8).hexdigest()
         self._groups = own_group(f"fallow-{self._mark}")
         self._sweep, self._supervisors = Sweep(f"{self._mark}/"), Supervisors(f"{self._mark}/")
+        self._searches = Searches(f"{self._mark}/", listed)
         self._live: dict[RunKey, LiveRun] = {}
         self._beginning: deque[tuple[LiveRun, Iterator[None]]] = deque()
         self._began_for_ms = 0
@@ -253,6 +257,7 @@ class ProcessDriver:
         """What has become of the runs since the last look."""
         self._ending = [child for child in self._ending if child.poll() is None]
         self._began_for_ms = 0
+        self._searches.begin_turn()
         self._begin_some()
         found = []
         for key, run in list(self._live.items()):
@@ -358,7 +363,7 @@ class ProcessDriver:
         job, attempt, _, turn = key
         name = _name(rank, turn)
         group = None if self._groups is None else self._groups / f"{job}-{attempt}-{name}"
-        return WorkerFolder(self._folder(key) / name, f"{self._mark}/{job}/{attempt}/{name}", group)
+        return WorkerFolder(self._folder(key) / name, f"{self._mark}/{job}/{attempt}/{name}", group, self._searches)
 
     def _seen(
         self,

@@ -357,7 +357,7 @@ def marked(mark: str, name: str = MARK) -> list[int]:
     """All processes whose environment began with this mark, or with one that it is the beginning of when it ends in a
     slash.
     """
-    return search(mark, name)[0]
+    return search(processes(), mark, name)[0]
 
 
 def marked_among(pids: list[int], mark: str, name: str) -> list[int]:
@@ -365,9 +365,21 @@ def marked_among(pids: list[int], mark: str, name: str) -> list[int]:
     return _search(pids, mark, name)[0]
 
 
-def search(mark: str, name: str = MARK) -> tuple[list[int], set[int]]:
+def environments_among(pids: list[int], mark: str, name: str) -> list[tuple[int, list[str]]]:
+    """Of these processes those whose environment has a mark that begins so: process id, and its marks whole."""
+    wanted, found = f"{name}={mark}".encode(), list[tuple[int, list[str]]]()
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it is over, or another user's and so none of ours
+            words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            marks = [os.fsdecode(word[len(name) + 1 :]) for word in words if word.startswith(wanted)]
+            if marks and pid != os.getpid():
+                found.append((pid, marks))
+    return found
+
+
+def search(pids: list[int], mark: str, name: str = MARK) -> tuple[list[int], set[int]]:
     """The same, and the processes that ended before they could be looked at: each may have left another one behind."""
-    return _search(processes(), mark, name)
+    return _search(pids, mark, name)
 
 
 def search_newest(mark: str) -> list[int]:

@@ -16,7 +16,6 @@ from services.executor.processes.supervisor import (
     children_of_each,
     kill,
     kill_with_group,
-    marked,
     marked_among,
     monotonic_ms,
     processes,
@@ -37,10 +36,14 @@ class Supervisors:
         self._known: list[tuple[int, int]] = []
         self._asked_ms: int | None = None
 
-    def live(self) -> list[int]:
-        """Their process ids. The machine is searched only where none lives that was found before."""
+    def live(self, found: Callable[[], list[tuple[int, int]]] | None = None) -> list[int]:
+        """Their process ids. Only where none lives that was known before, they are taken from `found` (process id and
+        ticks at its begin), or the machine is searched.
+        """
         live = [(pid, ticks) for pid, ticks in self._known if start_ticks(pid) == ticks]
-        self._known = live or _with_ticks(marked(self._mark, SUPERVISES))
+        if not live:
+            live = _with_ticks(marked_among(self._listed(), self._mark, SUPERVISES)) if found is None else found()
+        self._known = [(pid, ticks) for pid, ticks in live if start_ticks(pid) == ticks]
         return [pid for pid, _ in self._known]
 
     def end(self) -> bool:

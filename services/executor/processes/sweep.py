@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from services.executor.processes.supervisor import kill_with_group, search, search_newest
+from collections.abc import Callable
+
+from services.executor.processes.supervisor import kill_with_group, processes, search, search_newest
 
 LOOKS_MOST = 50
 """After so many looks in a row without any such process there is none, also where each look missed others: on a machine
@@ -14,10 +16,12 @@ CHASES = 200
 
 
 class Sweep:
-    """One mark, or all that begin with one that ends in a slash, look by look."""
+    """One mark, or all that begin with one that ends in a slash, look by look. `listed` gives the ids of all processes
+    of the machine.
+    """
 
-    def __init__(self, mark: str) -> None:
-        self._mark = mark
+    def __init__(self, mark: str, listed: Callable[[], list[int]] = processes) -> None:
+        self._mark, self._listed = mark, listed
         self._missed = set[int]()
         self._looks = 0
 
@@ -25,7 +29,7 @@ class Sweep:
         """Kill what is there. Whether nothing is left: no process was found, and none that was there at the begin of
         the look had ended before its turn. One that forks and exits all the time always has.
         """
-        found, missed = search(self._mark)
+        found, missed = search(self._listed(), self._mark)
         for pid in found:
             kill_with_group(pid)
         # What was over at the last look already, and has not been waited for, has left nothing behind since.

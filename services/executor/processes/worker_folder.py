@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from services.executor.processes import supervisor
+from services.executor.processes.searches import Searches
 from services.executor.processes.supervisors import Supervisors, tell
 from services.executor.processes.sweep import Sweep
 
@@ -53,12 +54,16 @@ class WorkerEnd:
 class WorkerFolder:
     """The folder of one worker of one attempt."""
 
-    def __init__(self, path: Path, mark: str, cgroup: Path | None) -> None:
-        """`mark` is in the environment of all of the worker's processes; `cgroup` holds them, where there is one."""
+    def __init__(self, path: Path, mark: str, cgroup: Path | None, searches: Searches) -> None:
+        """`mark` is in the environment of all of the worker's processes; `cgroup` holds them, where there is one;
+        `searches` are those that it shares with the other workers of its agent.
+        """
         self.path, self.mark, self.cgroup = path, mark, cgroup
         self.child: subprocess.Popen[bytes] | None = None
         self._end: WorkerEnd | None = None
-        self._sweep, self._supervisors = Sweep(mark), Supervisors(mark)
+        self._searches = searches
+        self._sweep = Sweep(mark, searches.listed)
+        self._supervisors = Supervisors(mark, listed=searches.listed)
         self._stops_ms: int | None = None
 
     def is_of_another(self, ordered_ms: int) -> bool:
@@ -126,10 +131,11 @@ class WorkerFolder:
         return (self.path / "worker").exists()
 
     def look(self) -> WorkerEnd | None:
-        """How the worker ended, once nothing of it is left; where its supervisor is gone, what is left is ended here.
+        """How the worker ended, once nothing of it is left; where its supervisor is gone, what is left is ended here,
+        when its turn to search the machine has come.
         Raises OSError, ValueError, KeyError, TypeError where that cannot be read.
         """
-        if self._end is None and self.is_over():
+        if self._end is None and self._is_seen_over():
             self._end = self._written_end() if self._is_believed() else None
             if self._end is None:
                 self._end = self._vanished()
@@ -138,12 +144,15 @@ class WorkerFolder:
         return self._end
 
     def is_over(self) -> bool:
-        """Whether nothing of it is left, however it ended."""
+        """Whether nothing of it is left, however it ended. It searches the machine without waiting for its turn."""
         return not self._is_supervised() and (self._ended_in_order() or self._nothing_is_left())
 
+    def _is_seen_over(self) -> bool:
+        return not self._is_supervised() and (self._ended_in_order() or self._is_swept())
+
     def destroy(self) -> bool:
-        """End all of the worker, whatever its files say. Whether nothing of it is left."""
-        return self._nothing_is_left() and (self.child is None or self.child.poll() is not None)
+        """End all of the worker, whatever its files say, when its turn has come. Whether nothing of it is left."""
+        return self._is_swept() and (self.child is None or self.child.poll() is not None)
 
     def _ended_in_order(self) -> bool:
         """Whether the agent's own supervisor says by the code of its end that nothing is left: no file proves that."""
@@ -174,20 +183,24 @@ class WorkerFolder:
     def _was_begun(self) -> bool:
         """Whether a supervisor is or was here: no worker is begun twice, whatever of its files it has removed."""
         is_told = any(os.path.lexists(self.path / name) for name in ("supervisor", "exit"))
-        return is_told or (self.path.exists() and bool(self._live_supervisors()))
+        return is_told or (self.path.exists() and bool(self._supervisors.live()))
 
     def _is_supervised(self) -> bool:
         if not self._live_supervisors():
             return False
-        if self._stops_ms is not None and supervisor.monotonic_ms() > self._stops_ms + OVERDUE_MS:
+        is_overdue = self._stops_ms is not None and supervisor.monotonic_ms() > self._stops_ms + OVERDUE_MS
+        if is_overdue and self._searches.may_search(self.mark):
             self._supervisors.end()
         return True
 
     def _live_supervisors(self) -> list[int]:
         """The agent's own child, or whom an agent before this one has begun."""
         if self.child is None:
-            return self._supervisors.live()
+            return self._supervisors.live(lambda: self._searches.supervisors(self.mark))
         return [self.child.pid] if self.child.poll() is None else []
+
+    def _is_swept(self) -> bool:
+        return self._searches.may_search(self.mark) and self._nothing_is_left()
 
     def _nothing_is_left(self) -> bool:
         if self.cgroup is not None:

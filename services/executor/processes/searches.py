@@ -1,0 +1,57 @@
+"""How often an agent searches the whole machine. One search looks at every process there is: were each worker to make
+its own, a node with hundreds of workers would do nothing else, and its lease would not be renewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from services.executor.processes.supervisor import SUPERVISES, environments_among, processes, start_ticks
+
+SEARCHERS_MOST = 4
+"""So many workers may search the machine themselves between two looks: those that nobody supervises any more. One does
+so two or three times in its turn.
+"""
+
+
+class Searches:
+    """What one search tells all workers of an agent, and who of them may search the machine next."""
+
+    def __init__(
+        self, mark: str, listed: Callable[[], list[int]] = processes, searchers_most: int = SEARCHERS_MOST
+    ) -> None:
+        """`mark` ends in a slash and is the beginning of those of all workers; `listed` gives the ids of all processes
+        of the machine.
+        """
+        self.listed = listed
+        self._mark, self._most = mark, searchers_most
+        self._supervisors: dict[str, list[tuple[int, int]]] | None = None
+        self._left, self._served, self._is_asked_in_vain = searchers_most, set[str](), False
+
+    def begin_turn(self) -> None:
+        """What was found is out of date, and others may search."""
+        self._supervisors, self._left = None, self._most
+        if not self._is_asked_in_vain:
+            self._served.clear()
+        self._is_asked_in_vain = False
+
+    def supervisors(self, mark: str) -> list[tuple[int, int]]:
+        """Those of one worker that lived when the machine was last searched in this turn: process id and the ticks at
+        which it began.
+        """
+        if self._supervisors is None:
+            self._supervisors = {}
+            for pid, marks in environments_among(self.listed(), self._mark, SUPERVISES):
+                ticks = start_ticks(pid)
+                for each in marks if ticks is not None else ():
+                    self._supervisors.setdefault(each, []).append((pid, ticks or 0))
+        return self._supervisors.get(mark, [])
+
+    def may_search(self, mark: str) -> bool:
+        """Whether this worker may search the machine now. Who may not has its turn before those that had theirs."""
+        if mark in self._served or self._left == 0:
+            self._is_asked_in_vain |= mark not in self._served
+            return False
+        self._left -= 1
+        self._served.add(mark)
+        return True
