@@ -7,7 +7,10 @@ workers of whole groups, what is left of a broken one for small workers. Ties go
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from itertools import accumulate
 
 from services.placement.fit.min_units import fewest
 from shared.cluster.model.node import lowest, mask_of
@@ -49,17 +52,36 @@ def _split_usual(free: int, islands: Sizes, nics: Sizes, gpus: int, workers: int
 
 
 def _split(free: int, islands: Sizes, nics: Sizes, gpus: int, workers: int) -> tuple[Devices, ...]:
+    masks = _masks(free, islands) if len(islands) > 1 else [free]
+    begins = list(accumulate(nics, initial=0))
+    # The islands that hold a worker each, the least roomy first: nobody looks at all of them for each worker.
+    whole = [(mask.bit_count(), at) for at, mask in enumerate(masks) if mask.bit_count() >= gpus]
+    heapify(whole)
     found = []
     for _ in range(workers):
-        devices = [
-            device
-            for in_island, count in _of_fewest(free, islands, gpus)
-            for at_nic, few in _of_fewest(in_island, nics, count)
-            for device in lowest(at_nic, few)
-        ]
+        if whole:
+            parts = [(heappop(whole)[1], gpus)]
+        else:
+            parts = fewest([mask.bit_count() for mask in masks], range(len(masks)), gpus)
+        devices = list[int]()
+        for at, count in parts:
+            here = _at_fewest_nics(masks[at], nics, begins, count)
+            devices += here
+            masks[at] &= ~mask_of(tuple(here))
+            if len(parts) == 1 and masks[at].bit_count() >= gpus:
+                heappush(whole, (masks[at].bit_count(), at))
         found.append(tuple(sorted(devices)))
-        free &= ~mask_of(found[-1])
     return tuple(found)
+
+
+def _at_fewest_nics(free: int, nics: Sizes, begins: list[int], count: int) -> list[int]:
+    """So many of the free devices of an island. Only network cards between its first and its last are looked at."""
+    if len(nics) < 2 or not free:  # noqa: PLR2004 - one group is no choice
+        return list(lowest(free, count))
+    first = bisect_right(begins, (free & -free).bit_length() - 1) - 1
+    last = min(bisect_right(begins, free.bit_length() - 1), len(nics))
+    parts = _of_fewest(free >> begins[first], nics[first:last], count)
+    return [begins[first] + device for at_nic, few in parts for device in lowest(at_nic, few)]
 
 
 def held_by_islands(free: int, islands: Sizes, gpus: int) -> int:
