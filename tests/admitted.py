@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared.events.base import Event
-from shared.events.encoding import Undecodable
-from shared.events.jobs import JobAdmitted, JobsAdmitted
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
 
 
 def singly(event: Event | Undecodable) -> list[Event | Undecodable]:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.runtime.stack import docker
-from shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
-from shared.runtime.stack.server import Source
+from fallow.shared.runtime.stack import docker
+from fallow.shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
+from fallow.shared.runtime.stack.server import Source
 
 STACKS = "stacks"
 WHOLE_STACKS = ("chaos", "docker", "e2e")

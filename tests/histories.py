@@ -6,23 +6,23 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.errors import IllegalEffect
-from shared.cluster.fold.fold import LogRecord, extend, fold
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.file_in_force import as_effect
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.node import lowest
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from shared.events.encoding import encode
-from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import ClearReason, FailReason, PendingReason, RequeueReason, StopReason
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, WorkerPlace
-from shared.log.layout import Layout
-from shared.log.port import Outgoing
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.errors import IllegalEffect
+from fallow.shared.cluster.fold.fold import LogRecord, extend, fold
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.file_in_force import as_effect
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.node import lowest
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.reasons import ClearReason, FailReason, PendingReason, RequeueReason, StopReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, WorkerPlace
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Outgoing
 
 CELL = "cell-a"
 TENANTS = ("acme", "birch", "cedar")

@@ -18,11 +18,11 @@ from msgspec import Meta
 from pydantic import StringConstraints
 from pydantic.fields import FieldInfo
 
-from shared.events import TYPES
-from shared.events.base import LARGEST_INTEGER, Value
-from shared.events.effects import AnyEffect, Effect, JobResized, JobResizing, JobStarted, ReservationSet
-from shared.events.submissions import JobChanges
-from shared.events.values import GPU, JobSpec, NodeSpec, Resources, WorkerRange
+from fallow.shared.events import TYPES
+from fallow.shared.events.base import LARGEST_INTEGER, Value
+from fallow.shared.events.effects import AnyEffect, Effect, JobResized, JobResizing, JobStarted, ReservationSet
+from fallow.shared.events.submissions import JobChanges
+from fallow.shared.events.values import GPU, JobSpec, NodeSpec, Resources, WorkerRange
 
 V = TypeVar("V", bound=Value)
 Fields = dict[str, Any]

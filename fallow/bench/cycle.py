@@ -20,16 +20,16 @@ from rich.console import Console
 from fallow.bench.figure import Figure
 from fallow.bench.load.load import percentile
 from fallow.bench.load.processor_time import ProcessorTime
-from services.placement.service import Input, PlacementService
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.jobs import AdmittedJob, JobsAdmitted
-from shared.events.nodes import RunsReported, RunStatusUpdate
-from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, WorkerPlace
-from shared.log.machine.writer import Draft, Writer
-from shared.runtime.collector import tune_collector
+from fallow.services.placement.service import Input, PlacementService
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.jobs import AdmittedJob, JobsAdmitted
+from fallow.shared.events.nodes import RunsReported, RunStatusUpdate
+from fallow.shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, WorkerPlace
+from fallow.shared.log.machine.writer import Draft, Writer
+from fallow.shared.runtime.collector import tune_collector
 
 GPUS_PER_NODE = 8
 STEP_MS = 20.0

@@ -17,11 +17,11 @@ from fallow.bench.pipeline import piped
 from fallow.cli.log.read_back import records_of
 from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import CELL
-from shared.cluster.fold.fold import fold as fold_record
-from shared.cluster.model.state import CellState
-from shared.log.port import Record
-from shared.log.reading import log_record
-from shared.runtime.collector import tune_collector
+from fallow.shared.cluster.fold.fold import fold as fold_record
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.log.port import Record
+from fallow.shared.log.reading import log_record
+from fallow.shared.runtime.collector import tune_collector
 
 RATE, SECONDS = 1_000.0, 10.0
 

@@ -15,8 +15,8 @@ from fallow.bench.load.load import Load
 from fallow.bench.load.stages import cell_of, on_stage
 from fallow.bench.pipeline import by_size, piped
 from fallow.local.local_cell import LocalCell, Servers
-from shared.events.operations import CellPolicy
-from shared.runtime.stack.services import Services
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.runtime.stack.services import Services
 
 SETTLE_S = 15.0
 FILL_PART = 0.5

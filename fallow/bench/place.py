@@ -22,21 +22,21 @@ from fallow.bench.load.networked_cell import Network, enqueue, gang, lines_of, o
 from fallow.bench.load.processor_time import ProcessorTime
 from fallow.bench.place_mixes import IN_LEAF, LEAF, Mix, mixes
 from fallow.replay.workload import CELL
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.explain.shortfall import shortfall
-from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import schedule_queues
-from services.placement.search.gang import Places, place_gang
-from shared.cluster.fold.apply import APPLY, apply
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.events.effects import JobStarted, NodeChanged
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
-from shared.log.machine.writer import readable
-from shared.runtime.collector import tune_collector
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.explain.shortfall import shortfall
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.queue.scheduling_cycle import schedule_queues
+from fallow.services.placement.search.gang import Places, place_gang
+from fallow.shared.cluster.fold.apply import APPLY, apply
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import JobStarted, NodeChanged
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
+from fallow.shared.log.machine.writer import readable
+from fallow.shared.runtime.collector import tune_collector
 
 RUNS, COLD_RUNS = 7, 3
 SIZES = (1_000, 10_000, 100_000)

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from fallow.bench.load.networked_cell import DIGEST, LAB, Network, gang
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import Quota
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Level, Resources, TopologyRequest, Wish, WorkerPlace
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, Level, Resources, TopologyRequest, Wish, WorkerPlace
 
 LEAF, IN_LEAF = TopologyRequest(level=Level.LEAF), TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
 FITS_NOWHERE = "too-large"

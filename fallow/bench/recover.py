@@ -21,20 +21,20 @@ from fallow.bench.load.stages import SPARE, is_durable, servers_for
 from fallow.bench.real.mix import ready
 from fallow.local.local_cell import Servers
 from fallow.replay.workload import CELL, QUEUE
-from shared.events.decisions import Decision
-from shared.events.effects import AnyEffect, JobStarted, WriterStarted
-from shared.events.submissions import SubmitJob
-from shared.events.values import JobSpec
-from shared.log.kafka.group_timers import QUICK
-from shared.log.port import Reader
-from shared.log.reading import event_of
-from shared.runtime.clocks import wall_ms
-from shared.runtime.process import loop_factory
-from shared.runtime.stack.child import StackError
-from shared.runtime.stack.services import Services, ServiceSpec
-from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
-from shared.view.redis_view import RedisFunctions
-from shared.view.store import ViewUnavailable
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import AnyEffect, JobStarted, WriterStarted
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.kafka.group_timers import QUICK
+from fallow.shared.log.port import Reader
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.process import loop_factory
+from fallow.shared.runtime.stack.child import StackError
+from fallow.shared.runtime.stack.services import Services, ServiceSpec
+from fallow.shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
+from fallow.shared.view.redis_view import RedisFunctions
+from fallow.shared.view.store import ViewUnavailable
 
 WITHOUT = ("executor",)
 """No node says anything: what the reports of a whole cell cost a new writer is not in the figure."""
@@ -42,7 +42,7 @@ WITHOUT = ("executor",)
 SPARE_NODES, COMING_PER_S, COMING = 100, 50, "come-"
 """Jobs come, so many in a second, for nodes that are free for them alone: as soon as somebody writes, one can start."""
 
-STANDBY = ServiceSpec("placement-standby", "services.placement")
+STANDBY = ServiceSpec("placement-standby", "fallow.services.placement")
 READY_WAIT_S, WAIT_S = 180.0, 120.0
 SETTLE_S = 5.0
 SESSION_S = QUICK.session_ms / 1000

@@ -16,9 +16,9 @@ from fallow.bench.load.processor_time import ProcessorTime, Used
 from fallow.bench.load.stages import is_durable, servers_for
 from fallow.local.local_cell import Servers
 from fallow.replay.workload import CELL
-from shared.runtime.process import loop_factory
-from shared.runtime.stack.child import StackError
-from shared.runtime.stack.services import Services
+from fallow.shared.runtime.process import loop_factory
+from fallow.shared.runtime.stack.child import StackError
+from fallow.shared.runtime.stack.services import Services
 
 START_WAIT_S = 120.0
 WITHOUT = ("executor",)

@@ -13,20 +13,20 @@ import typer
 
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.fence_line import FenceLine
-from shared.runtime.addresses import without_password
+from fallow.shared.runtime.addresses import without_password
 
 if TYPE_CHECKING:
-    from shared.client.direct import DirectClient
-    from shared.cluster.model.config import CellFile
-    from shared.log.layout import Layout
-    from shared.runtime.kafka_access import KafkaAccess
+    from fallow.shared.client.direct import DirectClient
+    from fallow.shared.cluster.model.config import CellFile
+    from fallow.shared.log.layout import Layout
+    from fallow.shared.runtime.kafka_access import KafkaAccess
 
 T = TypeVar("T")
 
 DEFAULT_KAFKA = "127.0.0.1:9092"
 DEFAULT_REDIS = "redis://127.0.0.1:6379/0"
 CELL_FILE = Path("deploy/cell.yaml")
-TOP = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Access:
     @property
     def kafka_access(self) -> KafkaAccess:
         """Where Kafka is, and as whom the command comes in: by the same settings as a service. Raises SettingsError."""
-        from shared.runtime.settings import KafkaSecurity  # noqa: PLC0415 - keeps `fallow --help` quick
+        from fallow.shared.runtime.settings import KafkaSecurity  # noqa: PLC0415 - keeps `fallow --help` quick
 
         return KafkaSecurity.load().access_at(self.kafka_address)
 
@@ -65,18 +65,18 @@ class Access:
         """The cell file: the one named, else the one of the current folder, else the one that comes along."""
         if self.cell_file is not None:
             return self.cell_file
-        return CELL_FILE if CELL_FILE.exists() else TOP / CELL_FILE
+        return CELL_FILE if CELL_FILE.exists() else PACKAGE / CELL_FILE
 
     def cells(self) -> CellFile:
         """The cell file, read. Raises CellFileError."""
-        from shared.runtime.files.cell_file import load_cell_file  # noqa: PLC0415 - keeps `fallow --help` quick
+        from fallow.shared.runtime.files.cell_file import load_cell_file  # noqa: PLC0415 - keeps `fallow --help` quick
 
         return load_cell_file(self.cell_path)
 
     def layout(self) -> Layout:
         """Where the records of these cells are. Raises CellFileError."""
         # Not by shared.log.opening, which brings along everything that a service needs and a command does not.
-        from shared.log.layout import Layout  # noqa: PLC0415 - the same
+        from fallow.shared.log.layout import Layout  # noqa: PLC0415 - the same
 
         return Layout(self.namespace, {cell.name: cell.ordinal for cell in self.cells().cells})
 
@@ -95,10 +95,10 @@ class Access:
     @asynccontextmanager
     async def client(self) -> AsyncIterator[DirectClient]:
         """A client, let go of in the end. Raises CellFileError; NoCellHere where what is not there yet never comes."""
-        from shared.client.direct import DirectClient  # noqa: PLC0415 - the same
-        from shared.client.port import NotYet  # noqa: PLC0415 - the same
-        from shared.log.kafka.log import KafkaLog  # noqa: PLC0415 - the same
-        from shared.view.redis_view import RedisFunctions  # noqa: PLC0415 - the same
+        from fallow.shared.client.direct import DirectClient  # noqa: PLC0415 - the same
+        from fallow.shared.client.port import NotYet  # noqa: PLC0415 - the same
+        from fallow.shared.log.kafka.log import KafkaLog  # noqa: PLC0415 - the same
+        from fallow.shared.view.redis_view import RedisFunctions  # noqa: PLC0415 - the same
 
         functions = RedisFunctions(self.redis_address)
         log = KafkaLog(self.kafka_access, "fallow-cli")

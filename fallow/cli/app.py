@@ -20,7 +20,7 @@ from fallow.cli.given_text import no_text
 from fallow.cli.output.output_stream import drop_output, open_streams
 from fallow.cli.paths import file_to_read
 from fallow.cli.wrong_use import WrongValue, in_one_line
-from shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis, without_password
+from fallow.shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis, without_password
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("local.up", "Run all services on this machine, with Kafka and Redis if need be."),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from fallow.cli.access import Access
-from shared.client.port import ClientUnavailable
-from shared.events.decisions import Decision
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.port import Log, LogUnavailable
-from shared.log.reading import event_of
+from fallow.shared.client.port import ClientUnavailable
+from fallow.shared.events.decisions import Decision
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, LogUnavailable
+from fallow.shared.log.reading import event_of
 
 
 class NoCellHere(ClientUnavailable):

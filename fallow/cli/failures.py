@@ -11,10 +11,10 @@ from typing import NoReturn
 
 import typer
 
-from shared.runtime.files.signs import visible
-from shared.runtime.several_lines import ErrorOfSeveralLines
+from fallow.shared.runtime.files.signs import visible
+from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
-OWN = tuple(str(Path(__file__).parents[2] / top) for top in ("fallow", "services", "shared"))
+OWN = str(Path(__file__).parents[1])
 """A file of our own that is missing is a defect."""
 
 VALUE_CHARS_MOST = 120

@@ -11,7 +11,7 @@ def an_id(value: str | list[str]) -> str | list[str]:
     """The id of a job or of a node, or several."""
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - keeps `fallow --help` quick
 
-    from shared.events.base import JobId  # noqa: PLC0415
+    from fallow.shared.events.base import JobId  # noqa: PLC0415
 
     check = TypeAdapter(JobId).validate_python
     for each in [value] if isinstance(value, str) else [*value]:

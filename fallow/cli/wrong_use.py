@@ -37,7 +37,7 @@ class WrongValue(typer.BadParameter):
 
 def in_one_line(error: typer.TyperException) -> str:
     """What was wrong with the command line, for people."""
-    from shared.events.encoding import shorten  # noqa: PLC0415 - keeps `fallow --help` quick
+    from fallow.shared.events.encoding import shorten  # noqa: PLC0415 - keeps `fallow --help` quick
 
     context = getattr(error, "ctx", None)
     command = "fallow" if context is None else context.command_path

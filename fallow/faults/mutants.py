@@ -135,7 +135,7 @@ def copy_code(folder: Path, names: Iterable[str] = PACKAGES) -> Path:
     """The source tree once more, in next to no time: files are shared with it until a mutant replaces them."""
     for name in names:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, copy_function=_link)
+            shutil.copytree(ROOT / name, folder / name, copy_function=_link, symlinks=True)
         elif (ROOT / name).exists():
             _link(str(ROOT / name), str(folder / name))
     return folder

@@ -9,8 +9,8 @@ import asyncio
 import json
 from typing import Any, cast
 
-from shared.runtime.stack.http_get import Unanswered
-from shared.runtime.stack.ports import LOCAL
+from fallow.shared.runtime.stack.http_get import Unanswered
+from fallow.shared.runtime.stack.ports import LOCAL
 
 REQUEST = b"GET /cursors HTTP/1.1\r\nhost: localhost\r\n\r\n"
 HEAD_END = b"\r\n\r\n"

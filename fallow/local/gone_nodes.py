@@ -10,12 +10,12 @@ from pathlib import Path
 
 from fallow.cli.access import Access
 from fallow.cli.output.counts import counted
-from services.executor.nodes_file import load_nodes
-from shared.client.port import CellClient, ClientUnavailable
-from shared.cluster.model.config import CellFile
-from shared.events.operations import DeclareLost
-from shared.events.values import NodeStatus
-from shared.view.rows import NodeRow
+from fallow.services.executor.nodes_file import load_nodes
+from fallow.shared.client.port import CellClient, ClientUnavailable
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.operations import DeclareLost
+from fallow.shared.events.values import NodeStatus
+from fallow.shared.view.rows import NodeRow
 
 LOOK_S = 1.0
 """So often the nodes of each cell are looked at."""

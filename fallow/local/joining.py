@@ -10,13 +10,13 @@ from fallow.cli.access import Access
 from fallow.cli.cells_there import cells_in_the_log
 from fallow.cli.log.newest import newest_state
 from fallow.cli.log.read_back import LogOverflowed
-from shared.cluster.fold.fold import DamagedLog
-from shared.cluster.model.config import CellFile, Pool, Queue, Tenant
-from shared.cluster.model.file_in_force import as_effect, difference, from_effect
-from shared.cluster.model.state import CellState
-from shared.log.admin.group_members import member_count
-from shared.log.port import LogTruncated
-from shared.log.snapshots import NoUsableSnapshot
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.cluster.model.config import CellFile, Pool, Queue, Tenant
+from fallow.shared.cluster.model.file_in_force import as_effect, difference, from_effect
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.log.admin.group_members import member_count
+from fallow.shared.log.port import LogTruncated
+from fallow.shared.log.snapshots import NoUsableSnapshot
 
 Named = Pool | Queue | Tenant
 

@@ -13,21 +13,21 @@ import yaml
 
 from fallow.local.service_set import Clock, service_set
 from fallow.replay.workload import CELL, Workload, WorkloadError
-from shared.events.base import Event
-from shared.events.encoding import encode
-from shared.log.admin.topic_admin import create_topics
-from shared.log.admin.topics import TopicSpec
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.opening import declared_topics, layout_of, log_for
-from shared.log.port import Outgoing
-from shared.runtime.clocks import wall_ms
-from shared.runtime.stack.child import StackError
-from shared.runtime.stack.choose import Choice
-from shared.runtime.stack.embedded_broker import make_topics
-from shared.runtime.stack.server import Source
-from shared.runtime.stack.services import Services
-from shared.runtime.telemetry import rss_peak_bytes
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import encode
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.admin.topics import TopicSpec
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.opening import declared_topics, layout_of, log_for
+from fallow.shared.log.port import Outgoing
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.stack.child import StackError
+from fallow.shared.runtime.stack.choose import Choice
+from fallow.shared.runtime.stack.embedded_broker import make_topics
+from fallow.shared.runtime.stack.server import Source
+from fallow.shared.runtime.stack.services import Services
+from fallow.shared.runtime.telemetry import rss_peak_bytes
 
 EMBEDDED_JOBS_MOST = 3_000
 CLIENT_ID = "fallow-cli"

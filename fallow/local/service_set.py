@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shared.runtime.settings import ClockKind
-from shared.runtime.stack.services import ServiceSpec
+from fallow.shared.runtime.settings import ClockKind
+from fallow.shared.runtime.stack.services import ServiceSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class ServiceKind:
 
 
 KINDS: tuple[ServiceKind, ...] = (
-    ServiceKind("admission", "services.admission"),
-    ServiceKind("queueing", "services.queueing"),
-    ServiceKind("placement", "services.placement"),
-    ServiceKind("executor", "services.executor"),
-    ServiceKind("projector", "services.projector"),
-    ServiceKind("metrics", "services.metrics"),
+    ServiceKind("admission", "fallow.services.admission"),
+    ServiceKind("queueing", "fallow.services.queueing"),
+    ServiceKind("placement", "fallow.services.placement"),
+    ServiceKind("executor", "fallow.services.executor"),
+    ServiceKind("projector", "fallow.services.projector"),
+    ServiceKind("metrics", "fallow.services.metrics"),
 )
 """Every kind of process, in the order in which data flows through them."""
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fallow.cli.access import CELL_FILE, TOP, Access, access_of, run
+from fallow.cli.access import CELL_FILE, PACKAGE, Access, access_of, run
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.output.output import print_line
 from fallow.cli.paths import file_to_read, folder_to_write
@@ -28,16 +28,16 @@ from fallow.local.local_cell import Servers, make_declared_topics, running
 from fallow.local.service_set import KINDS, ServiceSet, service_set
 from fallow.local.upkeep import Upkeep
 from fallow.replay.workload import uniform_nodes
-from services.executor.nodes_file import load_nodes
-from shared.cluster.model.config import CellFile, CellPart, Pool
-from shared.events.encoding import encode
-from shared.events.value import replace as replace_value
-from shared.events.values import NodeSpec
-from shared.log.opening import declared_topics
-from shared.runtime.addresses import without_password
-from shared.runtime.stack.choose import choose_kafka, choose_redis
-from shared.runtime.stack.server import Source
-from shared.runtime.stack.services import Services
+from fallow.services.executor.nodes_file import load_nodes
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.value import replace as replace_value
+from fallow.shared.events.values import NodeSpec
+from fallow.shared.log.opening import declared_topics
+from fallow.shared.runtime.addresses import without_password
+from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
+from fallow.shared.runtime.stack.server import Source
+from fallow.shared.runtime.stack.services import Services
 
 app = typer.Typer()
 
@@ -193,7 +193,7 @@ def variables(access: Access) -> str:
     """
     redis = without_password(access.redis or "")
     told = {"FALLOW_KAFKA": access.kafka or "", "FALLOW_REDIS": redis, "FALLOW_NAMESPACE": access.namespace}
-    if access.cell_file is not None or access.cell_path.resolve() != TOP / CELL_FILE:
+    if access.cell_file is not None or access.cell_path.resolve() != (PACKAGE / CELL_FILE).resolve():
         told["FALLOW_CELL_FILE"] = str(access.cell_path.absolute())
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in told.items())
 

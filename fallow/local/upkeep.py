@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from shared.runtime.clocks import monotonic_ms
-from shared.runtime.endings import FENCED, WRONG_SETTINGS
-from shared.runtime.stack.child import StackError, telling_line
-from shared.runtime.stack.restarts import Deaths, Restarts, how_it_ended
-from shared.runtime.stack.server import Server, Source
-from shared.runtime.stack.services import Ended, Services
+from fallow.shared.runtime.clocks import monotonic_ms
+from fallow.shared.runtime.endings import FENCED, WRONG_SETTINGS
+from fallow.shared.runtime.stack.child import StackError, telling_line
+from fallow.shared.runtime.stack.restarts import Deaths, Restarts, how_it_ended
+from fallow.shared.runtime.stack.server import Server, Source
+from fallow.shared.runtime.stack.services import Ended, Services
 
 LOOK_AGAIN_S = 0.25
 READY_TOLD_S = 30.0

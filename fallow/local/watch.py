@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL
-from shared.cluster.model.job import WAITING
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, NodeStatus
-from shared.log.follower import Follower
+from fallow.shared.cluster.model.job import WAITING
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, NodeStatus
+from fallow.shared.log.follower import Follower
 
 POLL_WAIT_MS = 200
 LOOK_AGAIN_S = 0.1

@@ -13,11 +13,11 @@ from fallow.cli.output.output import AsJson, print_json
 from fallow.replay.generate import DAY_MS, generate
 from fallow.replay.report.report import show_report, write_report
 from fallow.replay.run_session import Plan, folder_for, run_of
-from shared.runtime.stack import embedded_broker, valkey
-from shared.runtime.stack.child import StackError
-from shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
-from shared.runtime.stack.embedded_broker import EmbeddedBroker
-from shared.runtime.stack.server import Source
+from fallow.shared.runtime.stack import embedded_broker, valkey
+from fallow.shared.runtime.stack.child import StackError
+from fallow.shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
+from fallow.shared.runtime.stack.embedded_broker import EmbeddedBroker
+from fallow.shared.runtime.stack.server import Source
 
 app = typer.Typer()
 

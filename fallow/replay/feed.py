@@ -10,11 +10,11 @@ from typing import Protocol
 from fallow.local.local_cell import LocalCell
 from fallow.local.watch import Watch
 from fallow.replay.workload import CELL, Timed, Workload
-from shared.events.base import Command, Event
-from shared.events.submissions import SubmitJob
-from shared.events.value import replace
-from shared.log.port import Log, Outgoing, TopicPartition
-from shared.runtime.clocks import WallCellClock, monotonic_ms
+from fallow.shared.events.base import Command, Event
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.value import replace
+from fallow.shared.log.port import Log, Outgoing, TopicPartition
+from fallow.shared.runtime.clocks import WallCellClock, monotonic_ms
 
 SEND_EVERY_S = 0.005
 """Commands that fall due within this time go out together."""

@@ -20,14 +20,14 @@ from fallow.replay.feed import Feed
 from fallow.replay.generate import DAY_MS, generate
 from fallow.replay.time_scaling import squeezed
 from fallow.replay.workload import Workload
-from shared.events.base import Event
-from shared.events.submissions import CancelJob, SubmitJob
-from shared.events.value import replace
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.port import LogRefused, LogUnavailable, Outgoing
-from shared.runtime.backoff import BackOff
-from shared.runtime.clocks import WallCellClock, wall_ms
+from fallow.shared.events.base import Event
+from fallow.shared.events.submissions import CancelJob, SubmitJob
+from fallow.shared.events.value import replace
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import LogRefused, LogUnavailable, Outgoing
+from fallow.shared.runtime.backoff import BackOff
+from fallow.shared.runtime.clocks import WallCellClock, wall_ms
 
 app = typer.Typer()
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fallow.replay.workload import Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
-from shared.events.queue import QueueDiscipline
-from shared.events.submissions import CancelJob, SubmitJob
-from shared.events.values import GPU, JobKind, JobSpec, NodeRole, NodeSpec, Resources, RetryPolicy, VirtualRun
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.submissions import CancelJob, SubmitJob
+from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeRole, NodeSpec, Resources, RetryPolicy, VirtualRun
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

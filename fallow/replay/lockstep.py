@@ -23,11 +23,11 @@ from typing import Any
 from fallow.local.cursor_line import CursorLine
 from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL, Timed, Workload
-from shared.events.base import Event
-from shared.events.operations import AdvanceTime
-from shared.log.machine.partitioner import partition_of
-from shared.log.port import Outgoing, TopicPartition
-from shared.runtime.clocks import monotonic_ms
+from fallow.shared.events.base import Event
+from fallow.shared.events.operations import AdvanceTime
+from fallow.shared.log.machine.partitioner import partition_of
+from fallow.shared.log.port import Outgoing, TopicPartition
+from fallow.shared.runtime.clocks import monotonic_ms
 
 READS = {
     "admission": ("submissions",),

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fallow.local.watch import View
-from shared.runtime.clocks import monotonic_ms
+from fallow.shared.runtime.clocks import monotonic_ms
 
 PLAIN_EVERY_MS = 2_000
 BAR_WIDTH = 40

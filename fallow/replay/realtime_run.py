@@ -11,7 +11,7 @@ from fallow.local.watch import Watch
 from fallow.replay.feed import Feed, drain
 from fallow.replay.progress import Display, day_time
 from fallow.replay.workload import Workload
-from shared.runtime.clocks import WallCellClock
+from fallow.shared.runtime.clocks import WallCellClock
 
 SHOW_EVERY_S = 0.125
 

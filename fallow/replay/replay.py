@@ -15,9 +15,9 @@ from fallow.replay.report.report import show_report, write_report
 from fallow.replay.run_session import Plan, folder_for, run_of
 from fallow.replay.trace import counted_nodes, read_nodes, read_trace, workload_of
 from fallow.replay.workload import Workload, WorkloadError
-from shared.events.queue import QueueDiscipline
-from shared.events.values import DEVICES_MOST
-from shared.runtime.stack.choose import choose_kafka, choose_redis
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.values import DEVICES_MOST
+from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
 
 app = typer.Typer()
 

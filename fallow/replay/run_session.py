@@ -19,10 +19,10 @@ from fallow.replay.progress import Display, day_time, display_on
 from fallow.replay.realtime_run import run_paced
 from fallow.replay.report.report import Report, report_of
 from fallow.replay.workload import Workload
-from shared.runtime.clocks import WallCellClock, monotonic_ms, wall_ms
-from shared.runtime.process import loop_factory
-from shared.runtime.settings import ClockKind
-from shared.runtime.stack.choose import Choice
+from fallow.shared.runtime.clocks import WallCellClock, monotonic_ms, wall_ms
+from fallow.shared.runtime.process import loop_factory
+from fallow.shared.runtime.settings import ClockKind
+from fallow.shared.runtime.stack.choose import Choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fallow.replay.workload import Timed, Workload
-from shared.events.base import Command
-from shared.events.submissions import CancelJob, SubmitJob
-from shared.events.value import replace
-from shared.events.values import JobSpec, RetryPolicy, VirtualRun
+from fallow.shared.events.base import Command
+from fallow.shared.events.submissions import CancelJob, SubmitJob
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, RetryPolicy, VirtualRun
 
 
 def squeezed(workload: Workload, *, factor: float, prefix: str) -> Workload:

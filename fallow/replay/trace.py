@@ -21,12 +21,12 @@ from pydantic import ValidationError
 
 from fallow.replay.names import job_ids, label, tenant_names
 from fallow.replay.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
-from shared.events.encoding import shorten
-from shared.events.queue import QueueDiscipline
-from shared.events.submissions import SubmitJob
-from shared.events.value import build_valid
-from shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
-from shared.runtime.files.text_file import TextFileError, must_be_file
+from fallow.shared.events.encoding import shorten
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.value import build_valid
+from fallow.shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
+from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
 
 JOB_COLUMNS = ("job_id", "tenant", "submit_s", "gpus", "duration_s")
 NODE_COLUMNS = ("node_id", "gpus")

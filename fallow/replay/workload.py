@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant
-from shared.events.base import Command
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline
-from shared.events.submissions import SubmitJob
-from shared.events.values import NodeRole, NodeSpec, Position
+from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant
+from fallow.shared.events.base import Command
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import NodeRole, NodeSpec, Position
 
 CELL = "cell-a"
 QUEUE = "default"

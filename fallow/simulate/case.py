@@ -11,10 +11,10 @@ from fallow.cli.failures import Exit
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import file_to_read
 from fallow.replay.workload import WorkloadError
+from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
+from fallow.shared.runtime.files.yaml_text import YamlTextError, read_yaml
 from fallow.simulator.cases.run import CaseRun, Verdict
 from fallow.simulator.cases.schema import Case, CaseError, case_of
-from shared.runtime.files.text_file import TextFileError, read_text_file
-from shared.runtime.files.yaml_text import YamlTextError, read_yaml
 
 app = typer.Typer()
 

@@ -11,10 +11,10 @@ from math import exp, isfinite
 from random import Random
 
 from fallow.cli.failures import refuse
+from fallow.shared.events.base import LARGEST_INTEGER
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, VirtualRun
 from fallow.simulator.trace.run import Arrival
-from shared.events.base import LARGEST_INTEGER
-from shared.events.value import replace
-from shared.events.values import JobSpec, VirtualRun
 
 KINDS = "exact, limits:FACTOR (such as limits:3), noise:SIGMA (such as noise:1.0), none"
 SIGMA_MOST = 10.0

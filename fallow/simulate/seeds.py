@@ -13,9 +13,9 @@ from dataclasses import asdict
 from random import Random
 from statistics import fmean, stdev
 
+from fallow.shared.events.value import replace
 from fallow.simulator.trace.figures import TraceFigures
 from fallow.simulator.trace.run import Arrival
-from shared.events.value import replace
 
 JITTER_S = 60
 

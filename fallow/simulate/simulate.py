@@ -14,6 +14,13 @@ from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import count_or_file, file_to_read, folder_to_write, is_count
 from fallow.replay.replay import workload_for
 from fallow.replay.workload import Workload, WorkloadError
+from fallow.shared.cluster.model.config import CellFile, CellPart
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import DEVICES_MOST
+from fallow.shared.runtime.collector import tune_collector
+from fallow.shared.runtime.files.cell_file import load_cell_file
 from fallow.simulate.estimates import KINDS, Estimates, estimates_of
 from fallow.simulate.plots import Curves, can_draw, curves_of, draw
 from fallow.simulate.policies import Policy, policy_of
@@ -21,13 +28,6 @@ from fallow.simulate.seeds import JITTER_S, Told, drawn, means, spread
 from fallow.simulate.tables import show, write_run, write_summary
 from fallow.simulator.trace.figures import TraceFigures
 from fallow.simulator.trace.run import Arrival, TraceRun, run_trace
-from shared.cluster.model.config import CellFile, CellPart
-from shared.events.queue import QueueDiscipline
-from shared.events.submissions import SubmitJob
-from shared.events.value import replace
-from shared.events.values import DEVICES_MOST
-from shared.runtime.collector import tune_collector
-from shared.runtime.files.cell_file import load_cell_file
 
 app = typer.Typer()
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from fallow.cli.output.durations import duration
 from fallow.cli.output.output import print_table
+from fallow.shared.events.values import NodeSpec
 from fallow.simulate.seeds import Told
 from fallow.simulator.trace.books import JOB_COLUMNS, PLACEMENT_COLUMNS
 from fallow.simulator.trace.run import TraceRun
-from shared.events.values import NodeSpec
 
 
 def write_run(run: TraceRun, nodes: Sequence[NodeSpec], folder: Path) -> None:

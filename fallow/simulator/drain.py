@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.base import Event, replace
+from fallow.shared.events.decisions import input_name
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
+from fallow.shared.events.operations import ReleaseJob, SetQuota, Uncordon
+from fallow.shared.events.values import JobKind, NodeStatus
 from fallow.simulator.storage.broker import message_of
-from shared.cluster.model.job import JobStatus
-from shared.events.base import Event, replace
-from shared.events.decisions import input_name
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
-from shared.events.operations import ReleaseJob, SetQuota, Uncordon
-from shared.events.values import JobKind, NodeStatus
 
 if TYPE_CHECKING:
     from fallow.simulator.history.record import Logged

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from fallow.services.executor.policy.desired import RunKey
+from fallow.services.executor.policy.lease import KeptLease
+from fallow.services.executor.policy.turn import Observation, Start, Stop
+from fallow.services.executor.policy.virtual import end_of
+from fallow.shared.events.values import GPU, NodeSpec, RunStatus, VirtualRun
 from fallow.simulator.history.record import NodeMoment
 from fallow.simulator.process import ORIGIN_MS
 from fallow.simulator.storage.disk import Folder
-from services.executor.policy.desired import RunKey
-from services.executor.policy.lease import KeptLease
-from services.executor.policy.turn import Observation, Start, Stop
-from services.executor.policy.virtual import end_of
-from shared.events.values import GPU, NodeSpec, RunStatus, VirtualRun
 
 if TYPE_CHECKING:
     from fallow.simulator.world import World

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fallow.shared.cluster.checks.audit import Ledger
+from fallow.shared.cluster.checks.invariants import Offence, check_state
+from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.reasons import DeadLetterReason
 from fallow.simulator.history.record import Logged
-from shared.cluster.checks.audit import Ledger
-from shared.cluster.checks.invariants import Offence, check_state
-from shared.cluster.fold.fold import DamagedLog, LogRecord, fold
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.events.encoding import Undecodable
-from shared.events.reasons import DeadLetterReason
 
 if TYPE_CHECKING:
     from fallow.simulator.world import World

@@ -6,6 +6,9 @@ import gc
 from collections.abc import Callable, Collection
 from functools import partial
 
+from fallow.shared.events.values import NodeSpec
+from fallow.shared.log.port import LogTruncated
+from fallow.shared.log.sharing.cell_work import FENCING
 from fallow.simulator.clients.client import SUBMISSION_PARTITIONS, Clients
 from fallow.simulator.clients.person import Person
 from fallow.simulator.clients.readers import Readers
@@ -37,9 +40,6 @@ from fallow.simulator.storage.redis import Redis
 from fallow.simulator.trouble.faults import Fault, Faults
 from fallow.simulator.trouble.mishaps import Mishaps
 from fallow.simulator.trouble.poison import Poison
-from shared.events.values import NodeSpec
-from shared.log.port import LogTruncated
-from shared.log.sharing.cell_work import FENCING
 
 FAULTS_BEGIN_MS, FAULTS_END_MS = 600, 12_000
 NOTICE_MS = 8_000

@@ -1,8 +1,8 @@
-"""`python -m services.admission`."""
+"""`python -m fallow.services.admission`."""
 
-from services.admission.app.answering import main
-from services.admission.settings import AdmissionSettings
-from shared.runtime.process import serve
+from fallow.services.admission.app.answering import main
+from fallow.services.admission.settings import AdmissionSettings
+from fallow.shared.runtime.process import serve
 
 if __name__ == "__main__":
     serve("admission", main, AdmissionSettings)

@@ -9,20 +9,20 @@ from hashlib import blake2b
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
-from services.admission.policy import beside_room, limits
-from services.admission.policy.admissible import Admissible
-from services.admission.policy.duplicates import key_twice
-from services.admission.policy.known_arrays import KnownArrays
-from services.admission.policy.rates import Kept, SubmissionRates
-from services.admission.policy.resolve import Rejection, cell_of, tenant_of
-from shared.cluster.model.config import CellFile
-from shared.events.base import Event, JobId, replace
-from shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, encode, shorten
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
-from shared.events.reasons import DeadLetterReason, RejectCode
-from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from shared.events.value import finite
-from shared.events.values import JobSpec
+from fallow.services.admission.policy import beside_room, limits
+from fallow.services.admission.policy.admissible import Admissible
+from fallow.services.admission.policy.duplicates import key_twice
+from fallow.services.admission.policy.known_arrays import KnownArrays
+from fallow.services.admission.policy.rates import Kept, SubmissionRates
+from fallow.services.admission.policy.resolve import Rejection, cell_of, tenant_of
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.base import Event, JobId, replace
+from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, encode, shorten
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
+from fallow.shared.events.reasons import DeadLetterReason, RejectCode
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from fallow.shared.events.value import finite
+from fallow.shared.events.values import JobSpec
 
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
 

@@ -1,11 +1,11 @@
-"""`python -m services.executor`: one executor process; with `agent` the agent of the machine on which it runs."""
+"""`python -m fallow.services.executor`: one executor process; with `agent` the agent of this machine."""
 
 import sys
 
-from services.executor.app import agent, wiring
-from services.executor.processes.supervisor import hide_own_memory
-from services.executor.settings import AgentSettings, ExecutorSettings
-from shared.runtime.process import serve
+from fallow.services.executor.app import agent, wiring
+from fallow.services.executor.processes.supervisor import hide_own_memory
+from fallow.services.executor.settings import AgentSettings, ExecutorSettings
+from fallow.shared.runtime.process import serve
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["agent"]:

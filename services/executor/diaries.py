@@ -21,13 +21,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from services.executor.files import Files
-from services.executor.policy.desired import RunKey
-from services.executor.policy.journal_recovery import key_of
-from services.executor.service import slot_of
-from shared.cluster.checks.run_journal import HORIZON_BEGINS, DiaryHorizon, DiaryLine
-from shared.events.base import LARGEST_INTEGER
-from shared.events.encoding import encode
+from fallow.services.executor.files import Files
+from fallow.services.executor.policy.desired import RunKey
+from fallow.services.executor.policy.journal_recovery import key_of
+from fallow.services.executor.service import slot_of
+from fallow.shared.cluster.checks.run_journal import HORIZON_BEGINS, DiaryHorizon, DiaryLine
+from fallow.shared.events.base import LARGEST_INTEGER
+from fallow.shared.events.encoding import encode
 
 Read = TypeVar("Read")
 

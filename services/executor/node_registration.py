@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from services.executor.processes.machine import cpu_milli, memory_mib
-from shared.cluster.model.config import CellFile, CellPart, Pool
-from shared.events.value import build_valid
-from shared.events.values import NodeSpec
+from fallow.services.executor.processes.machine import cpu_milli, memory_mib
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool
+from fallow.shared.events.value import build_valid
+from fallow.shared.events.values import NodeSpec
 
 
 class WrongOffer(ValueError):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from shared.events.base import Name, Value
-from shared.events.encoding import shorten
-from shared.events.value import read_valid
-from shared.events.values import NodeSpec
-from shared.runtime.files.text_file import TextFileError, read_text_file
+from fallow.shared.events.base import Name, Value
+from fallow.shared.events.encoding import shorten
+from fallow.shared.events.value import read_valid
+from fallow.shared.events.values import NodeSpec
+from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 
 
 class NodesFileError(ValueError):

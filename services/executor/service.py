@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from zlib import crc32
 
-from services.executor.policy.agent import NodeAgent
-from services.executor.policy.boot import boot_number, next_boot
-from services.executor.policy.desired import DesiredStates, desired_of, touched
-from services.executor.policy.journal_recovery import closed, end_told, ended_runs, is_of, open_runs
-from services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms, told_ms
-from services.executor.policy.records import Said
-from services.executor.policy.turn import Now, Start, Turn
-from services.executor.policy.virtual import VirtualDriver
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.events.nodes import LivingNode
-from shared.events.value import replace
-from shared.events.values import NodeSpec, NodeStatus, RunStatus
+from fallow.services.executor.policy.agent import NodeAgent
+from fallow.services.executor.policy.boot import boot_number, next_boot
+from fallow.services.executor.policy.desired import DesiredStates, desired_of, touched
+from fallow.services.executor.policy.journal_recovery import closed, end_told, ended_runs, is_of, open_runs
+from fallow.services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms, told_ms
+from fallow.services.executor.policy.records import Said
+from fallow.services.executor.policy.turn import Now, Start, Turn
+from fallow.services.executor.policy.virtual import VirtualDriver
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.nodes import LivingNode
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeSpec, NodeStatus, RunStatus
 
 LEASE_CHECK_MS = 1_000
 """How often (monotonic) every node's lease is looked at."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from pydantic import Field
 
-from shared.events.base import Label, Name, NodeId
-from shared.events.values import DEVICES_MOST
-from shared.runtime.settings import ServiceSettings
+from fallow.shared.events.base import Label, Name, NodeId
+from fallow.shared.events.values import DEVICES_MOST
+from fallow.shared.runtime.settings import ServiceSettings
 
 
 class ExecutorSettings(ServiceSettings):

@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from shared.events.values import RunStatus
-from shared.runtime.telemetry import STEP_SECONDS
+from fallow.shared.events.values import RunStatus
+from fallow.shared.runtime.telemetry import STEP_SECONDS
 
 
 class ExecutorTelemetry(Collector):

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.metrics.collector import CellCollector, Watched
-from services.metrics.service import MetricsService
-from services.metrics.settings import MetricsSettings
-from shared.cluster.checks.invariants import Offence
-from shared.cluster.fold.fold import LogRecord
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.opening import OpenLog, layout_of, open_log
-from shared.log.port import Log, LogUnavailable
-from shared.log.sharing.cell_tasks import Tenure
-from shared.log.sharing.owned_cells import work_on_owned_cells
-from shared.runtime.collector import loading
-from shared.runtime.process import Context, wait_for
-from shared.runtime.settings import ClockKind
+from fallow.services.metrics.collector import CellCollector, Watched
+from fallow.services.metrics.service import MetricsService
+from fallow.services.metrics.settings import MetricsSettings
+from fallow.shared.cluster.checks.invariants import Offence
+from fallow.shared.cluster.fold.fold import LogRecord
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.opening import OpenLog, layout_of, open_log
+from fallow.shared.log.port import Log, LogUnavailable
+from fallow.shared.log.sharing.cell_tasks import Tenure
+from fallow.shared.log.sharing.owned_cells import work_on_owned_cells
+from fallow.shared.runtime.collector import loading
+from fallow.shared.runtime.process import Context, wait_for
+from fallow.shared.runtime.settings import ClockKind
 
 PATIENT_MS = 500
 POLL_WAIT_MS = 2_500

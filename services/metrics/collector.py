@@ -15,14 +15,14 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from services.metrics.policy.figures import Figures
-from services.metrics.policy.kant.communication import UNSTRETCHED
-from services.metrics.policy.kant.waiting import BUCKETS_MS, SECOND_MS, Waits, percentile
-from services.metrics.policy.tenant_labels import TenantLabels
-from services.metrics.policy.tenant_sums import TenantSums, tenant_sums
-from services.metrics.policy.time_weighted import PoolRatios, TimeWeightedRatio
-from services.metrics.policy.watch import INVARIANTS
-from services.metrics.service import MetricsService
+from fallow.services.metrics.policy.figures import Figures
+from fallow.services.metrics.policy.kant.communication import UNSTRETCHED
+from fallow.services.metrics.policy.kant.waiting import BUCKETS_MS, SECOND_MS, Waits, percentile
+from fallow.services.metrics.policy.tenant_labels import TenantLabels
+from fallow.services.metrics.policy.tenant_sums import TenantSums, tenant_sums
+from fallow.services.metrics.policy.time_weighted import PoolRatios, TimeWeightedRatio
+from fallow.services.metrics.policy.watch import INVARIANTS
+from fallow.services.metrics.service import MetricsService
 
 CELL = "cell"
 WHOLE_CELL = "_all"

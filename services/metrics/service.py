@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from services.metrics.policy.figures import Figures
-from services.metrics.policy.tenant_labels import TenantLabels
-from services.metrics.policy.watch import LogWatch
-from shared.cluster.checks.invariants import Offence
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.events.effects import Effect
+from fallow.services.metrics.policy.figures import Figures
+from fallow.services.metrics.policy.tenant_labels import TenantLabels
+from fallow.services.metrics.policy.watch import LogWatch
+from fallow.shared.cluster.checks.invariants import Offence
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import Effect
 
 KEPT_WAITS = 2_000
 """Newest waits of each tenant, pool and size class of which a live service tells percentiles."""

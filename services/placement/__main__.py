@@ -1,8 +1,8 @@
-"""`python -m services.placement`: the writer, or a standby of it."""
+"""`python -m fallow.services.placement`: the writer, or a standby of it."""
 
-from services.placement.app import writer
-from services.placement.settings import PlacementSettings
-from shared.runtime.process import serve
+from fallow.services.placement.app import writer
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.runtime.process import serve
 
 if __name__ == "__main__":
     serve("placement", writer.main, PlacementSettings)

@@ -12,43 +12,43 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.decision.decision_room import DecisionRoom
-from services.placement.decision.failures import JOBS_IN_A_ROW, Failures, RefusedStart, refused_start, told_of
-from services.placement.decision.inbox import Inbox, Input, weighed
-from services.placement.lifecycle.nodes import maintenance, nodes, quarantine, removal
-from services.placement.lifecycle.nodes.breaker import Breaker, counts, with_lost
-from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
-from services.placement.lifecycle.nodes.event_dedup import StaleReason
-from services.placement.lifecycle.nodes.invalid_events import RejectedEvent
-from services.placement.lifecycle.nodes.leases import is_to_be_noted, silent_after_ms
-from services.placement.lifecycle.nodes.node_events import NodeEvents
-from services.placement.lifecycle.runs import runs
-from services.placement.lifecycle.runs.deadlines import Deadlines
-from services.placement.lifecycle.runs.replica_reconciler import ReplicaReconciler
-from services.placement.owners.owners import Owners, has_owners
-from services.placement.queue import reservations
-from services.placement.queue.fair_share_timer import FairShareTimer
-from services.placement.queue.lines.lines import Lines
-from services.placement.queue.reservations import Reservations
-from services.placement.queue.scheduling_cycle import TRIES_MOST, ScheduleQueues, schedule_queues
-from services.placement.requests import arrays, dependencies, requests, settings, tenants
-from services.placement.requests.file_in_force import FileInForce
-from services.placement.search.gang import POLICIES, Places
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.errors import IllegalEffect
-from shared.cluster.model.config import CellFile
-from shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
-from shared.cluster.model.lease import patience_ms
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.waiting_limits import WaitingLimits
-from shared.events import effects as e
-from shared.events import operations as o
-from shared.events.base import LARGEST_INTEGER, Event
-from shared.events.decisions import input_name
-from shared.events.encoding import Undecodable
-from shared.events.jobs import (
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.decision.decision_room import DecisionRoom
+from fallow.services.placement.decision.failures import JOBS_IN_A_ROW, Failures, RefusedStart, refused_start, told_of
+from fallow.services.placement.decision.inbox import Inbox, Input, weighed
+from fallow.services.placement.lifecycle.nodes import maintenance, nodes, quarantine, removal
+from fallow.services.placement.lifecycle.nodes.breaker import Breaker, counts, with_lost
+from fallow.services.placement.lifecycle.nodes.earlier_reports import EarlierReports
+from fallow.services.placement.lifecycle.nodes.event_dedup import StaleReason
+from fallow.services.placement.lifecycle.nodes.invalid_events import RejectedEvent
+from fallow.services.placement.lifecycle.nodes.leases import is_to_be_noted, silent_after_ms
+from fallow.services.placement.lifecycle.nodes.node_events import NodeEvents
+from fallow.services.placement.lifecycle.runs import runs
+from fallow.services.placement.lifecycle.runs.deadlines import Deadlines
+from fallow.services.placement.lifecycle.runs.replica_reconciler import ReplicaReconciler
+from fallow.services.placement.owners.owners import Owners, has_owners
+from fallow.services.placement.queue import reservations
+from fallow.services.placement.queue.fair_share_timer import FairShareTimer
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.queue.reservations import Reservations
+from fallow.services.placement.queue.scheduling_cycle import TRIES_MOST, ScheduleQueues, schedule_queues
+from fallow.services.placement.requests import arrays, dependencies, requests, settings, tenants
+from fallow.services.placement.requests.file_in_force import FileInForce
+from fallow.services.placement.search.gang import POLICIES, Places
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.errors import IllegalEffect
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
+from fallow.shared.cluster.model.lease import patience_ms
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
+from fallow.shared.events import effects as e
+from fallow.shared.events import operations as o
+from fallow.shared.events.base import LARGEST_INTEGER, Event
+from fallow.shared.events.decisions import input_name
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.jobs import (
     AdmittedJob,
     JobAdmitted,
     JobCancelRequested,
@@ -56,11 +56,11 @@ from shared.events.jobs import (
     JobsAdmitted,
     JobUpdateRequested,
 )
-from shared.events.nodes import NodeEvent, NodesReported, RunsReported
-from shared.events.proposals import Proposal
-from shared.events.queue import QueueDiscipline, StartsPlanned
-from shared.events.reasons import ClearReason, DeadLetterReason, PendingReason, ProposalCode
-from shared.events.values import NodeStatus
+from fallow.shared.events.nodes import NodeEvent, NodesReported, RunsReported
+from fallow.shared.events.proposals import Proposal
+from fallow.shared.events.queue import QueueDiscipline, StartsPlanned
+from fallow.shared.events.reasons import ClearReason, DeadLetterReason, PendingReason, ProposalCode
+from fallow.shared.events.values import NodeStatus
 
 __all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "IDLE_WALL_MS", "Input", "PendingDecision", "PlacementService"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from shared.runtime.settings import ServiceSettings
+from fallow.shared.runtime.settings import ServiceSettings
 
 _RESUME = "[a-z]+-[0-9]{1,9}@[0-9]{1,15}:[0-9]{1,15}"
 _RESUMES = f"^({_RESUME}(,{_RESUME})*)?$"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from shared.runtime.settings import ServiceSettings
+from fallow.shared.runtime.settings import ServiceSettings
 
 
 class ProjectorSettings(ServiceSettings):

@@ -1,8 +1,8 @@
-"""`python -m services.queueing`."""
+"""`python -m fallow.services.queueing`."""
 
-from services.queueing.app import main
-from services.queueing.settings import QueueingSettings
-from shared.runtime.process import serve
+from fallow.services.queueing.app import main
+from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.runtime.process import serve
 
 if __name__ == "__main__":
     serve("queueing", main, QueueingSettings)

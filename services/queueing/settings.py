@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from shared.events.snapshots import CHUNK_BYTES_MOST
-from shared.runtime.settings import ServiceSettings
+from fallow.shared.events.snapshots import CHUNK_BYTES_MOST
+from fallow.shared.runtime.settings import ServiceSettings
 
 
 class QueueingSettings(ServiceSettings):

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shared.client.port import News
-from shared.cluster.model.arrays import element_id
-from shared.events import effects as e
-from shared.events.jobs import JobRejected
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec
+from fallow.shared.client.port import News
+from fallow.shared.cluster.model.arrays import element_id
+from fallow.shared.events import effects as e
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec
 
 
 class Stage(StrEnum):

@@ -7,20 +7,20 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from shared.client.history import History
-from shared.client.port import ClientUnavailable, Mark, News, NotYet
-from shared.cluster.model.job import JobStatus
-from shared.events.base import Command, Event
-from shared.events.decisions import Decision
-from shared.events.operations import Operation
-from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from shared.events.values import JobSpec
-from shared.log.layout import Layout
-from shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable
-from shared.runtime.clocks import wall_ms
-from shared.view.reader import Read, ViewBehind, ViewReader, ViewRebuilding
-from shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
-from shared.view.store import Functions, ViewMisused, ViewUnavailable
+from fallow.shared.client.history import History
+from fallow.shared.client.port import ClientUnavailable, Mark, News, NotYet
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.base import Command, Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.operations import Operation
+from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.view.reader import Read, ViewBehind, ViewReader, ViewRebuilding
+from fallow.shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
+from fallow.shared.view.store import Functions, ViewMisused, ViewUnavailable
 
 T = TypeVar("T")
 

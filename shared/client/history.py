@@ -6,12 +6,12 @@ import re
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 
-from shared.client.port import Mark, News, job_of
-from shared.events.decisions import Decision
-from shared.events.jobs import JobRejected
-from shared.log.layout import Layout
-from shared.log.port import Log, LogUnavailable, Reader, Record, TopicPartition
-from shared.log.reading import event_of
+from fallow.shared.client.port import Mark, News, job_of
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, LogUnavailable, Reader, Record, TopicPartition
+from fallow.shared.log.reading import event_of
 
 READ_ONCE = 1_000
 POLL_WAIT_MS = 200

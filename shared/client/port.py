@@ -11,16 +11,16 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shared.cluster.model.job import JobStatus
-from shared.events.base import Name
-from shared.events.decisions import Decision
-from shared.events.effects import Effect
-from shared.events.jobs import JobRejected
-from shared.events.operations import Operation
-from shared.events.submissions import JobChanges
-from shared.events.values import JobSpec
-from shared.view.reader import Read
-from shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.base import Name
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import Effect
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.operations import Operation
+from fallow.shared.events.submissions import JobChanges
+from fallow.shared.events.values import JobSpec
+from fallow.shared.view.reader import Read
+from fallow.shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,17 +76,17 @@ counts.
 Every change of all these lives is an effect inside one `Decision`, and a `Decision` is one record of one log.
 """
 
-from shared.events.base import *  # noqa: F403 - every name of every file belongs to the language
-from shared.events.decisions import *  # noqa: F403
-from shared.events.demand import *  # noqa: F403
-from shared.events.effects import *  # noqa: F403
-from shared.events.encoding import *  # noqa: F403
-from shared.events.jobs import *  # noqa: F403
-from shared.events.nodes import *  # noqa: F403
-from shared.events.operations import *  # noqa: F403
-from shared.events.proposals import *  # noqa: F403
-from shared.events.queue import *  # noqa: F403
-from shared.events.reasons import *  # noqa: F403
-from shared.events.snapshots import *  # noqa: F403
-from shared.events.submissions import *  # noqa: F403
-from shared.events.values import *  # noqa: F403
+from fallow.shared.events.base import *  # noqa: F403 - every name of every file belongs to the language
+from fallow.shared.events.decisions import *  # noqa: F403
+from fallow.shared.events.demand import *  # noqa: F403
+from fallow.shared.events.effects import *  # noqa: F403
+from fallow.shared.events.encoding import *  # noqa: F403
+from fallow.shared.events.jobs import *  # noqa: F403
+from fallow.shared.events.nodes import *  # noqa: F403
+from fallow.shared.events.operations import *  # noqa: F403
+from fallow.shared.events.proposals import *  # noqa: F403
+from fallow.shared.events.queue import *  # noqa: F403
+from fallow.shared.events.reasons import *  # noqa: F403
+from fallow.shared.events.snapshots import *  # noqa: F403
+from fallow.shared.events.submissions import *  # noqa: F403
+from fallow.shared.events.values import *  # noqa: F403

@@ -1,7 +1,7 @@
 """The language as one AsyncAPI 3 document, made from the classes.
 
-`python -m shared.events.asyncapi [PATH]` writes it to `deploy/asyncapi.yaml`, or to PATH. An event enters it by being
-defined; only a new topic needs a line here.
+`python -m fallow.shared.events.asyncapi [PATH]` writes it to `deploy/asyncapi.yaml`, or to PATH. An
+event enters it by being defined; only a new topic needs a line here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import yaml
 from pydantic.json_schema import models_json_schema
 
-from shared.events.base import TYPES, Event
-from shared.events.decisions import CHAIN_HEADER, Decision
-from shared.events.encoding import TYPE_HEADER
-from shared.events.reasons import DeadLetterReason
-from shared.events.value import model_of
+from fallow.shared.events.base import TYPES, Event
+from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.events.encoding import TYPE_HEADER
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.value import model_of
 
 DEFAULT_PATH = Path("deploy/asyncapi.yaml")
 VERSION = "0.1.0"
@@ -225,7 +225,7 @@ def _name_tags(part: Any, schemas: Json) -> None:
 
 def text() -> str:
     """The document as YAML. The same classes give the same text."""
-    first = "# Made by `python -m shared.events.asyncapi` from the classes in shared/events; do not edit.\n"
+    first = "# Made by `python -m fallow.shared.events.asyncapi` from the classes in shared/events; do not edit.\n"
     apart = json.loads(json.dumps(document()))  # parts that are one object would become anchors
     return first + yaml.safe_dump(apart, sort_keys=False, allow_unicode=True, width=120)
 

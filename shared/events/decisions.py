@@ -9,8 +9,8 @@ from typing import Annotated, Final
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from shared.events.base import CellEvent, Count, Millis
-from shared.events.effects import OF_WORKERS, AnyEffect
+from fallow.shared.events.base import CellEvent, Count, Millis
+from fallow.shared.events.effects import OF_WORKERS, AnyEffect
 
 INPUTS: Final = ("jobs", "nodes", "proposals", "operations")
 """The topics that placement reads from the cursors of the state. The plans of queueing have none: they come again."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.events.base import CellEvent, Count, Millis, Name
+from fallow.shared.events.base import CellEvent, Count, Millis, Name
 
 
 class InferenceDemand(CellEvent, type="fallow.inference.demand.v1", topic="demand"):

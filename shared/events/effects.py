@@ -12,11 +12,11 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 from pydantic import Field
 
-from shared.events.base import LARGEST_INTEGER, Attempt, Count, JobId, Label, Millis, Name, NodeId, Text, Value
-from shared.events.jobs import Digest
-from shared.events.operations import CellPolicy, Quota
-from shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
-from shared.events.reasons import (
+from fallow.shared.events.base import LARGEST_INTEGER, Attempt, Count, JobId, Label, Millis, Name, NodeId, Text, Value
+from fallow.shared.events.jobs import Digest
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
+from fallow.shared.events.reasons import (
     CancelReason,
     ClearReason,
     FailReason,
@@ -26,8 +26,8 @@ from shared.events.reasons import (
     RequeueReason,
     StopReason,
 )
-from shared.events.value import ValueMeta, replace
-from shared.events.values import (
+from fallow.shared.events.value import ValueMeta, replace
+from fallow.shared.events.values import (
     WORKERS_MOST,
     JobSpec,
     NodeSpec,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from pydantic import ValidationError
 
-from shared.events.base import TYPES, Event
-from shared.events.reasons import DeadLetterReason
-from shared.events.value import Value, model_of, read_known, with_one_unknown
+from fallow.shared.events.base import TYPES, Event
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.value import Value, model_of, read_known, with_one_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

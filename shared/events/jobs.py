@@ -8,10 +8,10 @@ from typing import Annotated, get_args
 from msgspec import Meta
 from pydantic import StringConstraints
 
-from shared.events.base import CellEvent, Event, JobId, Millis, Name, Text, Value
-from shared.events.reasons import RejectCode
-from shared.events.submissions import JobChanges
-from shared.events.values import JobSpec
+from fallow.shared.events.base import CellEvent, Event, JobId, Millis, Name, Text, Value
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.submissions import JobChanges
+from fallow.shared.events.values import JobSpec
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 """16 bytes of BLAKE2b in hexadecimal."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.events.base import (
+from fallow.shared.events.base import (
     LARGEST_INTEGER,
     CellEvent,
     Command,

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.events.base import Attempt, CellEvent, Count, JobId, Millis, Name, NodeId, Text, Value
-from shared.events.reasons import StopReason
-from shared.events.values import WORKERS_MOST, WorkerPlace
+from fallow.shared.events.base import Attempt, CellEvent, Count, JobId, Millis, Name, NodeId, Text, Value
+from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.values import WORKERS_MOST, WorkerPlace
 
 
 class Proposal(CellEvent):

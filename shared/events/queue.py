@@ -11,8 +11,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.events.base import CellEvent, Count, JobId, Millis, Name, Value
-from shared.events.values import WorkerPlace
+from fallow.shared.events.base import CellEvent, Count, JobId, Millis, Name, Value
+from fallow.shared.events.values import WorkerPlace
 
 
 class QueueDiscipline(StrEnum):

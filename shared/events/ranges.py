@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from shared.events.values import WorkerPlace, WorkerRange
+from fallow.shared.events.values import WorkerPlace, WorkerRange
 
 ONE_BY_ONE_MOST: Final = 64
 """So few workers stand in a record one by one: that is read faster, and most jobs have fewer."""

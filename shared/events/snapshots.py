@@ -9,8 +9,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.events.base import CellEvent, Count, Millis
-from shared.events.jobs import Digest
+from fallow.shared.events.base import CellEvent, Count, Millis
+from fallow.shared.events.jobs import Digest
 
 CHUNK_BYTES_MOST = 900_000
 """A chunk takes no more as JSON, unless a single row does."""

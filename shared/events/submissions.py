@@ -6,8 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.events.base import LARGEST_INTEGER, Command, JobId, Millis, Name, Text, Value
-from shared.events.values import WORKERS_MOST, JobSpec
+from fallow.shared.events.base import LARGEST_INTEGER, Command, JobId, Millis, Name, Text, Value
+from fallow.shared.events.values import WORKERS_MOST, JobSpec
 
 
 class SubmitJob(Command, type="fallow.job.submit.v1", topic="submissions"):

@@ -9,7 +9,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 from pydantic import StringConstraints
 
-from shared.events.base import LARGEST_INTEGER, Count, JobId, Label, Millis, Name, NodeId, Text, Value
+from fallow.shared.events.base import LARGEST_INTEGER, Count, JobId, Label, Millis, Name, NodeId, Text, Value
 
 GPU = 1000
 """One whole GPU in milli-GPUs."""

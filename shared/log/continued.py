@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from shared.log.losses import OtherRecord
-from shared.log.machine.losses import Place
-from shared.log.port import Log, LogTruncated, Reader, Record, TopicPartition, UnreadableRecords
-from shared.log.reading import input_checksum
+from fallow.shared.log.losses import OtherRecord
+from fallow.shared.log.machine.losses import Place
+from fallow.shared.log.port import Log, LogTruncated, Reader, Record, TopicPartition, UnreadableRecords
+from fallow.shared.log.reading import input_checksum
 
 
 class ContinuedReader:

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 
-from shared.log.losses import loss_met
-from shared.log.machine.losses import Loss
-from shared.log.port import Log, LogTruncated, LogUnavailable, TopicPartition, UnreadableRecords
+from fallow.shared.log.losses import loss_met
+from fallow.shared.log.machine.losses import Loss
+from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, TopicPartition, UnreadableRecords
 
 LOOK_AGAIN_S = 30.0
 POLL_WAIT_MS, POLLS_MOST = 250, 40

@@ -11,8 +11,8 @@ import base64
 import json
 from hashlib import blake2b
 
-from shared.log.machine.consumer import Dead
-from shared.log.port import HEADERS_MOST, Headers, Outgoing, Record
+from fallow.shared.log.machine.consumer import Dead
+from fallow.shared.log.port import HEADERS_MOST, Headers, Outgoing, Record
 
 TOPIC = "dead-letters"
 TOLD_MOST = 20

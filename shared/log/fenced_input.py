@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.log.machine.losses import Loss
-from shared.log.port import TopicPartition
-from shared.runtime.process import Context
+from fallow.shared.log.machine.losses import Loss
+from fallow.shared.log.port import TopicPartition
+from fallow.shared.runtime.process import Context
 
 INPUT_FENCED = "input fenced"
 """What the log of the process says of each input that it reads no further."""

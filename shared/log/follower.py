@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.cluster.fold.fold import DamagedLog, LogRecord, fold
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.log.layout import Layout
-from shared.log.losses import LOOKING_WAIT_MS, PlaceWatch
-from shared.log.machine.losses import LossKind, Place
-from shared.log.machine.own_records import OwnRecords
-from shared.log.port import Log, LogTruncated, Outgoing, Reader
-from shared.log.reading import checksum_of, log_record
-from shared.log.snapshots import newest_snapshot
+from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.losses import LOOKING_WAIT_MS, PlaceWatch
+from fallow.shared.log.machine.losses import LossKind, Place
+from fallow.shared.log.machine.own_records import OwnRecords
+from fallow.shared.log.port import Log, LogTruncated, Outgoing, Reader
+from fallow.shared.log.reading import checksum_of, log_record
+from fallow.shared.log.snapshots import newest_snapshot
 
 BeforeFold = Callable[[CellState, LogRecord], None]
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.log.machine.sights import Sights
-from shared.log.port import Log, LogUnavailable, TopicPartition
-from shared.runtime.process import Context
+from fallow.shared.log.machine.sights import Sights
+from fallow.shared.log.port import Log, LogUnavailable, TopicPartition
+from fallow.shared.runtime.process import Context
 
 LOOK_EVERY_S = 2.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from shared.events.base import Event
-from shared.events.encoding import SPEC_VERSION, TYPE_HEADER, ce_headers, encode
-from shared.log.port import Headers, Outgoing, TopicPartition
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import SPEC_VERSION, TYPE_HEADER, ce_headers, encode
+from fallow.shared.log.port import Headers, Outgoing, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from shared.events.reasons import DeadLetterReason
-from shared.log.dead_letters import EXACT, NOT_EXACT, ORIGINAL_PREFIX, TOPIC, VALUE_BYTES_MAX
-from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Outgoing, Record
-from shared.log.reading import header, number
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.log.dead_letters import EXACT, NOT_EXACT, ORIGINAL_PREFIX, TOPIC, VALUE_BYTES_MAX
+from fallow.shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Outgoing, Record
+from fallow.shared.log.reading import header, number
 
 REPLAYED_OFFSET = "replayed_offset"
 """The header of a record in `dead-letters` that is no letter, but notes that the one at this offset was sent again."""

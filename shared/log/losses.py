@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from shared.log.machine.losses import Loss, LossKind, Place, loss_of
-from shared.log.port import Log, LogTruncated, LogUnavailable, Record, TopicPartition, UnreadableRecords
-from shared.log.reading import input_checksum
+from fallow.shared.log.machine.losses import Loss, LossKind, Place, loss_of
+from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, Record, TopicPartition, UnreadableRecords
+from fallow.shared.log.reading import input_checksum
 
 LOOK_EVERY_S = 5.0
 LAST_LOOK_S = 1.0

@@ -9,18 +9,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shared.cluster.model.config import CellFile
-from shared.log.admin.access_rules import Rule, expected_rules, parse_access
-from shared.log.admin.topic_admin import check_topics
-from shared.log.admin.topics import TopicsFile, TopicSpec, expected_topics, parse_topics
-from shared.log.kafka.group_timers import EMBEDDED
-from shared.log.kafka.log import KafkaLog
-from shared.log.lag import watch_lag
-from shared.log.layout import Layout
-from shared.log.port import Log, LogUnavailable, Member
-from shared.log.watch import watch_log
-from shared.runtime.kafka_access import KafkaAccess
-from shared.runtime.process import Context, wait_for
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.log.admin.access_rules import Rule, expected_rules, parse_access
+from fallow.shared.log.admin.topic_admin import check_topics
+from fallow.shared.log.admin.topics import TopicsFile, TopicSpec, expected_topics, parse_topics
+from fallow.shared.log.kafka.group_timers import EMBEDDED
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.lag import watch_lag
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, LogUnavailable, Member
+from fallow.shared.log.watch import watch_log
+from fallow.shared.runtime.kafka_access import KafkaAccess
+from fallow.shared.runtime.process import Context, wait_for
 
 AWAY = (LogUnavailable, OSError)
 ACCESS_FILE = Path(__file__).parents[2] / "deploy" / "kafka" / "access.yaml"

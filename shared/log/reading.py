@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from zlib import crc32
 
-from shared.cluster.fold.fold import LogRecord
-from shared.events.base import Event
-from shared.events.decisions import CHAIN_HEADER, Decision
-from shared.events.encoding import TYPE_HEADER, Undecodable, decode, shorten
-from shared.events.reasons import DeadLetterReason
-from shared.log.port import HEADERS_MOST, UNREADABLE_HEADER, UNREADABLE_TEXT, Record
+from fallow.shared.cluster.fold.fold import LogRecord
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.events.encoding import TYPE_HEADER, Undecodable, decode, shorten
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.log.port import HEADERS_MOST, UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
 SUBMISSIONS = "submissions"
 DIGITS_MOST = 19

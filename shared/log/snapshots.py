@@ -7,12 +7,12 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from collections.abc import Set as AbstractSet
 
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.events.snapshots import SnapshotChunk, SnapshotManifest
-from shared.events.value import replace
-from shared.log.layout import Layout
-from shared.log.machine.snapshot import (
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.snapshots import SnapshotChunk, SnapshotManifest
+from fallow.shared.events.value import replace
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.snapshot import (
     NEWEST,
     Catalogue,
     Collector,
@@ -24,9 +24,9 @@ from shared.log.machine.snapshot import (
     chunk_of_key,
     cut_as_read,
 )
-from shared.log.port import Log, Outgoing, Record, TopicPartition, UnreadableRecords
-from shared.log.reading import event_of, number
-from shared.runtime.collector import loading
+from fallow.shared.log.port import Log, Outgoing, Record, TopicPartition, UnreadableRecords
+from fallow.shared.log.reading import event_of, number
+from fallow.shared.runtime.collector import loading
 
 CHUNKS_HEADER = "chunks-from"
 """Header of a manifest: the offset from which on its chunks stand."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.log.port import Log, LogUnavailable
-from shared.runtime.process import Context
+from fallow.shared.log.port import Log, LogUnavailable
+from fallow.shared.runtime.process import Context
 
 ASK_EVERY_S = 2.0
 SUBJECT = "kafka"

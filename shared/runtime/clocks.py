@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from shared.runtime.settings import LATEST_CELL_MS, ClockKind, ServiceSettings
+from fallow.shared.runtime.settings import LATEST_CELL_MS, ClockKind, ServiceSettings
 
 
 def wall_ms() -> int:

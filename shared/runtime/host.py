@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from shared.cluster.model.config import CellFile
-from shared.runtime.clocks import monotonic_ms, wall_ms
-from shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.runtime.clocks import monotonic_ms, wall_ms
+from fallow.shared.runtime.files.cell_file import load_cell_file
 
 T = TypeVar("T")
 

@@ -14,8 +14,8 @@ from typing import Any, cast
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-from shared.runtime.files.signs import visible
-from shared.runtime.settings import LogFormat
+from fallow.shared.runtime.files.signs import visible
+from fallow.shared.runtime.settings import LogFormat
 
 # What these libraries call information or a warning is the daily business of a service that waits for its dependencies,
 # and to which anybody may say anything: uvicorn warns of each request that is none.

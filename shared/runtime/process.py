@@ -22,15 +22,15 @@ from typing import Any, Generic, TypeVar
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
-from shared.runtime.backoff import FIRST_S, MOST_S, BackOff
-from shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from
-from shared.runtime.collector import tune_collector
-from shared.runtime.endings import FAILED, WRONG_SETTINGS, ending_of
-from shared.runtime.host import Host
-from shared.runtime.http.health import Health, HealthServer
-from shared.runtime.logs import set_up_logs
-from shared.runtime.settings import ServiceSettings, SettingsError, shown
-from shared.runtime.telemetry import Telemetry
+from fallow.shared.runtime.backoff import FIRST_S, MOST_S, BackOff
+from fallow.shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from
+from fallow.shared.runtime.collector import tune_collector
+from fallow.shared.runtime.endings import FAILED, WRONG_SETTINGS, ending_of
+from fallow.shared.runtime.host import Host
+from fallow.shared.runtime.http.health import Health, HealthServer
+from fallow.shared.runtime.logs import set_up_logs
+from fallow.shared.runtime.settings import ServiceSettings, SettingsError, shown
+from fallow.shared.runtime.telemetry import Telemetry
 
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 SettingsT_co = TypeVar("SettingsT_co", bound=ServiceSettings, covariant=True)

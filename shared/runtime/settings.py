@@ -23,9 +23,9 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
-from shared.runtime.kafka_access import AccessError, KafkaAccess, Mechanism, Protocol
-from shared.runtime.several_lines import ErrorOfSeveralLines
+from fallow.shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
+from fallow.shared.runtime.kafka_access import AccessError, KafkaAccess, Mechanism, Protocol
+from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$")]
 

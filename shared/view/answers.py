@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from redis.exceptions import ResponseError
 
-from shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailable
+from fallow.shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailable
 
 ONE_PRIMARY = "FALLOW_REDIS must name one primary that holds all keys; a cluster of several primaries cannot be used"
 A_USER = "FALLOW_REDIS must name a user and a password that this Redis knows (redis://USER:PASSWORD@HOST:PORT/0)"

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.cluster.model.job import JobStatus
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import accounts
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.values import JobSpec, WorkerPlace
-from shared.view.row_text import accounts_by_tenant, job_text, node_text, over_text, pools_text, tenant_text
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import accounts
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.values import JobSpec, WorkerPlace
+from fallow.shared.view.row_text import accounts_by_tenant, job_text, node_text, over_text, pools_text, tenant_text
 
 FORGOTTEN_PER_END_MOST = 2
 """How many remembered jobs the fold may forget for each that ends."""

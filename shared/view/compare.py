@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shared.cluster.model.job import HOLDING, WAITING, JobStatus
-from shared.cluster.model.state import CellState
-from shared.view.reader import STATUSES, Read, ViewReader
-from shared.view.row_text import (
+from fallow.shared.cluster.model.job import HOLDING, WAITING, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.view.reader import STATUSES, Read, ViewReader
+from fallow.shared.view.row_text import (
     account_rows,
     accounts_by_tenant,
     job_row,
@@ -22,7 +22,7 @@ from shared.view.row_text import (
     pools_text,
     tenant_text,
 )
-from shared.view.rows import JobRow, SummaryRow, TenantRow
+from fallow.shared.view.rows import JobRow, SummaryRow, TenantRow
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ forget a view is to unlink five of them.
 
 from __future__ import annotations
 
-from shared.cluster.model.queue_order import Order
+from fallow.shared.cluster.model.queue_order import Order
 
 SCHEMA = "4"
 """The form of the rows. A view of another form counts as not there, and is built anew."""
@@ -32,7 +32,7 @@ _ABOVE_EACH = 1 << 60
 
 
 def place_in_queue(queue: str, order: Order) -> str:
-    """A name that sorts, byte by byte, as the queue serves, shares aside (`shared.cluster.model.queue_order`).
+    """A name that sorts, byte by byte, as the queue serves, shares aside (`fallow.shared.cluster.model.queue_order`).
 
     A space sorts before every character that a queue's name may hold, so each queue's jobs stand together.
     """

@@ -10,7 +10,7 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-from shared.view.keys import SCHEMA
+from fallow.shared.view.keys import SCHEMA
 
 LIBRARY = f"fallow_{SCHEMA}"
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from lupa.lua51 import LuaError, LuaRuntime
 
-from shared.view.library import function, library_source
-from shared.view.store import ViewMisused, ViewUnavailable
+from fallow.shared.view.library import function, library_source
+from fallow.shared.view.store import ViewMisused, ViewUnavailable
 
 
 @dataclass(slots=True)

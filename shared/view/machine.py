@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shared.cluster.fold.fold import LogRecord
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.view.apply import Touched
-from shared.view.store import Applied, ApplyAnswer, BeginAnswer, Behind, Busy, Further, NotReady, Stands
+from fallow.shared.cluster.fold.fold import LogRecord
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.view.apply import Touched
+from fallow.shared.view.store import Applied, ApplyAnswer, BeginAnswer, Behind, Busy, Further, NotReady, Stands
 
 TOUCHED_MOST = 20_000
 """Beyond so many touched entities a rebuild is as fast, and does not hold Redis up in one long function."""

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from shared.cluster.model.job import HOLDING, WAITING, JobStatus
-from shared.events.encoding import shorten
-from shared.view.keys import keys_of
-from shared.view.row_text import NoRow, account_rows, job_row, node_row, pool_rows
-from shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
-from shared.view.store import FENCED, SHOWS, Functions, ViewNeedsChange, ViewUnavailable
+from fallow.shared.cluster.model.job import HOLDING, WAITING, JobStatus
+from fallow.shared.events.encoding import shorten
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.row_text import NoRow, account_rows, job_row, node_row, pool_rows
+from fallow.shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
+from fallow.shared.view.store import FENCED, SHOWS, Functions, ViewNeedsChange, ViewUnavailable
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
-from shared.view.answers import eviction_told, meaning_of
-from shared.view.library import function, library_digest, library_source
-from shared.view.store import ViewMisused, ViewUnavailable
+from fallow.shared.view.answers import eviction_told, meaning_of
+from fallow.shared.view.library import function, library_digest, library_source
+from fallow.shared.view.store import ViewMisused, ViewUnavailable
 
 CONNECT_WAIT_S = 1.0
 ANSWER_WAIT_S = 5.0

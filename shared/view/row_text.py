@@ -8,16 +8,16 @@ from msgspec import DecodeError, Struct
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import astuple
 
-from shared.cluster.model.file_in_force import queue_in_force
-from shared.cluster.model.job import FinishedJob, Job, JobStatus, wait_reason
-from shared.cluster.model.node import Node, bits
-from shared.cluster.model.queue_order import order_in
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import Account
-from shared.events.reasons import PendingReason
-from shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
-from shared.view.keys import place_in_queue
-from shared.view.rows import AccountRow, JobRow, NodeRow, Place, PoolRow
+from fallow.shared.cluster.model.file_in_force import queue_in_force
+from fallow.shared.cluster.model.job import FinishedJob, Job, JobStatus, wait_reason
+from fallow.shared.cluster.model.node import Node, bits
+from fallow.shared.cluster.model.queue_order import order_in
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import Account
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
+from fallow.shared.view.keys import place_in_queue
+from fallow.shared.view.rows import AccountRow, JobRow, NodeRow, Place, PoolRow
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.cluster.model.job import JobStatus
-from shared.cluster.model.node import takes_work
-from shared.events.reasons import PendingReason
-from shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.node import takes_work
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 
 
 @dataclass(frozen=True, slots=True)

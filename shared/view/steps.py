@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.cluster.model.state import CellState
-from shared.view.apply import all_rows, rows_of_touched, stand_of, totals_of
-from shared.view.machine import Apply, Ask, LookForEnd, Projection, Rebuild, Rest
-from shared.view.store import Applied, Behind, Busy, CellView, Further, Stands
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.view.apply import all_rows, rows_of_touched, stand_of, totals_of
+from fallow.shared.view.machine import Apply, Ask, LookForEnd, Projection, Rebuild, Rest
+from fallow.shared.view.store import Applied, Behind, Busy, CellView, Further, Stands
 
 LOAD_ROWS = 500
 """Rows of one step of a rebuild: a few milliseconds, so that others get their turn at Redis in between."""

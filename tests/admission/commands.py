@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from services.admission.service import AdmissionService
-from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
-from shared.events.base import Event
-from shared.events.encoding import Undecodable
-from shared.events.jobs import JobAdmitted, JobRejected
-from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from shared.events.values import NodeRole
+from fallow.services.admission.service import AdmissionService
+from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.jobs import JobAdmitted, JobRejected
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from fallow.shared.events.values import NodeRole
 
 SUBMIT, CANCEL, UPDATE = SubmitJob.type, CancelJob.type, UpdateJob.type
 NOW_MS = 1_000_000_000

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.admission.policy.admissible import Admissible
-from services.admission.service import AdmissionService, digest_of
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.events.base import replace
-from shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
-from shared.events.reasons import DeadLetterReason, RejectCode
-from shared.events.submissions import JobChanges, SubmitJob
-from shared.events.value import read_valid
-from shared.events.values import JobSpec
+from fallow.services.admission.policy.admissible import Admissible
+from fallow.services.admission.service import AdmissionService, digest_of
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.events.base import replace
+from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
+from fallow.shared.events.reasons import DeadLetterReason, RejectCode
+from fallow.shared.events.submissions import JobChanges, SubmitJob
+from fallow.shared.events.value import read_valid
+from fallow.shared.events.values import JobSpec
 from tests.admission.commands import CANCEL, FILE, NOW_MS, SUBMIT, UPDATE, admitted, answer, bytes_of, rejected, submit
 from tests.strategies import values
 

@@ -10,24 +10,24 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from services.admission.app import answering
-from services.admission.app.answering import Admission, main
-from services.admission.settings import AdmissionSettings
-from shared.cluster.model.config import CellFile
-from shared.events.encoding import ce_headers, encode
-from shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted, JobUpdateRequested
-from shared.events.operations import AdvanceTime, ReloadCell
-from shared.events.submissions import JobChanges, SubmitJob, UpdateJob
-from shared.events.values import POOLS_MOST, JobSpec
-from shared.log.layout import Layout
-from shared.log.machine.losses import Loss, LossKind
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import LogUnavailable, Outgoing, Record, TopicPartition
-from shared.log.reading import event_of
-from shared.runtime.files.cell_file import parse_cell_file
-from shared.runtime.host import Host
-from shared.runtime.process import make_context
-from shared.runtime.settings import ClockKind
+from fallow.services.admission.app import answering
+from fallow.services.admission.app.answering import Admission, main
+from fallow.services.admission.settings import AdmissionSettings
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted, JobUpdateRequested
+from fallow.shared.events.operations import AdvanceTime, ReloadCell
+from fallow.shared.events.submissions import JobChanges, SubmitJob, UpdateJob
+from fallow.shared.events.values import POOLS_MOST, JobSpec
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.losses import Loss, LossKind
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogUnavailable, Outgoing, Record, TopicPartition
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.runtime.host import Host
+from fallow.shared.runtime.process import make_context
+from fallow.shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually
 
 LAYOUT = Layout("t", {"main": 0})

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.admission.app.answering import Admission
-from services.admission.app.keeping_pace import jobs_read_to
-from services.admission.policy.backpressure import AWAY_MS, Backpressure
-from services.admission.settings import AdmissionSettings
-from shared.cluster.model.config import CellFile
-from shared.events.decisions import Decision
-from shared.events.encoding import ce_headers, encode
-from shared.events.submissions import SubmitJob
-from shared.events.values import JobSpec
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.memory.reader import MemoryReader
-from shared.log.port import LogUnavailable, Outgoing, Reader, Record, TopicPartition
-from shared.runtime.files.cell_file import parse_cell_file
-from shared.runtime.host import Host
-from shared.runtime.process import Context, make_context
+from fallow.services.admission.app.answering import Admission
+from fallow.services.admission.app.keeping_pace import jobs_read_to
+from fallow.services.admission.policy.backpressure import AWAY_MS, Backpressure
+from fallow.services.admission.settings import AdmissionSettings
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.memory.reader import MemoryReader
+from fallow.shared.log.port import LogUnavailable, Outgoing, Reader, Record, TopicPartition
+from fallow.shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.runtime.host import Host
+from fallow.shared.runtime.process import Context, make_context
 
 LAYOUT = Layout("t", {"main": 0, "other": 1})
 MOST_MS = 2_000

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from services.admission.policy.ceilings import Ceilings, priorities_of
-from services.admission.policy.resolve import Home
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.events.values import JobSpec, Resources
+from fallow.services.admission.policy.ceilings import Ceilings, priorities_of
+from fallow.services.admission.policy.resolve import Home
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.events.values import JobSpec, Resources
 
 CELL = CellPart(name="main", ordinal=0, pools=(Pool(name="train", gpus=100),), queues=(Queue(name="default"),))
 FILE = CellFile(

@@ -6,10 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.admission.policy.ceilings import Ceilings
-from services.admission.policy.resolve import Home
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.events.values import JobKind, JobSpec, Resources
+from fallow.services.admission.policy.ceilings import Ceilings
+from fallow.services.admission.policy.resolve import Home
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.events.values import JobKind, JobSpec, Resources
 from tests.placement.world import CELL, World, admitted, joined
 
 TYPES = ("a100", "h100")

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.admission.policy.duplicates import StandsTwice, _look, key_twice
-from shared.events.encoding import encode
-from shared.events.jobs import JobAdmitted
-from shared.events.reasons import RejectCode
-from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from shared.events.value import read_valid
+from fallow.services.admission.policy.duplicates import StandsTwice, _look, key_twice
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from fallow.shared.events.value import read_valid
 from tests.admission.commands import CANCEL, UPDATE, answer, rejected, submit
 from tests.strategies import values
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.admission.service import AdmissionService
-from shared.events.jobs import JobAdmitted, JobRejected
+from fallow.services.admission.service import AdmissionService
+from fallow.shared.events.jobs import JobAdmitted, JobRejected
 from tests.admission.commands import FILE, SUBMIT, submit
 
 TODAY_MS = 1_795_600_000_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.admission.service import AdmissionService
-from shared.events.jobs import JobRejected
-from shared.events.submissions import CancelJob, SubmitJob
-from shared.runtime.files.cell_file import parse_cell_file
+from fallow.services.admission.service import AdmissionService
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.submissions import CancelJob, SubmitJob
+from fallow.shared.runtime.files.cell_file import parse_cell_file
 
 FILE = parse_cell_file(
     """

@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.admission.policy.known_arrays import KnownArrays
-from services.admission.policy.rates import SubmissionRates
-from services.admission.service import AdmissionService
-from shared.cluster.model.config import CellFile
-from shared.events.base import Event
-from shared.events.encoding import Undecodable
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
-from shared.events.reasons import DeadLetterReason, RejectCode
-from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from shared.events.values import JobSpec
-from shared.runtime.files.cell_file import CellFileError, parse_cell_file
+from fallow.services.admission.policy.known_arrays import KnownArrays
+from fallow.services.admission.policy.rates import SubmissionRates
+from fallow.services.admission.service import AdmissionService
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
+from fallow.shared.events.reasons import DeadLetterReason, RejectCode
+from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from fallow.shared.events.values import JobSpec
+from fallow.shared.runtime.files.cell_file import CellFileError, parse_cell_file
 
 TEXT = """
 cells: [{name: main, ordinal: 0, pools: [{name: training, gpus: 64}]}]
@@ -397,7 +397,7 @@ def test_in_any_order_no_more_is_taken_than_a_bucket_gains_and_the_largest_debt(
     """A course of many steps is less exact the older they are."""
     rates = SubmissionRates(parse_cell_file(TEXT, "cell.yaml"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("services.admission.policy.course.STEPS_MOST", steps_most)
+        patch.setattr("fallow.services.admission.policy.course.STEPS_MOST", steps_most)
         done = [(at_ms, n) for at_ms, n in sent if rates.refusal("vision", at_ms, n) is None]
     newest_ms = max([0, *(at_ms for at_ms, _ in done)])
     for begin_ms, _ in done:
@@ -422,7 +422,7 @@ def test_what_is_within_the_limit_is_taken_in_whatever_order_it_is_read(
     chance.shuffle(within)
     rates = SubmissionRates(parse_cell_file(TEXT, "cell.yaml"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("services.admission.policy.course.STEPS_MOST", steps_most)
+        patch.setattr("fallow.services.admission.policy.course.STEPS_MOST", steps_most)
         assert [rates.refusal("vision", at_ms, n) for at_ms, n in within] == [None] * len(within)
 
 
@@ -446,7 +446,7 @@ def test_a_late_one_that_is_refused_is_told_when_the_bucket_of_now_has_a_token(r
 
 
 def test_no_more_arrays_are_known_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.admission.policy.known_arrays.ARRAYS_MOST", 2)
+    monkeypatch.setattr("fallow.services.admission.policy.known_arrays.ARRAYS_MOST", 2)
     arrays = KnownArrays()
     for job in ("a", "b", "c"):
         arrays.note("main", "vision", job, 5)
@@ -455,7 +455,7 @@ def test_no_more_arrays_are_known_than_may_be(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_commands_of_other_jobs_do_not_push_known_arrays_out(monkeypatch: pytest.MonkeyPatch, file: CellFile) -> None:
-    monkeypatch.setattr("services.admission.policy.known_arrays.ARRAYS_MOST", 2)
+    monkeypatch.setattr("fallow.services.admission.policy.known_arrays.ARRAYS_MOST", 2)
     service = AdmissionService(file)
     assert isinstance(sent(service, array(15), 1_000), JobAdmitted)
     for at_ms, job in enumerate(("x", "y", "z"), 100):

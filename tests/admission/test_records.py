@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.admission.policy.records import JOBS_BYTES_MOST, Answered, as_records
-from shared.events.base import Event
-from shared.events.jobs import JOBS_MOST, AdmittedJob, JobAdmitted, JobCancelRequested, JobsAdmitted
-from shared.events.values import JobSpec
+from fallow.services.admission.policy.records import JOBS_BYTES_MOST, Answered, as_records
+from fallow.shared.events.base import Event
+from fallow.shared.events.jobs import JOBS_MOST, AdmittedJob, JobAdmitted, JobCancelRequested, JobsAdmitted
+from fallow.shared.events.values import JobSpec
 
 DIGEST = "0" * 32
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from services.admission.policy.resolve import Rejection, home_of, tenant_of
-from services.admission.service import AdmissionService
-from shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
-from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Tenant
-from shared.events.base import TEXT_CHARACTERS_MOST
-from shared.events.jobs import JobAdmitted, JobRejected
-from shared.events.reasons import RejectCode
-from shared.events.values import WORKERS_MOST, JobSpec
+from fallow.services.admission.policy.resolve import Rejection, home_of, tenant_of
+from fallow.services.admission.service import AdmissionService
+from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
+from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Tenant
+from fallow.shared.events.base import TEXT_CHARACTERS_MOST
+from fallow.shared.events.jobs import JobAdmitted, JobRejected
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.values import WORKERS_MOST, JobSpec
 from tests.admission.commands import CANCEL, NOW_MS, SUBMIT, UPDATE, answer, bytes_of, rejected, submit
 
 Numbers = tuple[int | None, int | None]

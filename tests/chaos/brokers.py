@@ -14,10 +14,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.admin import AlterPartitionReassignmentsRequest
 
-from shared.log.port import TopicPartition
-from shared.runtime.stack.kafka_jars import KafkaFromJars
-from shared.runtime.stack.ports import LOCAL
-from shared.runtime.stack.server import Source
+from fallow.shared.log.port import TopicPartition
+from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
+from fallow.shared.runtime.stack.ports import LOCAL
+from fallow.shared.runtime.stack.server import Source
 from tests.chaos.mishaps import Mishaps
 
 T = TypeVar("T")

@@ -7,15 +7,15 @@ import random
 import time
 from dataclasses import dataclass, field
 
+from fallow.shared.events.submissions import CancelJob, SubmitJob
+from fallow.shared.events.values import JobSpec, ProcessRun, RetryPolicy
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import LogUnavailable
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
+from fallow.shared.view.store import ViewUnavailable
 from fallow.simulator.history.evidence import Reading, Wish
-from shared.events.submissions import CancelJob, SubmitJob
-from shared.events.values import JobSpec, ProcessRun, RetryPolicy
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.port import LogUnavailable
-from shared.runtime.clocks import wall_ms
-from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
-from shared.view.store import ViewUnavailable
 from tests.e2e.running_cell import CELL, a_job
 
 RATE = 50

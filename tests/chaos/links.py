@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
 
-from shared.runtime.stack.ports import LOCAL
+from fallow.shared.runtime.stack.ports import LOCAL
 
 CHUNK = 1 << 16
 USUAL_S, SLOW_S = (0.002, 0.03), (0.3, 2.0)

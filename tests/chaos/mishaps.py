@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from shared.runtime.stack.server import Server
-from shared.runtime.stack.services import Services
+from fallow.shared.runtime.stack.server import Server
+from fallow.shared.runtime.stack.services import Services
 
 REST_S = (0.2, 1.6)
 """How long the cell is left alone between two mishaps, at least and at most."""

@@ -21,19 +21,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.port import LogUnavailable
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.process import loop_factory
+from fallow.shared.runtime.stack.choose import choose_redis
+from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
+from fallow.shared.runtime.stack.server import Server
+from fallow.shared.runtime.stack.services import Services
+from fallow.shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
+from fallow.shared.view.redis_view import RedisFunctions
+from fallow.shared.view.store import ViewUnavailable
 from fallow.simulator.history.evidence import View
 from fallow.simulator.history.judge import judge
-from shared.log.follower import Follower
-from shared.log.port import LogUnavailable
-from shared.runtime.clocks import wall_ms
-from shared.runtime.process import loop_factory
-from shared.runtime.stack.choose import choose_redis
-from shared.runtime.stack.kafka_jars import KafkaFromJars
-from shared.runtime.stack.server import Server
-from shared.runtime.stack.services import Services
-from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
-from shared.view.redis_view import RedisFunctions
-from shared.view.store import ViewUnavailable
 from tests.chaos.brokers import BROKERS, BrokerMishaps, Brokers
 from tests.chaos.clients import Submitter, Watcher
 from tests.chaos.mishaps import Mishaps

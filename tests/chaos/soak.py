@@ -25,14 +25,14 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from redis.asyncio import Redis
 
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.port import LogUnavailable
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.process import loop_factory
+from fallow.shared.runtime.stack.choose import choose_redis
+from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
 from fallow.simulator.history.evidence import Wish
-from shared.events.submissions import SubmitJob
-from shared.events.values import JobSpec
-from shared.log.port import LogUnavailable
-from shared.runtime.clocks import wall_ms
-from shared.runtime.process import loop_factory
-from shared.runtime.stack.choose import choose_redis
-from shared.runtime.stack.kafka_jars import KafkaFromJars
 from tests.e2e.running_cell import RunningCell, a_job, running_cell
 
 REMEMBERED = 5_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.runtime.stack import kafka_jars
+from fallow.shared.runtime.stack import kafka_jars
 from tests.chaos.mishaps import Mishaps
 from tests.chaos.run import chaos, parts_in
 

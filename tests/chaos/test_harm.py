@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.runtime.stack import kafka_jars
-from shared.runtime.stack.kafka_jars import KafkaFromJars
-from shared.runtime.stack.ports import free_port
+from fallow.shared.runtime.stack import kafka_jars
+from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
+from fallow.shared.runtime.stack.ports import free_port
 from tests.chaos.links import SlowLink
 from tests.chaos.run import Parts, chaos, parts_in
 from tests.contract.eventually import eventually

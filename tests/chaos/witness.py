@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.events.effects import JobStarted
+from fallow.shared.log.port import Log, Record, TopicPartition
+from fallow.shared.log.reading import event_of
+from fallow.shared.view.reader import ViewReader
 from fallow.simulator.history.evidence import Answer, CellEvidence, Evidence, LogEntry, Reading, View, Wish
-from shared.events.base import Event
-from shared.events.decisions import CHAIN_HEADER, Decision
-from shared.events.effects import JobStarted
-from shared.log.port import Log, Record, TopicPartition
-from shared.log.reading import event_of
-from shared.view.reader import ViewReader
 from tests.admitted import singly
 from tests.e2e.running_cell import CELL, RunningCell
 

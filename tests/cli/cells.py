@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.cluster.model.state import CellState
-from shared.log.port import Log, Outgoing, Record
-from shared.view.apply import all_rows, stand_of, totals_of
-from shared.view.keys import keys_of
-from shared.view.redis_view import RedisFunctions
-from shared.view.store import CellView
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.log.port import Log, Outgoing, Record
+from fallow.shared.view.apply import all_rows, stand_of, totals_of
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.redis_view import RedisFunctions
+from fallow.shared.view.store import CellView
 
 
 async def publish(log: Log, records: Sequence[Record], namespace: str) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shared.cluster.fold.fold import extend, seal
-from shared.cluster.model.state import CellState
-from shared.events.decisions import CHAIN_HEADER, Decision, next_chain
-from shared.events.effects import (
+from fallow.shared.cluster.fold.fold import extend, seal
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import CHAIN_HEADER, Decision, next_chain
+from fallow.shared.events.effects import (
     AnyEffect,
     JobEnqueued,
     JobFinished,
@@ -17,10 +17,10 @@ from shared.events.effects import (
     QuotaSet,
     WriterStarted,
 )
-from shared.events.encoding import ce_headers, encode
-from shared.events.operations import Quota
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
-from shared.log.port import Record
+from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
+from fallow.shared.log.port import Record
 
 DIGEST = "0" * 32
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from services.admission.service import AdmissionService
-from shared.client.answers import Progress, Stage, is_no_to
-from shared.client.port import News
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.encoding import encode
-from shared.events.jobs import JobRejected
-from shared.events.reasons import RefuseCode, RejectCode
-from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from shared.events.values import JobSpec
-from shared.runtime.files.cell_file import parse_cell_file
+from fallow.services.admission.service import AdmissionService
+from fallow.shared.client.answers import Progress, Stage, is_no_to
+from fallow.shared.client.port import News
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import RefuseCode, RejectCode
+from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from fallow.shared.events.values import JobSpec
+from fallow.shared.runtime.files.cell_file import parse_cell_file
 
 FILE = parse_cell_file(
     """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.client.answers import is_no_to
-from shared.events import effects as e
-from shared.events.reasons import RefuseCode
+from fallow.shared.client.answers import is_no_to
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import RefuseCode
 
 
 @pytest.mark.parametrize("tenant", ["alice", None])

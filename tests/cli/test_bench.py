@@ -27,12 +27,12 @@ from fallow.bench.load.stages import cell_of
 from fallow.bench.load.traffic import Flow
 from fallow.bench.real.cell import real_cell
 from fallow.bench.real.mix import RealMix
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.events.encoding import decode
-from shared.events.queue import QueueOrder
-from shared.events.submissions import SubmitJob
-from shared.events.values import VirtualRun
-from shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.events.encoding import decode
+from fallow.shared.events.queue import QueueOrder
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import VirtualRun
+from fallow.shared.runtime.files.cell_file import parse_cell_file
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "cell.yaml"
 QUIET = Used(10.0, {"placement": 5.0}, 0.1)

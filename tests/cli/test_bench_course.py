@@ -18,11 +18,11 @@ from fallow.bench.load.load import Load
 from fallow.bench.real.load import Offer, RealLoad
 from fallow.bench.real.mix import RealMix
 from fallow.bench.real.pipeline import is_held
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.encoding import encode
-from shared.events.reasons import CancelReason, FailReason
-from shared.events.values import JobSpec
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.reasons import CancelReason, FailReason
+from fallow.shared.events.values import JobSpec
 from tests.cli.test_bench import load_of
 
 

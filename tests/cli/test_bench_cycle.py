@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fallow.bench.cycle import GPUS_PER_NODE, Busy, row_of
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.model.job import JobStatus
 
 NODES = 20
 

@@ -17,8 +17,8 @@ from fallow.bench.kant.kant import WAYS
 from fallow.bench.kant.traces import KALOS
 from fallow.cli.app import app
 from fallow.replay.workload import Workload
+from fallow.shared.events.values import GPU, VirtualRun
 from fallow.simulate.simulate import arrivals_of
-from shared.events.values import GPU, VirtualRun
 from tests.simulator.trace.recompute import ratios, table
 
 RUN = CliRunner()

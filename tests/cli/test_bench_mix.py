@@ -17,10 +17,10 @@ from fallow.bench.real.mix import (
     RealMix,
     asked_of_share,
 )
-from shared.events.encoding import decode, encode
-from shared.events.submissions import CancelJob, SubmitJob
-from shared.events.value import replace
-from shared.events.values import ENDLESS, VirtualRun, Wish
+from fallow.shared.events.encoding import decode, encode
+from fallow.shared.events.submissions import CancelJob, SubmitJob
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import ENDLESS, VirtualRun, Wish
 
 COUNTS = (250, 1_000, 2_000)
 JOBS, RUN_MS = 20_000, 1_600

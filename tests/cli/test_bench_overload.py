@@ -23,8 +23,8 @@ from fallow.bench.overload import (
     lines_of,
     schedule,
 )
-from shared.events.encoding import decode
-from shared.events.submissions import SubmitJob
+from fallow.shared.events.encoding import decode
+from fallow.shared.events.submissions import SubmitJob
 
 
 def found(recovery_s: float | None) -> Found:

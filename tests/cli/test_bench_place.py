@@ -13,9 +13,9 @@ from fallow.bench.place import (
     walk_and_start,
 )
 from fallow.bench.place_mixes import NODE_CPU_MILLI, NODE_MEMORY_MIB, Mix, mixes, round_of_jobs
-from shared.cluster.capacity.topology import topology_of
-from shared.cluster.checks.invariants import check_state
-from shared.events.values import Level
+from fallow.shared.cluster.capacity.topology import topology_of
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.events.values import Level
 
 
 def units(network: Network, level: Level) -> list[int]:

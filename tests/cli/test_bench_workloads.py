@@ -22,11 +22,11 @@ from fallow.bench.recover import lines_of as lines_of_recovery
 from fallow.bench.start import VOLCANO_JOBS, Started
 from fallow.bench.start import lines_of as lines_of_start
 from fallow.replay.workload import CELL
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events.encoding import decode
-from shared.events.submissions import SubmitJob
-from shared.runtime.stack.child import StackError
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.encoding import decode
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.runtime.stack.child import StackError
 
 
 @pytest.mark.parametrize(("workload", "count", "queues", "gpus"), [(K1, 15_000, 30, 600), (K2, 50_000, 1_000, 20_000)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fallow.cli.cell.archive import LINE_BYTES_MOST, ArchiveError, Unread, read_archive, write_archive
-from shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.fold.rows import digest_of
 from tests.cli.logs import an_honest_log
 
 UNREAD = (Unread("jobs", b"a", b'{"x":1}', (("ce_type", b"t"),)), Unread("nodes", None, b"", ()))

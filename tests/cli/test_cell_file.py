@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.runtime.files.cell_file import CellFileError, load_cell_file, parse_cell_file
+from fallow.shared.runtime.files.cell_file import CellFileError, load_cell_file, parse_cell_file
 
 DEFAULT = Path(__file__).parents[2] / "deploy" / "cell.yaml"
 TEXT = DEFAULT.read_text(encoding="utf-8")

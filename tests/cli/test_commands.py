@@ -14,12 +14,12 @@ from redis.asyncio import Redis
 
 from fallow.cli.app import COMMANDS
 from fallow.cli.failures import NOT_IN_IMAGE, Exit, explain
-from shared.log.kafka.log import KafkaLog
-from shared.runtime.stack.child import environment_with
-from shared.view.keys import keys_of
-from shared.view.library import LIBRARY, library_digest
-from shared.view.redis_view import RedisFunctions
-from shared.view.store import CellView
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.runtime.stack.child import environment_with
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.library import LIBRARY, library_digest
+from fallow.shared.view.redis_view import RedisFunctions
+from fallow.shared.view.store import CellView
 from tests.cli.cells import publish, show
 from tests.cli.logs import an_honest_log
 
@@ -106,7 +106,7 @@ def test_the_version_is_that_of_the_package() -> None:
 def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
     missing = ModuleNotFoundError("No module named 'lupa.lua51'", name="lupa.lua51")
     assert explain(missing) == (Exit.USAGE, "lupa.lua51 is not installed: pip install '.[demo]' in Fallow's folder")
-    assert explain(ModuleNotFoundError("No module named 'shared.nothing'", name="shared.nothing")) is None
+    assert explain(ModuleNotFoundError("No module named 'fallow.shared.nothing'", name="fallow.shared.nothing")) is None
 
 
 @pytest.mark.parametrize("package", NOT_IN_IMAGE)

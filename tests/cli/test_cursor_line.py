@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from fallow.local.cursor_line import CursorLine
-from shared.runtime.http.connections import BoundedHttp
-from shared.runtime.http.health import Health, HealthServer
-from shared.runtime.stack.http_get import Unanswered
-from shared.runtime.stack.ports import LOCAL
-from shared.runtime.telemetry import Telemetry
+from fallow.shared.runtime.http.connections import BoundedHttp
+from fallow.shared.runtime.http.health import Health, HealthServer
+from fallow.shared.runtime.stack.http_get import Unanswered
+from fallow.shared.runtime.stack.ports import LOCAL
+from fallow.shared.runtime.telemetry import Telemetry
 from tests.contract.eventually import eventually
 
 

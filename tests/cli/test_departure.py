@@ -7,17 +7,17 @@ import pytest
 from fallow.cli.cell.archive import Archive, Head, Unread
 from fallow.cli.cell.cell_transfer import Departure, NotMovable, arrive, refuse_where_something_is
 from fallow.cli.verify.verification import LiveCheck
-from shared.client.history import History
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.state import CellState
-from shared.events.jobs import JobAdmitted
-from shared.events.submissions import SubmitJob
-from shared.events.values import JobSpec
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.machine.snapshot import Catalogue
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.snapshots import newest_snapshot, read_catalogue, write_snapshot
+from fallow.shared.client.history import History
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.snapshot import Catalogue
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.snapshots import newest_snapshot, read_catalogue, write_snapshot
 from tests.cli.cells import publish
 from tests.cli.logs import DIGEST, LogWriter, an_honest_log, enqueued
 

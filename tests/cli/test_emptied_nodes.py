@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fallow.cli.node.node import drain_line
-from shared.events.values import NodeStatus
-from shared.view.row_text import node_row, node_text
-from shared.view.rows import NodeRow
+from fallow.shared.events.values import NodeStatus
+from fallow.shared.view.row_text import node_row, node_text
+from fallow.shared.view.rows import NodeRow
 from tests.cluster.examples import cell, enqueued, node, place, started
 
 NOON_MS = 1_800_000_000_000

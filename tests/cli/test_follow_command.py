@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from shared.log.kafka.log import KafkaLog
-from shared.runtime.stack.child import environment_with
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.runtime.stack.child import environment_with
 from tests.cli.cells import publish
 from tests.cli.logs import an_honest_log
 from tests.cli.test_commands import call

@@ -6,13 +6,13 @@ import pytest
 
 from fallow.cli.node.nodes import gpus_free
 from fallow.cli.quota.rows import as_object
-from services.placement.explain.capacity import pool_room
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import Quota
-from shared.events.value import replace
-from shared.events.values import JobSpec, NodeStatus, Resources
-from shared.view.row_text import node_row, node_text
+from fallow.services.placement.explain.capacity import pool_room
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, NodeStatus, Resources
+from fallow.shared.view.row_text import node_row, node_text
 from tests.cluster.examples import cell, enqueued, node, then
 
 WHOLE = Resources(gpu_milli=8_000)

@@ -11,9 +11,9 @@ import pytest
 
 from fallow.replay.generate import DAY_MS, HOUR_MS, TENANTS, generate
 from fallow.replay.workload import Workload, WorkloadError
-from shared.events.encoding import decode, encode
-from shared.events.submissions import CancelJob, SubmitJob
-from shared.events.values import JobKind, VirtualRun
+from fallow.shared.events.encoding import decode, encode
+from fallow.shared.events.submissions import CancelJob, SubmitJob
+from fallow.shared.events.values import JobKind, VirtualRun
 
 DAY = generate(count=1_000, nodes=64, seed=1)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fallow.local.gone_nodes import gone, virtual_pools
-from shared.cluster.model.config import CellFile
-from shared.events.values import LoanStatus, NodeRole, NodeStatus
-from shared.view.rows import NodeRow
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.values import LoanStatus, NodeRole, NodeStatus
+from fallow.shared.view.rows import NodeRow
 
 POOLS = frozenset({"virtual"})
 

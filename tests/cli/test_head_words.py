@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fallow.cli.job.head_words import head_words
-from services.placement.explain.explain import Behind
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
+from fallow.services.placement.explain.explain import Behind
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
 
 PLAIN: dict[str, Any] = {
     "job": "head",

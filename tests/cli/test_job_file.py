@@ -10,7 +10,7 @@ from fallow.cli.job.file import MISTAKES_TOLD, JobFileError, read_jobs, read_tex
 from fallow.cli.job.rules import LABEL_RULE, NAME_RULE
 from fallow.cli.job.units import odd_units
 from fallow.local.service_set import KINDS, service_set
-from shared.events.value import plain
+from fallow.shared.events.value import plain
 
 
 @pytest.mark.parametrize(

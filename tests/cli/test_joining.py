@@ -10,23 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from fallow.cli.access import TOP, Access
+from fallow.cli.access import Access
 from fallow.cli.cells_there import cells_in_the_log
 from fallow.cli.failures import Exit
 from fallow.local.joining import lacking, other_file, what_is_there
 from fallow.local.up import variables
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.model.file_in_force import as_effect
-from shared.cluster.model.state import CellState
-from shared.events.effects import AnyEffect, CellFileSet
-from shared.log.admin.group_members import member_count
-from shared.log.kafka.log import KafkaLog
-from shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.file_in_force import as_effect
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import AnyEffect, CellFileSet
+from fallow.shared.log.admin.group_members import member_count
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.cli.cells import publish
 from tests.cli.logs import LogWriter
 from tests.cli.test_commands import call
 from tests.contract.eventually import eventually
 
+TOP = Path(__file__).parents[2]
 OURS = Path(TOP / "deploy" / "cell.yaml")
 MACHINES = Path(TOP / "examples" / "machines.yaml")
 UNREADABLE = CellFileSet(digest="0" * 32, content="{}")

@@ -11,18 +11,18 @@ from fallow.cli.log.past import Then, open_past, then
 from fallow.cli.log.why import DEFERRED, REJECTIONS_MOST, explain
 from fallow.cli.output.durations import DAY_MS, MINUTE_MS
 from fallow.cli.output.when import duration_of, moment_of
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.file_in_force import as_effect
-from shared.events.base import CALENDAR_FROM_MS
-from shared.events.effects import JobCancelled, JobDeferred, JobRequeued, LeaseExpired
-from shared.events.jobs import JobRejected
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason, RejectCode, RequeueReason
-from shared.events.value import replace
-from shared.log.layout import Layout
-from shared.log.machine.snapshot import Catalogue
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.snapshots import NoUsableSnapshot, write_snapshot
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.file_in_force import as_effect
+from fallow.shared.events.base import CALENDAR_FROM_MS
+from fallow.shared.events.effects import JobCancelled, JobDeferred, JobRequeued, LeaseExpired
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason, RejectCode, RequeueReason
+from fallow.shared.events.value import replace
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.snapshot import Catalogue
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.snapshots import NoUsableSnapshot, write_snapshot
 from tests.cli.cells import publish
 from tests.cli.logs import LogWriter, an_honest_log, enqueued, node, place, started
 

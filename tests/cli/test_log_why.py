@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fallow.cli.log.why import Why
-from shared.events.operations import Drain, PlanMaintenance
+from fallow.shared.events.operations import Drain, PlanMaintenance
 from tests.placement.replicas import all_start, leave, service
 from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, spec_of, started, stopped
 

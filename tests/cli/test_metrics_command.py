@@ -10,9 +10,9 @@ import typer
 
 from fallow.cli.cell.metrics_command import figures_between
 from fallow.cli.log.past import Then, open_past
-from shared.events.effects import JobFinished, WriterStarted
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.events.effects import JobFinished, WriterStarted
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from tests.cli.cells import publish
 from tests.cli.logs import LogWriter, enqueued, node, place, started
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fallow.cli.output.durations import CALENDAR_TO_MS, DAY_MS, duration, moment, to_the_second
 from fallow.cli.output.when import moment_of, point_of
-from shared.events.base import CALENDAR_FROM_MS, LATEST_MS
+from fallow.shared.events.base import CALENDAR_FROM_MS, LATEST_MS
 
 
 @given(st.integers(0, LATEST_MS) | st.sampled_from([0, 1, LATEST_MS - 1, LATEST_MS]))

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from fallow.cli.cell.archive import read_archive
-from shared.cluster.checks.audit import ledger_of
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.job import JobStatus
-from shared.log.follower import Follower
-from shared.runtime.stack.choose import choose_kafka, choose_redis
+from fallow.shared.cluster.checks.audit import ledger_of
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.log.follower import Follower
+from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
 from tests.cli.test_commands import call
 from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
 

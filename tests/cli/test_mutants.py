@@ -102,7 +102,7 @@ def type_errors(mutants: list[Mutant], root: Path) -> list[str]:
         else:
             left.append(mutant)
     assert len(left) < len(mutants), f"the text of {left[0].name} does not stand in the code"
-    command = [sys.executable, "-m", "mypy", "fallow", "services", "shared"]
+    command = [sys.executable, "-m", "mypy", "-p", "fallow"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     said = [line for line in done.stdout.splitlines() if ": error: " in line]
     errors = [line for line in said if not line.endswith(tuple(f"[{code}]" for code in FINE_IN_A_MUTANT))]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fallow.cli.job import reason
-from shared.cluster.model.config import Queue
-from shared.events.values import JobSpec
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.events.values import JobSpec
 from tests.placement.world import World, admitted, cell_with, joined, spec_of
 
 LABELS = "no node of it may take the job, however small that is, by its zone, labels and taints"

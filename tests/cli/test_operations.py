@@ -11,9 +11,9 @@ import pytest
 from typer import Exit
 
 from fallow.cli.node.operate import operation
-from shared.cluster.model.job import JobStatus
-from shared.events.operations import Cordon, Drain
-from shared.events.values import NodeStatus
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.operations import Cordon, Drain
+from fallow.shared.events.values import NodeStatus
 from tests.cli.test_commands import call
 from tests.e2e.running_cell import a_job, running_cell
 

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from fallow.replay.report.figures import figures_of
 from fallow.replay.report.job_history import Hold, JobRow, Stretch, read_rows, write_rows
 from fallow.replay.report.outcome import SUBMIT, Outcome
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.encoding import Undecodable
-from shared.events.jobs import JobRejected
-from shared.events.reasons import DeadLetterReason, FailReason, RefuseCode, RejectCode, RequeueReason, StopReason
-from shared.events.submissions import SubmitJob
-from shared.events.values import JobSpec, Resources, VirtualRun, WorkerPlace
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import DeadLetterReason, FailReason, RefuseCode, RejectCode, RequeueReason, StopReason
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import JobSpec, Resources, VirtualRun, WorkerPlace
 
 DIGEST = "0" * 32
 NODES = {"n1": 2, "n2": 2}

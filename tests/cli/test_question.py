@@ -12,7 +12,7 @@ import typer
 import fallow.cli
 from fallow.cli.node.end import _ask
 from fallow.cli.question import agreed
-from shared.view.row_text import node_row, node_text
+from fallow.shared.view.row_text import node_row, node_text
 from tests.cluster.examples import cell, node
 
 

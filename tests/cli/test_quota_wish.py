@@ -11,10 +11,10 @@ from typer import Exit
 from fallow.cli.quota.rows import as_object, table
 from fallow.cli.quota.wish import changed_fields, read_quotas
 from fallow.cli.quota.words import quota_rules
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.events import effects as e
-from shared.events.operations import Quota, ReclaimFrom
-from shared.events.values import Resources
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Quota, ReclaimFrom
+from fallow.shared.events.values import Resources
 from tests.cli.test_commands import call
 from tests.cluster.examples import cell, enqueued, node, place, started
 

@@ -12,14 +12,14 @@ import pytest
 from fallow.cli.cell.reload import ask_for_reload, is_in_force_elsewhere, worst
 from fallow.cli.cell.reload_answer import QUIET_MS, ReloadAnswer, obstacle
 from fallow.cli.failures import Exit
-from shared.client.port import CellClient, Mark, News
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.model.file_in_force import as_effect
-from shared.cluster.model.state import CellState
-from shared.events.effects import AnyEffect, CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
-from shared.events.operations import CellPolicy, Operation, ReloadCell
-from shared.events.reasons import ProposalCode
-from shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.client.port import CellClient, Mark, News
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.file_in_force import as_effect
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import AnyEffect, CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
+from fallow.shared.events.operations import CellPolicy, Operation, ReloadCell
+from fallow.shared.events.reasons import ProposalCode
+from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.cli.logs import LogWriter
 from tests.cli.test_commands import call
 

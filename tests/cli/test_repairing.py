@@ -7,21 +7,21 @@ import pytest
 from fallow.cli.log.repair import lines_of, look_and_repair
 from fallow.cli.log.repairing import From, NotRepairable, repair, survey
 from fallow.cli.verify.verification import LiveCheck
-from shared.cluster.fold.fold import DamagedLog
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.state import CellState
-from shared.events.decisions import CHAIN_HEADER, Decision
-from shared.events.effects import InputResumed, LogRepaired
-from shared.events.snapshots import SnapshotChunk
-from shared.events.value import replace
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.machine.losses import LossKind
-from shared.log.machine.snapshot import RowsDigest, hour_slot, manifest_of
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated, Record, UnreadableRecords
-from shared.log.reading import event_of
-from shared.log.snapshots import read_catalogue, write_snapshot
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.events.effects import InputResumed, LogRepaired
+from fallow.shared.events.snapshots import SnapshotChunk
+from fallow.shared.events.value import replace
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.losses import LossKind
+from fallow.shared.log.machine.snapshot import RowsDigest, hour_slot, manifest_of
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogTruncated, Record, UnreadableRecords
+from fallow.shared.log.reading import event_of
+from fallow.shared.log.snapshots import read_catalogue, write_snapshot
 from tests.cli.test_user_name import make_nameless
 from tests.histories import CELL, History, folded, outgoing
 

@@ -10,14 +10,14 @@ from fallow.cli.job.jobs import by_number
 from fallow.cli.log import diff as log_diff
 from fallow.cli.log.at import _job, _job_row
 from fallow.cli.node import nodes
-from shared.client.port import News
-from shared.cluster.model.job import FinishedJob, Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events.effects import JobRefused
-from shared.events.reasons import PendingReason, RefuseCode
-from shared.events.values import JobSpec, LoanStatus, NodeRole, NodeStatus
-from shared.view.row_text import job_row, job_text, over_text
-from shared.view.rows import JobRow, NodeRow, Place
+from fallow.shared.client.port import News
+from fallow.shared.cluster.model.job import FinishedJob, Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import JobRefused
+from fallow.shared.events.reasons import PendingReason, RefuseCode
+from fallow.shared.events.values import JobSpec, LoanStatus, NodeRole, NodeStatus
+from fallow.shared.view.row_text import job_row, job_text, over_text
+from fallow.shared.view.rows import JobRow, NodeRow, Place
 
 GPUS, WORKERS = jobs.COLUMNS.index(">GPUS"), jobs.COLUMNS.index(">WORKERS")
 REMARK = nodes.COLUMNS.index("REMARK")

@@ -10,14 +10,14 @@ from fallow.cli.job.submit import reason_of, size_of
 from fallow.cli.log.sentences import SENTENCES, devices, gpus, heading, rejection, sentence
 from fallow.cli.node.operate import refusal_of
 from fallow.cli.output.durations import duration, moment
-from services.admission.service import COMMANDS
-from shared.client.answers import Progress
-from shared.client.port import News
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.jobs import JobRejected
-from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import (
+from fallow.services.admission.service import COMMANDS
+from fallow.shared.client.answers import Progress
+from fallow.shared.client.port import News
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.reasons import (
     CancelReason,
     ClearReason,
     FailReason,
@@ -28,8 +28,8 @@ from shared.events.reasons import (
     RequeueReason,
     StopReason,
 )
-from shared.events.value import replace
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, Setback, WorkerPlace
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, Setback, WorkerPlace
 
 SPEC = JobSpec(id="a", tenant="vision", workers=2, resources=Resources(gpu_milli=8000), queue="default", priority=3)
 ELASTIC = replace(SPEC, workers_min=1)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from fallow.cli.failures import say, say_error
 from fallow.cli.job.file import JobFileError, read_jobs
 from fallow.cli.output.output import print_json, print_line, print_table
-from shared.log.port import LogUnavailable
-from shared.runtime.files.cell_file import CellFileError
-from shared.runtime.logs import rendering
-from shared.runtime.settings import LogFormat
+from fallow.shared.log.port import LogUnavailable
+from fallow.shared.runtime.files.cell_file import CellFileError
+from fallow.shared.runtime.logs import rendering
+from fallow.shared.runtime.settings import LogFormat
 
 HOSTILE = "\x1b[2J\x1b]0;owned\a\x9b1m\u202e\x7f\r\u2028done\nversion 9, epoch 1"
 

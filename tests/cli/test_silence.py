@@ -7,12 +7,12 @@ import pytest
 from fallow.cli.job.reason import as_object, lines, reason_in
 from fallow.cli.log.why import DEFERRED
 from fallow.cli.node.silence import silence, silence_lines
-from shared.cluster.fold.rows import rows_of, state_from
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy
-from shared.events.reasons import PendingReason
-from shared.events.values import Resources
+from fallow.shared.cluster.fold.rows import rows_of, state_from
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import Resources
 from tests.cluster.examples import cell, enqueued, node, place, started, then
 
 NOON_MS = 1_800_000_000_000

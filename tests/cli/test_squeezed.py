@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fallow.replay.generate import DAY_MS, generate
 from fallow.replay.time_scaling import squeezed
-from shared.events.submissions import CancelJob, SubmitJob
-from shared.events.values import VirtualRun
+from fallow.shared.events.submissions import CancelJob, SubmitJob
+from fallow.shared.events.values import VirtualRun
 
 DAY = generate(count=300, nodes=32, seed=1)
 TEN_MINUTES = squeezed(DAY, factor=144, prefix="x")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fallow.cli.job.stays import stays_of
-from shared.events import effects as e
-from shared.events.reasons import RequeueReason
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import RequeueReason
 from tests.cluster.examples import place
 
 STARTED = e.JobStarted(job="web", attempt=1, workers=(place(0, "n1", 0), place(1, "n2", 0)))

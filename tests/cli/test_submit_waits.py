@@ -6,11 +6,11 @@ import pytest
 import typer
 
 from fallow.cli.job.submit import Until, _end, why_it_waits
-from shared.client.answers import Progress
-from shared.client.port import News
-from shared.events import effects as e
-from shared.events.reasons import PendingReason, RequeueReason
-from shared.events.values import JobSpec, WorkerPlace
+from fallow.shared.client.answers import Progress
+from fallow.shared.client.port import News
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason, RequeueReason
+from fallow.shared.events.values import JobSpec, WorkerPlace
 
 PLACE = WorkerPlace(rank=0, node="n1", devices=(0,), gpu_milli=1000)
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from fallow.replay.names import job_ids
 from fallow.replay.trace import counted_nodes, read_nodes, read_trace, workload_of
 from fallow.replay.workload import PRIORITY_MOST, Workload, WorkloadError
-from shared.events.encoding import Undecodable, decode, encode
-from shared.events.queue import QueueDiscipline
-from shared.events.submissions import SubmitJob
-from shared.events.values import GPU, VirtualRun
+from fallow.shared.events.encoding import Undecodable, decode, encode
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import GPU, VirtualRun
 
 HEAD = "job_id,tenant,submit_s,gpus,workers,gpus_per_worker,gpu_type,duration_s,kind,status\n"
 JOBS = HEAD + "B,t1,10,16,2,8.0,A100,60,training,\na,T 2,0,1,1,1,,5.5,training,\n"

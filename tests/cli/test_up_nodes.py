@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fallow.local.up import marks_of, write_nodes
-from services.executor.nodes_file import load_nodes
-from shared.runtime.files.cell_file import load_cell_file
+from fallow.services.executor.nodes_file import load_nodes
+from fallow.shared.runtime.files.cell_file import load_cell_file
 
 TOP = Path(__file__).parents[2]
 

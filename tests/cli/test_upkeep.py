@@ -12,9 +12,9 @@ from typing import NamedTuple
 import pytest
 
 from fallow.local.upkeep import Upkeep
-from shared.runtime.stack.child import StackError
-from shared.runtime.stack.server import Server, Source
-from shared.runtime.stack.services import Services, ServiceSpec
+from fallow.shared.runtime.stack.child import StackError
+from fallow.shared.runtime.stack.server import Server, Source
+from fallow.shared.runtime.stack.services import Services, ServiceSpec
 from tests.contract.eventually import eventually
 
 TINY = "tests.runtime.tiny_service"

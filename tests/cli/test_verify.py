@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from fallow.cli.log.file import LINE_CHARS_MOST, LogFileError, open_text, write_line
 from fallow.cli.verify.verification import DiaryError, join, verify_file
 from fallow.cli.verify.verify import LogCheck, Verification
-from shared.cluster.checks.audit import ledger_of
-from shared.cluster.model.state import CellState
-from shared.events.effects import JobFinished, JobRunning, QuotaSet
-from shared.events.operations import Quota
-from shared.log.port import Record
+from fallow.shared.cluster.checks.audit import ledger_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import JobFinished, JobRunning, QuotaSet
+from fallow.shared.events.operations import Quota
+from fallow.shared.log.port import Record
 from tests.cli.logs import LogWriter, an_honest_log, enqueued, node, place, started
 
 Exported = Callable[[list[Record]], Path]

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from fallow.cli.verify.verification import LiveCheck
 from fallow.cli.verify.verify import Violation
 from fallow.cli.verify.verify_follow import Following
-from shared.events.effects import JobRunning
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.events.effects import JobRunning
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from tests.cli.cells import publish
 from tests.cli.logs import LogWriter, an_honest_log, enqueued, node
 

@@ -8,13 +8,13 @@ from redis.asyncio import Redis
 
 from fallow.cli.verify.verification import LiveCheck, join
 from fallow.cli.verify.verify import Verification
-from shared.log.layout import Layout
-from shared.log.machine.snapshot import Catalogue
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.snapshots import NoUsableSnapshot, write_snapshot
-from shared.view.keys import keys_of
-from shared.view.reader import ViewReader, ViewRebuilding
-from shared.view.redis_view import RedisFunctions
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.snapshot import Catalogue
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.snapshots import NoUsableSnapshot, write_snapshot
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.reader import ViewReader, ViewRebuilding
+from fallow.shared.view.redis_view import RedisFunctions
 from tests.cli.cells import publish, show
 from tests.cli.logs import an_honest_log, enqueued
 

@@ -11,16 +11,16 @@ import pytest
 from fallow.cli.job import cancel, hold
 from fallow.cli.job.standing import are_free, are_held, standing
 from fallow.cli.job.submit import _submitted_before
-from shared.client.answers import Progress
-from shared.client.port import Mark, News
-from shared.cluster.model.job import FINAL, WAITING, JobStatus
-from shared.events import effects as e
-from shared.events.base import Command
-from shared.events.operations import HoldJob, ReleaseJob
-from shared.events.reasons import RefuseCode
-from shared.events.values import JobSpec
-from shared.view.reader import Read
-from shared.view.rows import JobRow
+from fallow.shared.client.answers import Progress
+from fallow.shared.client.port import Mark, News
+from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Command
+from fallow.shared.events.operations import HoldJob, ReleaseJob
+from fallow.shared.events.reasons import RefuseCode
+from fallow.shared.events.values import JobSpec
+from fallow.shared.view.reader import Read
+from fallow.shared.view.rows import JobRow
 
 HOLD, RELEASE = HoldJob(cell="main", job="many"), ReleaseJob(cell="main", job="many")
 

@@ -17,17 +17,17 @@ from sys import stdout
 from time import process_time
 from typing import Any
 
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.finished_jobs import SEGMENT_JOBS
-from shared.cluster.fold.fold import extend
-from shared.cluster.fold.rows import digest_of, rows_of, state_from
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.encoding import decode, encode
-from shared.events.operations import CellPolicy
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, VirtualRun, WorkerPlace
-from shared.runtime.collector import tune_collector
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.finished_jobs import SEGMENT_JOBS
+from fallow.shared.cluster.fold.fold import extend
+from fallow.shared.cluster.fold.rows import digest_of, rows_of, state_from
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import decode, encode
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, VirtualRun, WorkerPlace
+from fallow.shared.runtime.collector import tune_collector
 
 CELL = "cell-a"
 GPUS = 8

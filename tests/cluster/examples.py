@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.cluster.fold.fold import LogRecord, fold
-from shared.cluster.model.job import JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import Quota
-from shared.events.reasons import RequeueReason, StopReason
-from shared.events.values import JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, WorkerPlace
+from fallow.shared.cluster.fold.fold import LogRecord, fold
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.reasons import RequeueReason, StopReason
+from fallow.shared.events.values import JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, WorkerPlace
 from tests.cluster.histories import CELL, extending
 
 DIGEST = "0123456789abcdef" * 2

@@ -9,12 +9,12 @@ from collections.abc import Iterable
 from random import Random
 from typing import Any, TypeVar
 
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.fold import LogRecord, fold, seal
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision, next_chain
-from shared.events.encoding import decode, encode
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.fold import LogRecord, fold, seal
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.events.encoding import decode, encode
 from tests.cluster.moves import MOVES
 
 T = TypeVar("T")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from shared.cluster.model.independent_workers import fewest_of, paused_ranks
-from shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
-from shared.cluster.model.node import Node
-from shared.cluster.quota.rules import contradiction
-from shared.events import effects as e
-from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import (
+from fallow.shared.cluster.model.independent_workers import fewest_of, paused_ranks
+from fallow.shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.quota.rules import contradiction
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.reasons import (
     CancelReason,
     ClearReason,
     FailReason,
@@ -21,8 +21,8 @@ from shared.events.reasons import (
     RequeueReason,
     StopReason,
 )
-from shared.events.value import replace
-from shared.events.values import (
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import (
     AfterWhen,
     Dependency,
     JobSpec,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from shared.cluster.model.node import Node, lowest
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import over_limit
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.cluster.model.node import Node, lowest
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import over_limit
+from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 
 def find_places(state: CellState, spec: JobSpec, ranks: list[int], random: Random) -> tuple[WorkerPlace, ...] | None:

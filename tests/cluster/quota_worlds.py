@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from shared.cluster.checks.audit_quota import QuotaBooks
-from shared.cluster.fold.undo_log import UndoLog
-from shared.cluster.quota.quota import charge, over_limit
-from shared.cluster.quota.tree import Account, QuotaTree
-from shared.events.operations import Quota
+from fallow.shared.cluster.checks.audit_quota import QuotaBooks
+from fallow.shared.cluster.fold.undo_log import UndoLog
+from fallow.shared.cluster.quota.quota import charge, over_limit
+from fallow.shared.cluster.quota.tree import Account, QuotaTree
+from fallow.shared.events.operations import Quota
 
 TYPE = "gpu"
 NAMES = ("a", "b", "c", "d", "e", "f")

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.capacity.capacity import PoolCapacity, insert_node, move, recount, remove_node
-from shared.cluster.model.node import NOTHING, Node, bits, lowest, mask_of, share_of
-from shared.events.values import NodeSpec, NodeStatus
+from fallow.shared.cluster.capacity.capacity import PoolCapacity, insert_node, move, recount, remove_node
+from fallow.shared.cluster.model.node import NOTHING, Node, bits, lowest, mask_of, share_of
+from fallow.shared.events.values import NodeSpec, NodeStatus
 from tests.cluster.histories import history
 
 NAMES = st.lists(st.integers(0, 999).map("n{:03d}".format), unique=True, min_size=1, max_size=12)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.cluster.fold.fold import fold
-from shared.cluster.model.config import CellFile
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline
+from fallow.shared.cluster.fold.fold import fold
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline
 from tests.cluster.histories import CELL, extending
 
 FILE: dict[str, Any] = {

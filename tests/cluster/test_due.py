@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.cluster.fold.due import ROOM_LEAST, DueHeap
+from fallow.shared.cluster.fold.due import ROOM_LEAST, DueHeap
 
 entries = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 400)), max_size=600)
 

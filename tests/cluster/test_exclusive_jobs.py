@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.checks.audit import Ledger, ledger_of
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.rows import digest_of, rows_of, state_from
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
+from fallow.shared.cluster.checks.audit import Ledger, ledger_of
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.rows import digest_of, rows_of, state_from
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
 from tests.cluster.examples import cell, enqueued, node, place, started, then
 from tests.cluster.histories import CELL
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.quota.fair_use import FairUse, Used, used_at
+from fallow.shared.cluster.quota.fair_use import FairUse, Used, used_at
 
 HALF_LIFE_MS = 64_000
 ADA = ("ada", "gpu")

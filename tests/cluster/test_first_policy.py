@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared.cluster.model.lease import longest_with, patience_ms
-from shared.cluster.model.state import CellState
-from shared.events.operations import CellPolicy
+from fallow.shared.cluster.model.lease import longest_with, patience_ms
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.operations import CellPolicy
 
 
 def test_the_first_policy_of_a_cell_is_compared_with_none() -> None:

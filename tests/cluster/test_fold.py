@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.fold.fold import DamagedLog, LogRecord, Verdict, fold, judge
-from shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision, next_chain
-from shared.events.encoding import Undecodable, decode, encode
-from shared.events.reasons import DeadLetterReason
-from shared.events.value import replace as with_fields
+from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, Verdict, fold, judge
+from fallow.shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.events.encoding import Undecodable, decode, encode
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.value import replace as with_fields
 from tests.cluster.examples import cell, enqueued, next_record, node, place, started, then
 from tests.cluster.histories import CELL, extending, folded, history, record_of
 

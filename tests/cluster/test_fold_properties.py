@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.checks.audit import Ledger
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.fold import DamagedLog, fold
-from shared.cluster.fold.rows import digest_of, rows_of, state_from
-from shared.events import effects as e
-from shared.events.decisions import Decision
+from fallow.shared.cluster.checks.audit import Ledger
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.fold import DamagedLog, fold
+from fallow.shared.cluster.fold.rows import digest_of, rows_of, state_from
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
 from tests.cluster.histories import Historian, extending, folded, history
 from tests.hypothesis_profile import EXAMPLES
 from tests.strategies import EFFECTS
@@ -157,7 +157,7 @@ def test_the_fold_does_not_depend_on_the_hash_seed() -> None:
 
 def digest_under(hash_seed: str) -> str:
     code = (
-        "from tests.cluster.histories import folded, history; from shared.cluster.fold.rows import digest_of;"
+        "from tests.cluster.histories import folded, history; from fallow.shared.cluster.fold.rows import digest_of;"
         "import sys; sys.stdout.write(digest_of(folded(history(5, 120).records)))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.capacity.gpu_types import idle_anywhere_milli, idle_milli
-from shared.cluster.capacity.taken_alone import taken_alone, with_whole_nodes
-from shared.events.effects import QuotaSet
-from shared.events.operations import Quota
-from shared.events.value import replace
-from shared.events.values import GPU
+from fallow.shared.cluster.capacity.gpu_types import idle_anywhere_milli, idle_milli
+from fallow.shared.cluster.capacity.taken_alone import taken_alone, with_whole_nodes
+from fallow.shared.events.effects import QuotaSet
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU
 from tests.cluster.examples import cell, enqueued, node, place, started, then
 
 

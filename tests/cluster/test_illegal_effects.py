@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.fold import DamagedLog, fold
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.job import JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import ClearReason, FailReason, PendingReason, StopReason
-from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, RunStatus
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.fold import DamagedLog, fold
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import ClearReason, FailReason, PendingReason, StopReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, RunStatus
 from tests.cluster.examples import (
     LIFE,
     TWO_GPUS,

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.checks.audit import Ledger
-from shared.cluster.checks.invariants import Offence, check_state
-from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
-from shared.cluster.model.job import JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.operations import Quota
-from shared.events.reasons import FailReason
-from shared.events.value import build_valid, replace
-from shared.events.values import JobSpec, Resources, RunStatus, WorkerPlace
+from fallow.shared.cluster.checks.audit import Ledger
+from fallow.shared.cluster.checks.invariants import Offence, check_state
+from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.reasons import FailReason
+from fallow.shared.events.value import build_valid, replace
+from fallow.shared.events.values import JobSpec, Resources, RunStatus, WorkerPlace
 from tests.cluster.examples import TWO_GPUS, cell, enqueued, node, place, quota, requeued, started, then
 from tests.cluster.histories import CELL
 

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.capacity.constraints import keeps
-from shared.cluster.capacity.labels import Labels
-from shared.cluster.capacity.masks import mask_from
+from fallow.shared.cluster.capacity.constraints import keeps
+from fallow.shared.cluster.capacity.labels import Labels
+from fallow.shared.cluster.capacity.masks import mask_from
 
 KEYS, VALUES = ("rack", "zone", "own"), ("a", "b", "c")
 LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))

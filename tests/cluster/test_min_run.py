@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.quota.min_run import min_run_ms
-from shared.events.operations import Quota
+from fallow.shared.cluster.quota.min_run import min_run_ms
+from fallow.shared.events.operations import Quota
 
 TREE = {
     (tenant, "gpu"): Quota(tenant=tenant, gpu_type="gpu", parent=parent, min_run_ms=least_ms)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.model.config import Queue
-from shared.cluster.model.queue_order import Order, order_in
-from shared.events.values import JobSpec
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.queue_order import Order, order_in
+from fallow.shared.events.values import JobSpec
 
 PRIORITIES = st.integers(-1_000_000, 1_000_000) | st.integers(-5, 5)
 SUBMITS = st.integers(0, 10**7)

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.checks.invariants import usage_adds_up
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import Quota
+from fallow.shared.cluster.checks.invariants import usage_adds_up
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Quota
 from tests.cluster.examples import TWO_GPUS, cell, enqueued, node, place, quota, requeued, started, then
 from tests.cluster.histories import history
 

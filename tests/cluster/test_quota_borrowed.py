@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.borrowed import Borrowed, borrowed_jobs, borrowed_milli
-from shared.events import effects as e
-from shared.events.operations import Quota
-from shared.events.values import Resources
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.borrowed import Borrowed, borrowed_jobs, borrowed_milli
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.values import Resources
 from tests.cluster.examples import cell, enqueued, node, place, started, then
 
 ADA = ("ada", "gpu")

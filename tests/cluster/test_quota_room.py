@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.cluster.quota.room import Borrower, lineage
-from shared.cluster.quota.tree import Account, QuotaTree
-from shared.events.operations import Quota
+from fallow.shared.cluster.quota.room import Borrower, lineage
+from fallow.shared.cluster.quota.tree import Account, QuotaTree
+from fallow.shared.events.operations import Quota
 
 GPU_TYPE = "gpu"
 TENANTS = [f"tenant-{number}" for number in range(6)]

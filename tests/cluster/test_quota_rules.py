@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.cluster.quota.rules import LEVELS_MOST, contradiction, fault_among, fault_in_pools, top_down
-from shared.cluster.quota.tree import Account
-from shared.events.operations import Quota
+from fallow.shared.cluster.quota.rules import LEVELS_MOST, contradiction, fault_among, fault_in_pools, top_down
+from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events.operations import Quota
 
 
 def share(tenant: str, guaranteed: int = 0, limit: int | None = None, parent: str | None = None) -> Quota:

@@ -6,9 +6,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.quota.quota import set_quota
-from shared.cluster.quota.room import available
-from shared.events.operations import Quota
+from fallow.shared.cluster.quota.quota import set_quota
+from fallow.shared.cluster.quota.room import available
+from fallow.shared.events.operations import Quota
 from tests.cluster.quota_worlds import CHANGES, MOST, NAMES, TYPE, Use, available_by_trying, home_idle, quotas, tree_of
 
 

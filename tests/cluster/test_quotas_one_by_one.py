@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
-from shared.cluster.quota.rules import LEVELS_MOST, fault_among
-from shared.cluster.quota.tree import Account
-from shared.events.operations import Quota
+from fallow.shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
+from fallow.shared.cluster.quota.rules import LEVELS_MOST, fault_among
+from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events.operations import Quota
 
 NAMES = ["a", "b", "c", "d", "e"]
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.fold.finished_jobs import BLOCK_JOBS, FinishedJobs, is_digest
-from shared.cluster.fold.undo_log import UndoLog
-from shared.cluster.model.job import FINAL, FinishedJob, JobStatus
+from fallow.shared.cluster.fold.finished_jobs import BLOCK_JOBS, FinishedJobs, is_digest
+from fallow.shared.cluster.fold.undo_log import UndoLog
+from fallow.shared.cluster.model.job import FINAL, FinishedJob, JobStatus
 
 NAMES = [f"job-{number}" for number in range(12)]
 STEPS = st.lists(st.sampled_from(["forget", *NAMES]), max_size=120)

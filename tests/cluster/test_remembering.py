@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.fold import DamagedLog
-from shared.cluster.fold.rows import rows_of, state_from
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy
-from shared.events.value import replace
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.cluster.fold.rows import rows_of, state_from
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.value import replace
 from tests.cluster.examples import cell, enqueued, then
 
 

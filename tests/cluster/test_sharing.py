@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.fold.rows import rows_of, state_from
-from shared.cluster.fold.spec_interning import KINDS_MOST, Kinds, share
-from shared.events.base import replace
-from shared.events.encoding import encode
-from shared.events.values import JobSpec, Resources
+from fallow.shared.cluster.fold.rows import rows_of, state_from
+from fallow.shared.cluster.fold.spec_interning import KINDS_MOST, Kinds, share
+from fallow.shared.events.base import replace
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.values import JobSpec, Resources
 from tests.cluster.examples import cell, enqueued
 from tests.strategies import values
 

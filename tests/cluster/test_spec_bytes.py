@@ -10,16 +10,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.checks.invariants import live_bytes_equal_a_recount
-from shared.cluster.fold.rows import rows_of, state_from
-from shared.cluster.model.job import WAITING
-from shared.cluster.model.spec_bytes import spec_bytes
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.encoding import encode
-from shared.events.reasons import FailReason
-from shared.events.value import replace
-from shared.events.values import Dependency, JobSpec, ProcessRun, VirtualRun
+from fallow.shared.cluster.checks.invariants import live_bytes_equal_a_recount
+from fallow.shared.cluster.fold.rows import rows_of, state_from
+from fallow.shared.cluster.model.job import WAITING
+from fallow.shared.cluster.model.spec_bytes import spec_bytes
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.reasons import FailReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import Dependency, JobSpec, ProcessRun, VirtualRun
 from tests.cluster.examples import cell, enqueued, node, place, requeued, started, stopping, then
 from tests.cluster.histories import folded, history
 

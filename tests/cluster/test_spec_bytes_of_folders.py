@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.model.spec_bytes import spec_bytes
-from shared.events.value import replace
+from fallow.shared.cluster.model.spec_bytes import spec_bytes
+from fallow.shared.events.value import replace
 from tests.cluster.test_spec_bytes import PLAIN, RUN, RUN_BYTES
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.events import effects as e
-from shared.events.value import replace
+from fallow.shared.events import effects as e
+from fallow.shared.events.value import replace
 from tests.cluster.examples import cell, enqueued, node, place, started, then
 
 

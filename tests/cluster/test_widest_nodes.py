@@ -9,16 +9,16 @@ import pytest
 from typer.testing import CliRunner
 
 from fallow.cli.app import app
-from services.executor.nodes_file import NodesFileError, load_nodes
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.rows import digest_of, rows_of, state_from
-from shared.cluster.model.state import CellState
-from shared.events import nodes as n
-from shared.events.encoding import Undecodable, decode, encode
-from shared.events.values import DEVICES_MOST, NodeSpec
-from shared.log.machine.snapshot import cut
-from shared.runtime.files.cell_file import CellFileError, parse_cell_file
-from shared.view.row_text import node_row, node_text
+from fallow.services.executor.nodes_file import NodesFileError, load_nodes
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.rows import digest_of, rows_of, state_from
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import nodes as n
+from fallow.shared.events.encoding import Undecodable, decode, encode
+from fallow.shared.events.values import DEVICES_MOST, NodeSpec
+from fallow.shared.log.machine.snapshot import cut
+from fallow.shared.runtime.files.cell_file import CellFileError, parse_cell_file
+from fallow.shared.view.row_text import node_row, node_text
 from tests.cluster.examples import cell, node
 
 TOO_MANY = DEVICES_MOST + 1

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.model.job import Job, index_of, worker_of
-from shared.cluster.model.workers_index import LEFT_MOST
-from shared.events.values import JobSpec, WorkerPlace
+from fallow.shared.cluster.model.job import Job, index_of, worker_of
+from fallow.shared.cluster.model.workers_index import LEFT_MOST
+from fallow.shared.events.values import JobSpec, WorkerPlace
 
 NODES = ["node-1", "node-2", "node-3", "node-4"]
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from shared.log.port import Log
+from fallow.shared.log.port import Log
 from tests.contract.log_worlds import KafkaWorld, MemoryWorld, World
 from tests.contract.simulated_world import SimulatedWorld
 

@@ -12,9 +12,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 
-from shared.log.kafka.log import KafkaLog
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import Log, Outgoing, Refusal, TopicPartition
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import Log, Outgoing, Refusal, TopicPartition
 from tests.contract.eventually import eventually
 
 _numbers = itertools.count()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from shared.log.kafka.log import KafkaLog
+from fallow.shared.log.kafka.log import KafkaLog
 
 
 async def run(bootstrap: str, group: str, topic: str) -> None:

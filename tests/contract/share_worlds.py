@@ -12,18 +12,18 @@ from typing import Protocol
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from fallow.shared.log.machine.losses import Loss
+from fallow.shared.log.port import Log, Outgoing
+from fallow.shared.log.sharing.delivery import BatchHandler, Delivery, RetryPolicy
+from fallow.shared.log.sharing.faststream_recipe import FastStreamSubscription
+from fallow.shared.log.sharing.share import Subscription
+from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.simulator.process import Process
 from fallow.simulator.shells.log import WorldLog
 from fallow.simulator.shells.member import WorldMember
 from fallow.simulator.shells.part import NAMESPACE
 from fallow.simulator.shells.share import Sharing
 from fallow.simulator.world import World
-from shared.log.machine.losses import Loss
-from shared.log.port import Log, Outgoing
-from shared.log.sharing.delivery import BatchHandler, Delivery, RetryPolicy
-from shared.log.sharing.faststream_recipe import FastStreamSubscription
-from shared.log.sharing.share import Subscription
-from shared.runtime.kafka_access import KafkaAccess
 from tests.contract.eventually import eventually
 from tests.contract.log_worlds import KafkaWorld
 

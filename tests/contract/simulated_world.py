@@ -10,13 +10,13 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
+from fallow.shared.log.port import Log, Refusal, TopicPartition
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import EPOCH_MS
 from fallow.simulator.shells.log import WorldLog
 from fallow.simulator.shells.member import WorldMember
 from fallow.simulator.storage.broker import Broker
 from fallow.simulator.trouble.faults import Fault, Faults
-from shared.log.port import Log, Refusal, TopicPartition
 
 _numbers = itertools.count()
 

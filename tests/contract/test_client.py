@@ -6,28 +6,28 @@ from contextlib import aclosing
 
 import pytest
 
-from shared.client.answers import Progress, Stage
-from shared.client.direct import IN_ORDER_MOST, DirectClient
-from shared.client.port import CellClient, ClientUnavailable, News, NotYet
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.model.job import JobStatus
-from shared.events.base import Event
-from shared.events.effects import JobEnqueued, JobFinished, JobRunning, JobStarted
-from shared.events.jobs import JobRejected
-from shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
-from shared.events.reasons import RejectCode
-from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from shared.events.value import replace
-from shared.events.values import JobSpec
-from shared.log.admin.topic_admin import create_topics
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.opening import declared_topics
-from shared.log.port import Log, Record
-from shared.log.reading import event_of
-from shared.runtime.clocks import wall_ms
-from shared.view.redis_view import RedisFunctions
+from fallow.shared.client.answers import Progress, Stage
+from fallow.shared.client.direct import IN_ORDER_MOST, DirectClient
+from fallow.shared.client.port import CellClient, ClientUnavailable, News, NotYet
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.base import Event
+from fallow.shared.events.effects import JobEnqueued, JobFinished, JobRunning, JobStarted
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.opening import declared_topics
+from fallow.shared.log.port import Log, Record
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.view.redis_view import RedisFunctions
 from tests.cli.cells import publish, show
 from tests.cli.logs import LogWriter, an_honest_log, enqueued
 

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from shared.log.port import (
+from fallow.shared.log.port import (
     Appended,
     AppendRefused,
     Log,

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shared.log.kafka.group_timers import EMBEDDED
-from shared.log.kafka.log import KafkaLog
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.opening import log_for
-from shared.log.port import Appended, AppendUnknown, LogUnavailable, Outgoing
+from fallow.shared.log.kafka.group_timers import EMBEDDED
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.opening import log_for
+from fallow.shared.log.port import Appended, AppendUnknown, LogUnavailable, Outgoing
 from tests.contract.eventually import eventually
 from tests.contract.log_worlds import KafkaWorld
 

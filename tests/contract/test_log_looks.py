@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from shared.log.port import Appended, Log, LogTruncated, Outgoing, Reader
+from fallow.shared.log.port import Appended, Log, LogTruncated, Outgoing, Reader
 from tests.contract.eventually import eventually
 from tests.contract.log_worlds import World
 

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from shared.log.machine.losses import Loss, LossKind
-from shared.log.port import LogUnavailable, Record
-from shared.log.sharing.delivery import Delivery
+from fallow.shared.log.machine.losses import Loss, LossKind
+from fallow.shared.log.port import LogUnavailable, Record
+from fallow.shared.log.sharing.delivery import Delivery
 from tests.contract.eventually import eventually
 from tests.contract.share_worlds import KafkaShares, ShareWorld, SimulatedShares
 

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from shared.cluster.fold.fold import LogRecord, fold
-from shared.cluster.model.job import JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.value import replace
-from shared.events.values import JobSpec
-from shared.view.apply import Rows, Stand, Totals, all_rows, rows_of_touched, stand_of, totals_of
-from shared.view.compare import ViewMoved, compare_view
-from shared.view.keys import keys_of
-from shared.view.machine import Projection
-from shared.view.reader import NoSuchCell, Read, ViewBehind, ViewFenced, ViewReader, ViewRebuilding
-from shared.view.steps import Outcome, take_step
-from shared.view.store import Applied, Behind, Busy, CellView, Further, NotReady, Stands, ViewMisused
+from fallow.shared.cluster.fold.fold import LogRecord, fold
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec
+from fallow.shared.view.apply import Rows, Stand, Totals, all_rows, rows_of_touched, stand_of, totals_of
+from fallow.shared.view.compare import ViewMoved, compare_view
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.machine import Projection
+from fallow.shared.view.reader import NoSuchCell, Read, ViewBehind, ViewFenced, ViewReader, ViewRebuilding
+from fallow.shared.view.steps import Outcome, take_step
+from fallow.shared.view.store import Applied, Behind, Busy, CellView, Further, NotReady, Stands, ViewMisused
 from tests.histories import CELL, History, folded, log_records
 from tests.view.view_worlds import LuaWorld, RedisWorld, World
 

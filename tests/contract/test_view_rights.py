@@ -10,13 +10,13 @@ import pytest_asyncio
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
-from shared.view.apply import Rows, all_rows, stand_of, totals_of
-from shared.view.compare import compare_view
-from shared.view.keys import keys_of
-from shared.view.reader import ViewReader
-from shared.view.redis_view import RedisFunctions
-from shared.view.rights import LOADS_FUNCTIONS, reader_rights, writer_rights
-from shared.view.store import Applied, CellView, ViewNeedsChange
+from fallow.shared.view.apply import Rows, all_rows, stand_of, totals_of
+from fallow.shared.view.compare import compare_view
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.reader import ViewReader
+from fallow.shared.view.redis_view import RedisFunctions
+from fallow.shared.view.rights import LOADS_FUNCTIONS, reader_rights, writer_rights
+from fallow.shared.view.store import Applied, CellView, ViewNeedsChange
 from tests.histories import CELL, History
 
 

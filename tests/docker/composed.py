@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shared.runtime.clocks import monotonic_ms
+from fallow.shared.runtime.clocks import monotonic_ms
 
 TOP = Path(__file__).parents[2]
 COMMAND_WAIT_S = 600

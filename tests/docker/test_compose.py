@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.runtime.stack.ports import free_port
+from fallow.shared.runtime.stack.ports import free_port
 from tests.docker.composed import DIARIES, Composed, jobs, obstacle
 
 pytestmark = pytest.mark.docker

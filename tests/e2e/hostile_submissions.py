@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from shared.events.encoding import SUBMISSION_BYTES_MOST
-from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 
 DAY_MS = 86_400_000
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared.events.base import Event
-from shared.events.encoding import Undecodable
-from shared.log.port import Record
-from shared.log.reading import event_of, header
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.log.port import Record
+from fallow.shared.log.reading import event_of, header
 from tests.admitted import singly
 from tests.e2e.running_cell import CELL, RunningCell
 

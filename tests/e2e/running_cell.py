@@ -15,24 +15,24 @@ from pathlib import Path
 
 from fallow.cli.verify.verification import forgotten_version, read_diaries
 from fallow.local.service_set import service_set
-from shared.cluster.checks.audit import Ledger
-from shared.cluster.checks.invariants import Offence, check_state
-from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
-from shared.cluster.model.state import CellState
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.events.submissions import SubmitJob
-from shared.events.value import build_valid, plain
-from shared.events.values import JobSpec, NodeSpec, Resources, VirtualRun
-from shared.log.admin.topic_admin import create_topics
-from shared.log.follower import Follower
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.opening import declared_topics, layout_of
-from shared.runtime.clocks import wall_ms
-from shared.runtime.files.cell_file import load_cell_file
-from shared.runtime.kafka_access import KafkaAccess
-from shared.runtime.stack.services import Services, ServiceSpec
+from fallow.shared.cluster.checks.audit import Ledger
+from fallow.shared.cluster.checks.invariants import Offence, check_state
+from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.value import build_valid, plain
+from fallow.shared.events.values import JobSpec, NodeSpec, Resources, VirtualRun
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.opening import declared_topics, layout_of
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.runtime.kafka_access import KafkaAccess
+from fallow.shared.runtime.stack.services import Services, ServiceSpec
 
 CELL = "main"
 CELL_FILE = """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from shared.runtime.kafka_access import KafkaAccess, Mechanism, Protocol
-from shared.runtime.stack.kafka_jars import KafkaFromJars
-from shared.runtime.stack.ports import LOCAL, free_ports
+from fallow.shared.runtime.kafka_access import KafkaAccess, Mechanism, Protocol
+from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
+from fallow.shared.runtime.stack.ports import LOCAL, free_ports
 
 SUPER = "admin"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.model.job import JobStatus
-from shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
-from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from shared.events.values import NodeStatus, RetryPolicy, VirtualRun
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
+from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from fallow.shared.events.values import NodeStatus, RetryPolicy, VirtualRun
 from tests.e2e.running_cell import RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka

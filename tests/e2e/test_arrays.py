@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.model.job import JobStatus
-from shared.events.effects import JobCancelled, JobRunning, JobStarted
-from shared.events.operations import HoldJob, ReleaseJob
-from shared.events.reasons import CancelReason
-from shared.events.values import Dependency, VirtualRun
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.effects import JobCancelled, JobRunning, JobStarted
+from fallow.shared.events.operations import HoldJob, ReleaseJob
+from fallow.shared.events.reasons import CancelReason
+from fallow.shared.events.values import Dependency, VirtualRun
 from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka

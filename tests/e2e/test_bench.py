@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shared.runtime.stack import kafka_jars
+from fallow.shared.runtime.stack import kafka_jars
 
 FRIENDLY_KEYS = {
     *("jobs_per_s", "backlog_flat", "ratio_to_baseline", "baseline", "offered_per_s", "quotas", "backlog_growth"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.checks.invariants import check_state
-from shared.events.effects import JobStarted
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.events.effects import JobStarted
 from tests.e2e.running_cell import RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka

@@ -14,15 +14,15 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from prometheus_client.parser import text_string_to_metric_families
 
-from shared.events import nodes as n
-from shared.events.decisions import CHAIN_HEADER, Decision
-from shared.events.encoding import ce_headers, encode
-from shared.events.jobs import JobAdmitted, JobRejected
-from shared.events.operations import ReloadCell
-from shared.events.submissions import SubmitJob
-from shared.events.values import NodeSpec, NodeStatus, ObservedRun, RunStatus
-from shared.log.port import Outgoing
-from shared.log.reading import header
+from fallow.shared.events import nodes as n
+from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.jobs import JobAdmitted, JobRejected
+from fallow.shared.events.operations import ReloadCell
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import NodeSpec, NodeStatus, ObservedRun, RunStatus
+from fallow.shared.log.port import Outgoing
+from fallow.shared.log.reading import header
 from tests.cli.test_commands import call
 from tests.contract.eventually import eventually
 from tests.e2e.hostile_submissions import HARMLESS, REJECTED, SET_ASIDE, Hostile

@@ -12,12 +12,12 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
 from fallow.cli.log.read_back import records_of
-from shared.log.admin.topic_admin import create_topics
-from shared.log.follower import Follower
-from shared.log.opening import declared_topics
-from shared.log.port import LogUnavailable, Outgoing
-from shared.log.snapshots import read_catalogue, write_snapshot
-from shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.opening import declared_topics
+from fallow.shared.log.port import LogUnavailable, Outgoing
+from fallow.shared.log.snapshots import read_catalogue, write_snapshot
+from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.cli.test_commands import call
 from tests.contract.eventually import eventually
 from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.model.job import JobStatus
-from shared.events.values import NodeStatus
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.values import NodeStatus
 from tests.e2e.running_cell import CELL_FILE, RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka

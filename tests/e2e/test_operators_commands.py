@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.model.job import JobStatus
-from shared.events.values import NodeStatus
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.values import NodeStatus
 from tests.cli.test_commands import call
 from tests.e2e.running_cell import RunningCell, a_job, running_cell
 

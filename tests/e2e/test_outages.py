@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from fallow.local.service_set import KINDS, service_set
-from shared.cluster.model.job import JobStatus
-from shared.log.admin.topic_admin import create_topics
-from shared.log.opening import declared_topics
-from shared.runtime.files.cell_file import load_cell_file
-from shared.runtime.stack import kafka_jars
-from shared.runtime.stack.choose import choose_redis
-from shared.runtime.stack.http_get import Unanswered
-from shared.runtime.stack.kafka_jars import KafkaFromJars
-from shared.runtime.stack.server import Server, Source
-from shared.runtime.stack.services import Services
-from shared.view.compare import compare_view
-from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
-from shared.view.redis_view import RedisFunctions
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.opening import declared_topics
+from fallow.shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.runtime.stack import kafka_jars
+from fallow.shared.runtime.stack.choose import choose_redis
+from fallow.shared.runtime.stack.http_get import Unanswered
+from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
+from fallow.shared.runtime.stack.server import Server, Source
+from fallow.shared.runtime.stack.services import Services
+from fallow.shared.view.compare import compare_view
+from fallow.shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
+from fallow.shared.view.redis_view import RedisFunctions
 from tests.contract.eventually import eventually
 from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
 

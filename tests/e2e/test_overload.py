@@ -12,13 +12,13 @@ from statistics import median
 import httpx
 import pytest
 
-from shared.cluster.model.job import JobStatus
-from shared.events.effects import JobStarted
-from shared.events.jobs import JobAdmitted, JobRejected
-from shared.events.submissions import SubmitJob
-from shared.log.port import Outgoing
-from shared.log.reading import event_of
-from shared.runtime.clocks import wall_ms
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.effects import JobStarted
+from fallow.shared.events.jobs import JobAdmitted, JobRejected
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.log.port import Outgoing
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.clocks import wall_ms
 from tests.admitted import singly
 from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
 

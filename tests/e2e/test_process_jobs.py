@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from services.executor.processes.supervisor import processes
-from shared.cluster.model.job import JobStatus
-from shared.events.effects import JobFailed, JobStarted, LeaseExpired
-from shared.events.submissions import CancelJob
-from shared.events.values import JobSpec, ProcessRun
-from shared.runtime.stack.services import ServiceSpec
+from fallow.services.executor.processes.supervisor import processes
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.effects import JobFailed, JobStarted, LeaseExpired
+from fallow.shared.events.submissions import CancelJob
+from fallow.shared.events.values import JobSpec, ProcessRun
+from fallow.shared.runtime.stack.services import ServiceSpec
 from tests.contract.eventually import eventually
 from tests.e2e.running_cell import RunningCell, a_job, running_cell
 

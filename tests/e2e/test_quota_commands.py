@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.model.job import JobStatus
-from shared.events.reasons import PendingReason
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.reasons import PendingReason
 from tests.cli.test_commands import call
 from tests.e2e.running_cell import RunningCell, a_job, running_cell
 

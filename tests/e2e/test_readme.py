@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.runtime.stack import kafka_jars
-from shared.runtime.stack.child import environment_with
+from fallow.shared.runtime.stack import kafka_jars
+from fallow.shared.runtime.stack.child import environment_with
 
 TOP = Path(__file__).parents[2]
 SECTION = "## A first job by hand"

@@ -10,11 +10,11 @@ import httpx
 import pytest
 from redis.asyncio import Redis
 
-from shared.cluster.model.job import JobStatus
-from shared.events.effects import WriterStarted
-from shared.view.compare import compare_view
-from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
-from shared.view.redis_view import RedisFunctions
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.effects import WriterStarted
+from fallow.shared.view.compare import compare_view
+from fallow.shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
+from fallow.shared.view.redis_view import RedisFunctions
 from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from shared.log.admin.access_admin import check_access, put_access_in_force
-from shared.log.admin.access_rules import Operation, Pattern, Resource, Rule
-from shared.log.admin.topic_admin import create_topics
-from shared.log.kafka.log import KafkaLog
-from shared.log.opening import declared_access, declared_topics
-from shared.log.port import LogRefused, LogUnavailable, Outgoing
-from shared.runtime.files.cell_file import load_cell_file
-from shared.runtime.kafka_access import KafkaAccess
-from shared.runtime.stack import kafka_jars
+from fallow.shared.log.admin.access_admin import check_access, put_access_in_force
+from fallow.shared.log.admin.access_rules import Operation, Pattern, Resource, Rule
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.opening import declared_access, declared_topics
+from fallow.shared.log.port import LogRefused, LogUnavailable, Outgoing
+from fallow.shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.runtime.kafka_access import KafkaAccess
+from fallow.shared.runtime.stack import kafka_jars
 from tests.e2e.running_cell import CELL_FILE, a_job, running_cell
 from tests.e2e.secured_kafka import SUPER, SecuredKafka
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from shared.cluster.model.job import Job
-from shared.events.nodes import NodeLost
-from shared.events.submissions import CancelJob, JobChanges, UpdateJob
-from shared.events.values import JobKind, NodeStatus, ProcessRun, RunStatus
-from shared.runtime.clocks import wall_ms
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.events.nodes import NodeLost
+from fallow.shared.events.submissions import CancelJob, JobChanges, UpdateJob
+from fallow.shared.events.values import JobKind, NodeStatus, ProcessRun, RunStatus
+from fallow.shared.runtime.clocks import wall_ms
 from tests.cli.test_commands import call
 from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
 from tests.e2e.test_process_jobs import live, two_agents

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.runtime.stack import embedded_broker, kafka_jars
-from shared.runtime.stack.child import environment_with
+from fallow.shared.runtime.stack import embedded_broker, kafka_jars
+from fallow.shared.runtime.stack.child import environment_with
 
 TOP = Path(__file__).parents[2]
 FALLOW = [sys.executable, "-m", "fallow.cli"]
@@ -27,12 +27,12 @@ cells: [{name: main, ordinal: 0, pools: [{name: virtual, gpus: 64, gpus_per_node
 tenants: [{name: acme}]
 """
 CHILDREN = {
-    "placement": "services.placement",
-    "admission": "services.admission",
-    "queueing": "services.queueing",
-    "executor": "services.executor",
-    "projector": "services.projector",
-    "metrics": "services.metrics",
+    "placement": "fallow.services.placement",
+    "admission": "fallow.services.admission",
+    "queueing": "fallow.services.queueing",
+    "executor": "fallow.services.executor",
+    "projector": "fallow.services.projector",
+    "metrics": "fallow.services.metrics",
     "Kafka": "kafka.Kafka",
     "Redis": "valkey-server",
 }

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from shared.events import TYPES, Event
-from shared.events.asyncapi import TOPICS, document, text
-from shared.events.effects import Effect
+from fallow.shared.events import TYPES, Event
+from fallow.shared.events.asyncapi import TOPICS, document, text
+from fallow.shared.events.effects import Effect
 from tests.strategies import EFFECTS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -37,7 +37,7 @@ def at(reference: str) -> Any:
 
 
 def test_the_file_is_up_to_date() -> None:
-    assert FILE.read_text(encoding="utf-8") == text(), "run: python -m shared.events.asyncapi"
+    assert FILE.read_text(encoding="utf-8") == text(), "run: python -m fallow.shared.events.asyncapi"
 
 
 def test_the_file_reads_back_as_the_document() -> None:
@@ -47,7 +47,9 @@ def test_the_file_reads_back_as_the_document() -> None:
 def test_the_command_writes_where_it_is_told_whatever_the_hash_seed(tmp_path: Path) -> None:
     path = tmp_path / "language.yaml"
     environment = {"PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)}
-    subprocess.run([sys.executable, "-m", "shared.events.asyncapi", str(path)], check=True, cwd=ROOT, env=environment)
+    subprocess.run(
+        [sys.executable, "-m", "fallow.shared.events.asyncapi", str(path)], check=True, cwd=ROOT, env=environment
+    )
     assert path.read_text(encoding="utf-8") == text()
 
 

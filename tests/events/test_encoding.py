@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import TYPES, Decision, Event, Undecodable, ce_headers, decode, encode
+from fallow.shared.events.base import JobId, Name
+from fallow.shared.events.decisions import CHAIN_START, next_chain
+from fallow.shared.events.effects import Effect
+from fallow.shared.events.encoding import STRICT, shorten
+from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.value import read_valid, with_one_unknown
+from fallow.shared.events.values import JobSpec
 from fallow.simulator.trouble.versions import with_fields
-from shared.cluster.fold.fold import DamagedLog, LogRecord, fold
-from shared.cluster.model.state import CellState
-from shared.events import TYPES, Decision, Event, Undecodable, ce_headers, decode, encode
-from shared.events.base import JobId, Name
-from shared.events.decisions import CHAIN_START, next_chain
-from shared.events.effects import Effect
-from shared.events.encoding import STRICT, shorten
-from shared.events.jobs import JobAdmitted, JobsAdmitted
-from shared.events.reasons import DeadLetterReason
-from shared.events.submissions import SubmitJob
-from shared.events.value import read_valid, with_one_unknown
-from shared.events.values import JobSpec
 from tests.strategies import EFFECTS, effects, events, values
 
 COMMANDS = sorted(type_ for type_ in TYPES if TYPES[type_].is_command)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import shared.events
-from shared.events import TYPES, Decision, Event, Undecodable, decode, encode
-from shared.events.value import model_of
+import fallow.shared.events
+from fallow.shared.events import TYPES, Decision, Event, Undecodable, decode, encode
+from fallow.shared.events.value import model_of
 from tests.events.write_golden import GOLDEN, path_of
 from tests.strategies import EFFECTS
 
@@ -40,12 +40,12 @@ def keeps(new: Any, old: Any) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_package_tells_the_life_of_every_class(name: str) -> None:
-    assert f"`{name}`" in (shared.events.__doc__ or "")
+    assert f"`{name}`" in (fallow.shared.events.__doc__ or "")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_class_is_handed_out_by_the_package(name: str) -> None:
-    assert hasattr(shared.events, name)
+    assert hasattr(fallow.shared.events, name)
 
 
 @pytest.mark.parametrize("cls", TYPES.values(), ids=lambda cls: cls.__name__)

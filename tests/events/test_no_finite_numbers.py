@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.events.value import finite
+from fallow.shared.events.value import finite
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.events.decisions import Decision
-from shared.events.effects import AnyEffect, JobResized, JobResizing, JobStarted, ReservationSet
-from shared.events.encoding import Undecodable, decode, encode
-from shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
-from shared.events.value import replace
-from shared.events.values import GPU, WorkerPlace
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import AnyEffect, JobResized, JobResizing, JobStarted, ReservationSet
+from fallow.shared.events.encoding import Undecodable, decode, encode
+from fallow.shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, WorkerPlace
 
 Places = tuple[WorkerPlace, ...]
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from annotated_types import Ge
 from pydantic import StringConstraints
 
-from shared.events import TYPES, Decision, Event, encode
-from shared.events.base import Value
+from fallow.shared.events import TYPES, Decision, Event, encode
+from fallow.shared.events.base import Value
 from tests.strategies import EFFECTS, MENDED, bound, flat, unchanged
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.executor.policy.records import Said
-from services.executor.policy.turn import Now, Turn
-from shared.cluster.fold.fold import extend
-from shared.cluster.model.job import HOLDING
-from shared.cluster.model.node import lowest
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.decisions import CHAIN_START, Decision, next_chain
-from shared.events.encoding import encode
-from shared.events.nodes import NodeEvent, NodeJoined, NodesReported, RunsReported, RunStatusUpdate
-from shared.events.reasons import FailReason, StopReason
-from shared.events.values import (
+from fallow.services.executor.policy.records import Said
+from fallow.services.executor.policy.turn import Now, Turn
+from fallow.shared.cluster.fold.fold import extend
+from fallow.shared.cluster.model.job import HOLDING
+from fallow.shared.cluster.model.node import lowest
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.nodes import NodeEvent, NodeJoined, NodesReported, RunsReported, RunStatusUpdate
+from fallow.shared.events.reasons import FailReason, StopReason
+from fallow.shared.events.values import (
     GPU,
     JobSpec,
     NodeSpec,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from services.executor.policy.turn import Observation, Start, Stop
-from services.executor.policy.worker_environment import Gang
-from services.executor.processes.driver import BEGIN_MS, ProcessDriver
-from services.executor.processes.supervisor import marked, monotonic_ms, processes
-from shared.events.values import ProcessRun, Run, WorkerPlace
+from fallow.services.executor.policy.turn import Observation, Start, Stop
+from fallow.services.executor.policy.worker_environment import Gang
+from fallow.services.executor.processes.driver import BEGIN_MS, ProcessDriver
+from fallow.services.executor.processes.supervisor import marked, monotonic_ms, processes
+from fallow.shared.events.values import ProcessRun, Run, WorkerPlace
 from tests.contract.eventually import eventually
 
 NODE = "node-1"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.policy.agent import NodeAgent
-from services.executor.policy.desired import Action, DesiredRun
-from services.executor.policy.turn import Observation, Start, Stop, Turn
-from shared.events.nodes import NodeReport, NodeReturned
-from shared.events.operations import CellPolicy
-from shared.events.values import GPU, RunStatus, VirtualRun, WorkerPlace
+from fallow.services.executor.policy.agent import NodeAgent
+from fallow.services.executor.policy.desired import Action, DesiredRun
+from fallow.services.executor.policy.turn import Observation, Start, Stop, Turn
+from fallow.shared.events.nodes import NodeReport, NodeReturned
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.values import GPU, RunStatus, VirtualRun, WorkerPlace
 from tests.executor.cells import CELL, node, now, said
 
 

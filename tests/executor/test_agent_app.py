@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.app.agent import Agent, NodeTakenOver
-from services.executor.app.own_machine import as_node
-from services.executor.policy.records import Said
-from services.executor.processes.driver import ProcessDriver
-from services.executor.processes.state_folder import StateFolder
-from services.executor.processes.supervisor import marked, start_ticks
-from services.executor.settings import AgentSettings
-from shared.events.base import Event
-from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from shared.events.effects import PolicySet
-from shared.events.encoding import encode
-from shared.events.nodes import LivingNode, NodeEvent, NodeJoined, RunStatusUpdate
-from shared.events.value import replace
-from shared.events.values import ProcessRun, RunStatus
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.reading import event_of
-from shared.runtime.process import Context, make_context
+from fallow.services.executor.app.agent import Agent, NodeTakenOver
+from fallow.services.executor.app.own_machine import as_node
+from fallow.services.executor.policy.records import Said
+from fallow.services.executor.processes.driver import ProcessDriver
+from fallow.services.executor.processes.state_folder import StateFolder
+from fallow.services.executor.processes.supervisor import marked, start_ticks
+from fallow.services.executor.settings import AgentSettings
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from fallow.shared.events.effects import PolicySet
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.nodes import LivingNode, NodeEvent, NodeJoined, RunStatusUpdate
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import ProcessRun, RunStatus
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
 from tests.executor.cells import CELL, Writer, each_said, node
 

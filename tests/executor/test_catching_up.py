@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from services.executor.app import catching_up
-from services.executor.app.catching_up import CatchingUp
-from services.executor.policy.slots import Slots
-from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from shared.events.effects import NodeChanged
-from shared.events.encoding import encode
-from shared.events.values import NodeStatus
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.runtime.process import Context, make_context
-from shared.runtime.settings import ServiceSettings
+from fallow.services.executor.app import catching_up
+from fallow.services.executor.app.catching_up import CatchingUp
+from fallow.services.executor.policy.slots import Slots
+from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from fallow.shared.events.effects import NodeChanged
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.values import NodeStatus
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.runtime.process import Context, make_context
+from fallow.shared.runtime.settings import ServiceSettings
 from tests.contract.eventually import eventually
 from tests.executor.cells import CELL, Writer, node
 

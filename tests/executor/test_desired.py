@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
-from shared.events import effects as e
+from fallow.services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
+from fallow.shared.events import effects as e
 from tests.executor.cells import Writer, node
 from tests.histories import History
 

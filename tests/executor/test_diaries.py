@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallow.cli.verify.verification import forgotten_version, read_diaries
-from services.executor.diaries import SEQ_PER_REIGN, Diaries, Lives
-from services.executor.files import DiskFiles
-from shared.cluster.checks.run_journal import HORIZON_BEGINS, DiaryLine, Orders, RunKey, check_diaries
-from shared.events.base import LARGEST_INTEGER
-from shared.events.encoding import decode, encode
-from shared.events.nodes import NodeReport
-from shared.events.value import replace
-from shared.events.values import RunStatus
+from fallow.services.executor.diaries import SEQ_PER_REIGN, Diaries, Lives
+from fallow.services.executor.files import DiskFiles
+from fallow.shared.cluster.checks.run_journal import HORIZON_BEGINS, DiaryLine, Orders, RunKey, check_diaries
+from fallow.shared.events.base import LARGEST_INTEGER
+from fallow.shared.events.encoding import decode, encode
+from fallow.shared.events.nodes import NodeReport
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import RunStatus
 
 
 def line(node: str = "node-1", job: str = "a") -> DiaryLine:

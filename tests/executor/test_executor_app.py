@@ -12,26 +12,26 @@ from pathlib import Path
 import pytest
 
 from fallow.cli.verify.verification import forgotten_version, read_diaries
-from services.executor.app.wiring import execute
-from services.executor.diaries import GROWN_BYTES
-from services.executor.nodes_file import load_nodes
-from services.executor.policy.records import Said
-from services.executor.service import slot_of
-from services.executor.settings import ExecutorSettings
-from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
-from shared.events.base import Event
-from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from shared.events.encoding import encode
-from shared.events.nodes import RunStatusUpdate
-from shared.events.operations import AdvanceTime
-from shared.events.value import plain, replace
-from shared.events.values import RunStatus, VirtualRun
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.reading import event_of
-from shared.runtime.files.cell_file import load_cell_file
-from shared.runtime.process import Context, make_context
-from shared.runtime.settings import ClockKind
+from fallow.services.executor.app.wiring import execute
+from fallow.services.executor.diaries import GROWN_BYTES
+from fallow.services.executor.nodes_file import load_nodes
+from fallow.services.executor.policy.records import Said
+from fallow.services.executor.service import slot_of
+from fallow.services.executor.settings import ExecutorSettings
+from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.nodes import RunStatusUpdate
+from fallow.shared.events.operations import AdvanceTime
+from fallow.shared.events.value import plain, replace
+from fallow.shared.events.values import RunStatus, VirtualRun
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.runtime.process import Context, make_context
+from fallow.shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually
 from tests.executor.cells import CELL, Writer, each_said, node
 

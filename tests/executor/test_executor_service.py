@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.executor.policy.lease import SETTLE_MS_MOST
-from services.executor.policy.records import Said
-from services.executor.policy.turn import Turn
-from services.executor.service import ExecutorService
-from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
-from shared.events import effects as e
-from shared.events.nodes import RunStatusUpdate
-from shared.events.operations import CellPolicy
-from shared.events.reasons import RequeueReason
-from shared.events.values import RunStatus, VirtualRun
+from fallow.services.executor.policy.lease import SETTLE_MS_MOST
+from fallow.services.executor.policy.records import Said
+from fallow.services.executor.policy.turn import Turn
+from fallow.services.executor.service import ExecutorService
+from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
+from fallow.shared.events import effects as e
+from fallow.shared.events.nodes import RunStatusUpdate
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.reasons import RequeueReason
+from fallow.shared.events.values import RunStatus, VirtualRun
 from tests.executor.cells import CELL, Writer, node, now, said, written
 
 BACK_IN_THE_QUEUE = e.JobRequeued(job="a", reason=RequeueReason.INFRASTRUCTURE, not_before_ms=0, failures=0)

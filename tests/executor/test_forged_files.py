@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.processes.supervisor import SUPERVISES, marked, processes, start_ticks
-from services.executor.processes.supervisors import Supervisors
+from fallow.services.executor.processes.supervisor import SUPERVISES, marked, processes, start_ticks
+from fallow.services.executor.processes.supervisors import Supervisors
 from tests.contract.eventually import eventually
 from tests.executor.processes import Machine
 from tests.executor.test_mischief import a_folder, a_number, a_pipe, much, put

@@ -9,7 +9,7 @@ import pytest
 
 OWNER = """
 import os
-from services.executor.processes.supervisor import hide_own_memory
+from fallow.services.executor.processes.supervisor import hide_own_memory
 {hides}
 print(os.stat("/proc/self/environ").st_uid)
 """
@@ -20,7 +20,10 @@ USER, ROOT = "65534", "0"
 @pytest.mark.parametrize(("hides", "owner"), [("hide_own_memory()", ROOT), ("", USER)])
 def test_the_kernel_gives_the_files_of_a_process_that_hides_to_root(hides: str, owner: str) -> None:
     tried = subprocess.run(
-        [*AS_NOBODY, sys.executable, "-c", "import services.executor"], capture_output=True, text=True, check=False
+        [*AS_NOBODY, sys.executable, "-c", "import fallow.services.executor"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if tried.returncode != 0:
         pytest.skip(f"another user cannot run this Python: {tried.stderr}")

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.policy.lease import KeptLease, Lease, gone_on_with
-from services.executor.policy.machine_agent import OwnNode
-from services.executor.policy.turn import Now, Turn
-from shared.cluster.fold.fold import fold
-from shared.cluster.fold.rows import rows_of, state_from
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.nodes import LivingNode, NodeEvent
-from shared.events.operations import CellPolicy, SetPolicy
-from shared.events.values import NodeSpec, NodeStatus
+from fallow.services.executor.policy.lease import KeptLease, Lease, gone_on_with
+from fallow.services.executor.policy.machine_agent import OwnNode
+from fallow.services.executor.policy.turn import Now, Turn
+from fallow.shared.cluster.fold.fold import fold
+from fallow.shared.cluster.fold.rows import rows_of, state_from
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.nodes import LivingNode, NodeEvent
+from fallow.shared.events.operations import CellPolicy, SetPolicy
+from fallow.shared.events.values import NodeSpec, NodeStatus
 from tests.placement.world import CELL, World
 
 NODE = NodeSpec(id="n1", pool="train", gpus=8)

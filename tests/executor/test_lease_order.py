@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.executor.policy.lease import KeptLease, Lease, gone_on_with
-from shared.cluster.model.lease import longest_patience_ms
-from shared.cluster.model.state import CellState
+from fallow.services.executor.policy.lease import KeptLease, Lease, gone_on_with
+from fallow.shared.cluster.model.lease import longest_patience_ms
+from fallow.shared.cluster.model.state import CellState
 from tests.executor.cells import CELL
 from tests.hypothesis_profile import EXAMPLES
 

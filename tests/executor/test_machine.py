@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.node_registration import WrongOffer, home_of, offer_of
-from services.executor.processes.machine import NoDevices, count_devices
-from services.executor.processes.state_folder import StateFolder, StateFolderInUse, StateFolderUnusable
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.events.values import NodeRole
-from shared.runtime.endings import ending_of
+from fallow.services.executor.node_registration import WrongOffer, home_of, offer_of
+from fallow.services.executor.processes.machine import NoDevices, count_devices
+from fallow.services.executor.processes.state_folder import StateFolder, StateFolderInUse, StateFolderUnusable
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.events.values import NodeRole
+from fallow.shared.runtime.endings import ending_of
 
 POOLS = (
     Pool(name="virtual", gpus=8),

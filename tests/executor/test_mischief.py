@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from services.executor.policy.turn import Observation
-from services.executor.processes.supervisor import read_plain, read_whole, write_whole
-from shared.events.values import RUN_IS_OVER, ProcessRun, RunStatus
+from fallow.services.executor.policy.turn import Observation
+from fallow.services.executor.processes.supervisor import read_plain, read_whole, write_whole
+from fallow.shared.events.values import RUN_IS_OVER, ProcessRun, RunStatus
 from tests.contract.eventually import eventually
 from tests.executor.processes import Machine
 

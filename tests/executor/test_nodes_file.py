@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.nodes_file import NodesFileError, load_nodes
+from fallow.services.executor.nodes_file import NodesFileError, load_nodes
 
 
 def test_nodes_are_read_by_cell(tmp_path: Path) -> None:

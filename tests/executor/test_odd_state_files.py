@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.executor.diaries import Diaries, DiaryUnreadable, Lives
-from services.executor.files import DiskFiles
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.events.encoding import encode
+from fallow.services.executor.diaries import Diaries, DiaryUnreadable, Lives
+from fallow.services.executor.files import DiskFiles
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.events.encoding import encode
 from tests.executor.test_diaries import line
 from tests.hypothesis_profile import EXAMPLES
 

@@ -8,18 +8,18 @@ from itertools import count
 
 import pytest
 
-from services.executor.app.outbox import EVENTS_PER_PUBLISH, Batch, Outbox, without_outdated
-from services.executor.policy.records import Said
-from services.executor.telemetry import ExecutorTelemetry
-from shared.events import nodes as n
-from shared.events.value import replace
-from shared.events.values import NodeSpec, RunStatus
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import LogUnavailable, Outgoing
-from shared.log.reading import event_of
-from shared.runtime.process import make_context
-from shared.runtime.settings import ServiceSettings
+from fallow.services.executor.app.outbox import EVENTS_PER_PUBLISH, Batch, Outbox, without_outdated
+from fallow.services.executor.policy.records import Said
+from fallow.services.executor.telemetry import ExecutorTelemetry
+from fallow.shared.events import nodes as n
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeSpec, RunStatus
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogUnavailable, Outgoing
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.process import make_context
+from fallow.shared.runtime.settings import ServiceSettings
 from tests.executor.cells import CELL
 
 LAYOUT = Layout("test", {CELL: 0})

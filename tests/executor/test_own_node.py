@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from services.executor.policy.journal_recovery import ended_runs, open_runs
-from services.executor.policy.lease import Lease
-from services.executor.policy.machine_agent import OwnNode, keeps_boot
-from services.executor.policy.turn import Observation, Start, Stop, Turn
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.events import effects as e
-from shared.events.nodes import NodeReport
-from shared.events.reasons import RequeueReason
-from shared.events.value import build_valid, replace
-from shared.events.values import NodeSpec, NodeStatus, ObservedRun, ProcessRun, RunStatus
+from fallow.services.executor.policy.journal_recovery import ended_runs, open_runs
+from fallow.services.executor.policy.lease import Lease
+from fallow.services.executor.policy.machine_agent import OwnNode, keeps_boot
+from fallow.services.executor.policy.turn import Observation, Start, Stop, Turn
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.events import effects as e
+from fallow.shared.events.nodes import NodeReport
+from fallow.shared.events.reasons import RequeueReason
+from fallow.shared.events.value import build_valid, replace
+from fallow.shared.events.values import NodeSpec, NodeStatus, ObservedRun, ProcessRun, RunStatus
 from tests.executor.cells import CELL, Writer, node, now, said, written
 
 NODE = node(1)

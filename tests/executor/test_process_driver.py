@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.policy.turn import Observation
-from services.executor.policy.worker_environment import Gang
-from services.executor.processes.supervisor import monotonic_ms
-from shared.events.values import RUN_IS_OVER, ProcessRun, RunStatus, VirtualRun
+from fallow.services.executor.policy.turn import Observation
+from fallow.services.executor.policy.worker_environment import Gang
+from fallow.services.executor.processes.supervisor import monotonic_ms
+from fallow.shared.events.values import RUN_IS_OVER, ProcessRun, RunStatus, VirtualRun
 from tests.contract.eventually import eventually
 from tests.executor.processes import NODE, Machine
 

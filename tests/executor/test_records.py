@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.executor.policy.records import Said, as_records, by_node, in_parts
-from shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST
-from shared.events.encoding import encode
-from shared.events.nodes import RUN_WORDS_MOST, NodeReport, RunStatusUpdate
-from shared.events.value import replace
-from shared.events.values import WORKERS_MOST, ObservedRun, RunStatus
-from shared.log.port import RECORD_BYTES_MAX
+from fallow.services.executor.policy.records import Said, as_records, by_node, in_parts
+from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.nodes import RUN_WORDS_MOST, NodeReport, RunStatusUpdate
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import WORKERS_MOST, ObservedRun, RunStatus
+from fallow.shared.log.port import RECORD_BYTES_MAX
 from tests.executor.cells import CELL, each_said
 
 

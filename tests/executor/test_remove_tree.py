@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.processes.remove_tree import remove_tree
+from fallow.services.executor.processes.remove_tree import remove_tree
 
 
 def dig(folder: Path, levels: int, name: str = "d") -> None:

@@ -8,18 +8,18 @@ from typing import Protocol
 
 import pytest
 
-from services.executor.policy.lease import Lease
-from services.executor.policy.machine_agent import OwnNode
-from services.executor.policy.records import Said
-from services.executor.policy.turn import Now, Observation, Start, Turn
-from services.executor.service import ExecutorService
-from shared.cluster.model.job import JobStatus
-from shared.cluster.model.state import CellState
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.events.nodes import NodeJoined, RunsReported, RunStatusUpdate
-from shared.events.operations import DeclareLost, RemoveNode
-from shared.events.values import NodeSpec, RunStatus
+from fallow.services.executor.policy.lease import Lease
+from fallow.services.executor.policy.machine_agent import OwnNode
+from fallow.services.executor.policy.records import Said
+from fallow.services.executor.policy.turn import Now, Observation, Start, Turn
+from fallow.services.executor.service import ExecutorService
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.nodes import NodeJoined, RunsReported, RunStatusUpdate
+from fallow.shared.events.operations import DeclareLost, RemoveNode
+from fallow.shared.events.values import NodeSpec, RunStatus
 from tests.placement.world import CELL, World, admitted, is_ready, spec_of
 
 NODE = NodeSpec(id="n1", pool="train", gpus=8)

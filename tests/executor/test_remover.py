@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.processes.remove_tree import remove_tree
-from services.executor.processes.remover import Remover
-from shared.events.values import ProcessRun
+from fallow.services.executor.processes.remove_tree import remove_tree
+from fallow.services.executor.processes.remover import Remover
+from fallow.shared.events.values import ProcessRun
 from tests.contract.eventually import eventually
 from tests.executor.processes import Machine
 

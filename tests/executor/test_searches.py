@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.executor.processes.searches import SEARCHERS_MOST, Searches
+from fallow.services.executor.processes.searches import SEARCHERS_MOST, Searches
 from tests.executor.processes import Machine
 
 WORKERS = 12

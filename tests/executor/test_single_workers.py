@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.executor.policy.desired import Change, DesiredRun, DesiredStates, desired_of, touched
-from services.executor.policy.turn import Start, Stop, Turn
-from services.executor.policy.worker_environment import gang_of
-from services.executor.service import ExecutorService
-from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
-from shared.cluster.model.job import JobStatus, index_of
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.nodes import RunStatusUpdate
-from shared.events.reasons import RequeueReason
-from shared.events.values import JobSpec, ProcessRun, RunStatus, VirtualRun, WorkerPlace
+from fallow.services.executor.policy.desired import Change, DesiredRun, DesiredStates, desired_of, touched
+from fallow.services.executor.policy.turn import Start, Stop, Turn
+from fallow.services.executor.policy.worker_environment import gang_of
+from fallow.services.executor.service import ExecutorService
+from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
+from fallow.shared.cluster.model.job import JobStatus, index_of
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.nodes import RunStatusUpdate
+from fallow.shared.events.reasons import RequeueReason
+from fallow.shared.events.values import JobSpec, ProcessRun, RunStatus, VirtualRun, WorkerPlace
 from tests.contract.eventually import eventually
 from tests.executor.cells import CELL, Writer, node, now
 from tests.executor.processes import NODE, Machine

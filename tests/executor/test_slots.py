@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.executor.policy.slots import FENCED_PAUSE_MS, Slots
+from fallow.services.executor.policy.slots import FENCED_PAUSE_MS, Slots
 
 OURS = frozenset({1, 2})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from services.executor.policy.turn import Start, Stop
-from services.executor.policy.virtual import VirtualDriver, end_of
-from shared.events.values import ProcessRun, Run, RunStatus, VirtualRun
+from fallow.services.executor.policy.turn import Start, Stop
+from fallow.services.executor.policy.virtual import VirtualDriver, end_of
+from fallow.shared.events.values import ProcessRun, Run, RunStatus, VirtualRun
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
-from services.executor.policy.turn import Start
-from services.executor.policy.worker_environment import (
+from fallow.services.executor.policy.turn import Start
+from fallow.services.executor.policy.worker_environment import (
     PORTS,
     PORTS_FROM,
     Gang,
@@ -13,8 +13,8 @@ from services.executor.policy.worker_environment import (
     master_port,
     worker_environment,
 )
-from shared.events.value import replace
-from shared.events.values import ProcessRun, WorkerPlace
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import ProcessRun, WorkerPlace
 from tests.executor.cells import Writer, node
 
 RUN = ProcessRun(argv=("train",))

@@ -20,7 +20,7 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from shared.runtime.stack.choose import choose_redis
+from fallow.shared.runtime.stack.choose import choose_redis
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.targets import CORPUS, Target, all_targets
 from tests.fuzz.view_functions import OnServer, view_target

@@ -16,22 +16,22 @@ from fallow.cli.job.file import JobFileError, read_jobs
 from fallow.cli.log.file import LogFileError, write_line
 from fallow.cli.output.when import duration_of, moment_of
 from fallow.cli.verify.verification import DiaryError, read_diaries, verify_file
-from services.admission.service import AdmissionService
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.fold import DamagedLog, extend
-from shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
-from shared.cluster.model.config import CellFile
-from shared.cluster.model.state import CellState
-from shared.events.base import TYPES, Event
-from shared.events.decisions import Decision
-from shared.events.encoding import Undecodable, decode, encode
-from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from shared.log.dead_letters import EXACT
-from shared.log.letters import letter_of, noted_replay, original_of
-from shared.log.machine.snapshot import Collector, DamagedSnapshot, RowsDigest, cut, manifest_of, state_of
-from shared.log.port import Record
-from shared.log.reading import event_of
-from shared.runtime.files.cell_file import CellFileError, parse_cell_file
+from fallow.services.admission.service import AdmissionService
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.fold import DamagedLog, extend
+from fallow.shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import TYPES, Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import Undecodable, decode, encode
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from fallow.shared.log.dead_letters import EXACT
+from fallow.shared.log.letters import letter_of, noted_replay, original_of
+from fallow.shared.log.machine.snapshot import Collector, DamagedSnapshot, RowsDigest, cut, manifest_of, state_of
+from fallow.shared.log.port import Record
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.files.cell_file import CellFileError, parse_cell_file
 from tests.cli.logs import an_honest_log
 from tests.histories import History
 

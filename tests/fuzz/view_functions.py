@@ -11,11 +11,11 @@ from typing import Any, Protocol
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from shared.view.apply import Rows, all_rows, stand_of, totals_of
-from shared.view.keys import keys_of
-from shared.view.library import function, library_source
-from shared.view.lupa_view import LuaFunctions, Store
-from shared.view.store import CellView, Functions, ViewMisused
+from fallow.shared.view.apply import Rows, all_rows, stand_of, totals_of
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.library import function, library_source
+from fallow.shared.view.lupa_view import LuaFunctions, Store
+from fallow.shared.view.store import CellView, Functions, ViewMisused
 from tests.cli.logs import an_honest_log, enqueued
 from tests.fuzz.targets import Target, corpus_of
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shared.log.port import TopicPartition
-from shared.runtime.stack.choose import Choice
-from shared.runtime.stack.kafka_jars import KafkaFromJars
+from fallow.shared.log.port import TopicPartition
+from fallow.shared.runtime.stack.choose import Choice
+from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
 
 LENGTH_AT = 8
 """In a batch, behind its first offset: how many bytes follow."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shared.log.machine.losses import Loss
-from shared.log.port import Log, Outgoing, Record
-from shared.log.sharing.delivery import BatchHandler, Delivery, RetryPolicy, tell_loss
-from shared.log.sharing.faststream_recipe import SteadyBroker, subscribe_batches
+from fallow.shared.log.machine.losses import Loss
+from fallow.shared.log.port import Log, Outgoing, Record
+from fallow.shared.log.sharing.delivery import BatchHandler, Delivery, RetryPolicy, tell_loss
+from fallow.shared.log.sharing.faststream_recipe import SteadyBroker, subscribe_batches
 from tests.contract.log_worlds import KafkaWorld
 
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
-from shared.log import damage as damage_module
-from shared.log.machine.losses import Loss, LossKind
-from shared.log.port import Outgoing, Reader, Record, UnreadableRecords
-from shared.log.sharing.faststream_recipe import make_broker
-from shared.runtime.stack.choose import Choice
+from fallow.shared.log import damage as damage_module
+from fallow.shared.log.machine.losses import Loss, LossKind
+from fallow.shared.log.port import Outgoing, Reader, Record, UnreadableRecords
+from fallow.shared.log.sharing.faststream_recipe import make_broker
+from fallow.shared.runtime.stack.choose import Choice
 from tests.contract.eventually import eventually
 from tests.kafka.damage import Segment, segment_of
 from tests.kafka.subscription import Subscription, subscription_on

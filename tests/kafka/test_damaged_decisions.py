@@ -10,17 +10,17 @@ from subprocess import CompletedProcess
 import pytest
 import pytest_asyncio
 
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.log.admin.topic_admin import create_topics
-from shared.log.follower import Follower
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.opening import declared_topics, layout_of
-from shared.log.port import Outgoing
-from shared.log.snapshots import read_catalogue, write_snapshot
-from shared.runtime.files.cell_file import load_cell_file
-from shared.runtime.stack.choose import Choice
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.opening import declared_topics, layout_of
+from fallow.shared.log.port import Outgoing
+from fallow.shared.log.snapshots import read_catalogue, write_snapshot
+from fallow.shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.runtime.stack.choose import Choice
 from tests.cli.test_commands import call
 from tests.histories import CELL, History, outgoing
 from tests.kafka.damage import Segment, segment_of

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from shared.log.admin.topic_admin import create_topics
-from shared.log.dead_letters import dead_letter
-from shared.log.kafka.log import KafkaLog
-from shared.log.machine.consumer import Dead
-from shared.log.opening import declared_topics
-from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Record
-from shared.runtime.files.cell_file import load_cell_file
-from shared.runtime.stack.child import environment_with
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.dead_letters import dead_letter
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.machine.consumer import Dead
+from fallow.shared.log.opening import declared_topics
+from fallow.shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Record
+from fallow.shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.runtime.stack.child import environment_with
 
 pytestmark = pytest.mark.real_kafka
 

@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 
-from shared.log.kafka.sharing import BATCH_BYTES_MOST
-from shared.log.port import Outgoing, Record, bytes_of
-from shared.log.sharing.faststream_recipe import make_broker
+from fallow.shared.log.kafka.sharing import BATCH_BYTES_MOST
+from fallow.shared.log.port import Outgoing, Record, bytes_of
+from fallow.shared.log.sharing.faststream_recipe import make_broker
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
 

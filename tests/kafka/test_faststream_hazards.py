@@ -21,9 +21,9 @@ from faststream.kafka import KafkaBroker, KafkaPublishMessage
 from faststream.kafka.annotations import KafkaMessage
 from pydantic import BaseModel, ConfigDict
 
-from shared.log.machine.partitioner import partition_of
-from shared.log.port import Outgoing
-from shared.log.sharing.faststream_recipe import make_broker
+from fallow.shared.log.machine.partitioner import partition_of
+from fallow.shared.log.port import Outgoing
+from fallow.shared.log.sharing.faststream_recipe import make_broker
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
 

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from shared.log.port import Outgoing, Record
-from shared.log.sharing.delivery import RetryPolicy
-from shared.log.sharing.faststream_recipe import make_broker
+from fallow.shared.log.port import Outgoing, Record
+from fallow.shared.log.sharing.delivery import RetryPolicy
+from fallow.shared.log.sharing.faststream_recipe import make_broker
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from shared.log.port import Outgoing
+from fallow.shared.log.port import Outgoing
 from tests.kafka.subscription import Subscription, subscription_on
 from tests.log.raw_batches import Raw, raw_batch
 

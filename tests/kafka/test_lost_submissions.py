@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from shared.log.machine.losses import Loss, LossKind
-from shared.log.sharing.faststream_recipe import make_broker
+from fallow.shared.log.machine.losses import Loss, LossKind
+from fallow.shared.log.sharing.faststream_recipe import make_broker
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
 

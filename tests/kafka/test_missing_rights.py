@@ -10,17 +10,17 @@ from collections.abc import Iterator
 import pytest
 from aiokafka.errors import KafkaError
 
-from shared.log.admin.access_admin import put_access_in_force
-from shared.log.admin.access_rules import Operation, Resource, Rule
-from shared.log.admin.topic_admin import create_topics
-from shared.log.admin.topics import TopicSpec
-from shared.log.kafka.connection import client_options
-from shared.log.kafka.log import KafkaLog
-from shared.log.kafka.sharing import SharingConsumer
-from shared.log.port import Outgoing, Record
-from shared.log.sharing import delivery as delivery_module
-from shared.log.sharing.delivery import Delivery
-from shared.runtime.stack import kafka_jars
+from fallow.shared.log.admin.access_admin import put_access_in_force
+from fallow.shared.log.admin.access_rules import Operation, Resource, Rule
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.admin.topics import TopicSpec
+from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.kafka.sharing import SharingConsumer
+from fallow.shared.log.port import Outgoing, Record
+from fallow.shared.log.sharing import delivery as delivery_module
+from fallow.shared.log.sharing.delivery import Delivery
+from fallow.shared.runtime.stack import kafka_jars
 from tests.contract.eventually import eventually
 from tests.e2e.secured_kafka import SUPER, SecuredKafka
 

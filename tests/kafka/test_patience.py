@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from shared.log.port import Log, Outgoing
+from fallow.shared.log.port import Log, Outgoing
 from tests.contract.log_worlds import KafkaWorld
 
 pytestmark = pytest.mark.real_kafka

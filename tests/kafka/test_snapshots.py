@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.rows import digest_of
-from shared.events.effects import JobEnqueued
-from shared.events.value import replace
-from shared.events.values import JobSpec, ProcessRun
-from shared.log.admin.topic_admin import create_topics
-from shared.log.admin.topics import expected_topics, parse_topics
-from shared.log.follower import Follower
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.machine import snapshot as machine
-from shared.log.snapshots import newest_snapshot
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.events.effects import JobEnqueued
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, ProcessRun
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.admin.topics import expected_topics, parse_topics
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine import snapshot as machine
+from fallow.shared.log.snapshots import newest_snapshot
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import all_records, layout_of, snapshot
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from services.queueing.app import main
-from services.queueing.settings import QueueingSettings
-from shared.cluster.fold.rows import digest_of
-from shared.log.admin.topic_admin import create_topics
-from shared.log.admin.topics import expected_topics, parse_topics
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.snapshots import newest_snapshot
-from shared.runtime.process import make_context
+from fallow.services.queueing.app import main
+from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.admin.topics import expected_topics, parse_topics
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.snapshots import newest_snapshot
+from fallow.shared.runtime.process import make_context
 from tests.contract.eventually import eventually
 from tests.histories import CELL, History, outgoing
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from shared.log.admin.topic_admin import create_topics
-from shared.log.admin.topics import expected_topics, parse_topics
-from shared.log.kafka.log import KafkaLog
-from shared.log.port import Record
-from shared.runtime.clocks import wall_ms
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.admin.topics import expected_topics, parse_topics
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.port import Record
+from fallow.shared.runtime.clocks import wall_ms
 
 pytestmark = pytest.mark.real_kafka
 

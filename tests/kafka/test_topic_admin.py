@@ -10,10 +10,10 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from confluent_kafka import KafkaError, Producer
 
-from shared.log.admin.topic_admin import check_topics, create_topics, flushes_each_record, missing_topics
-from shared.log.admin.topics import DifferenceKind, expected_topics, parse_topics
-from shared.log.kafka.log import KafkaLog
-from shared.log.port import LogUnavailable, Record
+from fallow.shared.log.admin.topic_admin import check_topics, create_topics, flushes_each_record, missing_topics
+from fallow.shared.log.admin.topics import DifferenceKind, expected_topics, parse_topics
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.port import LogUnavailable, Record
 
 pytestmark = pytest.mark.real_kafka
 

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 
-from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record
-from shared.log.sharing.faststream_recipe import make_broker
+from fallow.shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Outgoing, Record
+from fallow.shared.log.sharing.faststream_recipe import make_broker
 from tests.contract.eventually import eventually
 from tests.kafka.subscription import Subscription, subscription_on
 from tests.kafka.unreadable import unreadable_batch

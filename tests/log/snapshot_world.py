@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from shared.cluster.model.state import CellState
-from shared.events.snapshots import SnapshotManifest
-from shared.log.layout import Layout
-from shared.log.port import Log, Record
-from shared.log.snapshots import read_catalogue, write_snapshot
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.snapshots import SnapshotManifest
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, Record
+from fallow.shared.log.snapshots import read_catalogue, write_snapshot
 from tests.histories import CELL
 
 TOPICS = ("decisions", "snapshots")

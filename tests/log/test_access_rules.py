@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.log.admin.access_admin import rules_of
-from shared.log.admin.access_rules import (
+from fallow.shared.log.admin.access_admin import rules_of
+from fallow.shared.log.admin.access_rules import (
     AccessFile,
     AccessFileError,
     Operation,
@@ -17,8 +17,8 @@ from shared.log.admin.access_rules import (
     expected_rules,
     parse_access,
 )
-from shared.log.admin.topics import parse_topics
-from shared.log.opening import ACCESS_FILE, TOPICS_FILE
+from fallow.shared.log.admin.topics import parse_topics
+from fallow.shared.log.opening import ACCESS_FILE, TOPICS_FILE
 
 TOPIC, GROUP, CLUSTER = 2, 3, 4
 LITERAL, PREFIXED = 3, 4

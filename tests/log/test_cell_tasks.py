@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from shared.log.layout import Layout
-from shared.log.sharing.cell_tasks import CellTasks, Tenure
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.sharing.cell_tasks import CellTasks, Tenure
 from tests.contract.eventually import eventually
 
 LAYOUT = Layout("fallow", {"cell-a": 0, "cell-b": 1})

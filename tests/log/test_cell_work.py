@@ -11,35 +11,35 @@ from typing import Any
 
 import pytest
 
-from services.executor.app.wiring import execute
-from services.executor.settings import ExecutorSettings
-from services.metrics.app import measure
-from services.metrics.settings import MetricsSettings
-from services.placement.app.writer import main as placement
-from services.placement.settings import PlacementSettings
-from services.projector.app.cell import CellProjector
-from services.projector.app.metrics import ProjectorMetrics
-from services.projector.settings import ProjectorSettings
-from services.queueing.app.cell import CellPlanner, QueueingMetrics
-from services.queueing.app.snapshots import Keeper, SnapshotMetrics
-from services.queueing.settings import QueueingSettings
-from shared.cluster.model.config import CellFile
-from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from shared.events.encoding import encode
-from shared.events.nodes import NodeJoined
-from shared.events.values import NodeSpec
-from shared.log.layout import Layout
-from shared.log.machine.writer import UnwritableDecision
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated
-from shared.log.sharing.cell_tasks import Tenure
-from shared.log.sharing.cell_work import FENCING, work_apart
-from shared.log.sharing.owned_cells import work_on_owned_cells
-from shared.runtime.endings import ENDINGS, FENCED
-from shared.runtime.files.cell_file import parse_cell_file
-from shared.runtime.process import Context, make_context
-from shared.runtime.settings import ServiceSettings
-from shared.view.lupa_view import LuaFunctions
+from fallow.services.executor.app.wiring import execute
+from fallow.services.executor.settings import ExecutorSettings
+from fallow.services.metrics.app import measure
+from fallow.services.metrics.settings import MetricsSettings
+from fallow.services.placement.app.writer import main as placement
+from fallow.services.placement.settings import PlacementSettings
+from fallow.services.projector.app.cell import CellProjector
+from fallow.services.projector.app.metrics import ProjectorMetrics
+from fallow.services.projector.settings import ProjectorSettings
+from fallow.services.queueing.app.cell import CellPlanner, QueueingMetrics
+from fallow.services.queueing.app.snapshots import Keeper, SnapshotMetrics
+from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.values import NodeSpec
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.writer import UnwritableDecision
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogTruncated
+from fallow.shared.log.sharing.cell_tasks import Tenure
+from fallow.shared.log.sharing.cell_work import FENCING, work_apart
+from fallow.shared.log.sharing.owned_cells import work_on_owned_cells
+from fallow.shared.runtime.endings import ENDINGS, FENCED
+from fallow.shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.runtime.process import Context, make_context
+from fallow.shared.runtime.settings import ServiceSettings
+from fallow.shared.view.lupa_view import LuaFunctions
 from tests.contract.eventually import eventually
 from tests.executor.cells import node
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.log.continued import ContinuedReader
-from shared.log.losses import OtherRecord
-from shared.log.machine.losses import Place
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
-from shared.log.reading import input_checksum
+from fallow.shared.log.continued import ContinuedReader
+from fallow.shared.log.losses import OtherRecord
+from fallow.shared.log.machine.losses import Place
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
+from fallow.shared.log.reading import input_checksum
 
 TP: TopicPartition = ("jobs", 0)
 OTHER: TopicPartition = ("operations", 0)

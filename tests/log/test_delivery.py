@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 import msgspec
 import pytest
 
-from shared.log import damage, losses
-from shared.log.machine.losses import Loss, LossKind, Place
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import (
+from fallow.shared.log import damage, losses
+from fallow.shared.log.machine.losses import Loss, LossKind, Place
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import (
     HEADERS_MOST,
     UNREADABLE_HEADER,
     UNREADABLE_TEXT,
@@ -25,9 +25,9 @@ from shared.log.port import (
     RecordTooLarge,
     TopicPartition,
 )
-from shared.log.sharing import delivery as delivery_module
-from shared.log.sharing.delivery import Delivery, DeliveryGaveUp, RetryPolicy, places_behind
-from shared.log.sharing.share import Batches, CommitFailed
+from fallow.shared.log.sharing import delivery as delivery_module
+from fallow.shared.log.sharing.delivery import Delivery, DeliveryGaveUp, RetryPolicy, places_behind
+from fallow.shared.log.sharing.share import Batches, CommitFailed
 from tests.contract.eventually import eventually
 
 TP: TopicPartition = ("t", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from shared.log.sharing.faststream_recipe import library_logger
+from fallow.shared.log.sharing.faststream_recipe import library_logger
 
 
 def record(text: str) -> logging.LogRecord:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from shared.cluster.fold.fold import DamagedLog, extend
-from shared.cluster.fold.rows import digest_of
-from shared.events.decisions import CHAIN_HEADER, Decision
-from shared.log.follower import Follower
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import Appended, LogTruncated
+from fallow.shared.cluster.fold.fold import DamagedLog, extend
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import Appended, LogTruncated
 from tests.histories import CELL, History, folded, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of, snapshot
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from shared.log.kafka.closing import start_or_close
-from shared.log.port import LogUnavailable
+from fallow.shared.log.kafka.closing import start_or_close
+from fallow.shared.log.port import LogUnavailable
 
 BOUND_S = 0.05
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from shared.log.admin.access_admin import check_access
-from shared.log.admin.group_offsets import committed_offsets
-from shared.log.admin.topic_admin import check_topics
-from shared.log.kafka.group_timers import QUICK
-from shared.log.kafka.log import KafkaLog
-from shared.log.kafka.looks import KafkaLooks
-from shared.log.kafka.member import KafkaMember
-from shared.log.kafka.producer import BoundedProducer
-from shared.log.kafka.reader import Fetching, KafkaReader
-from shared.log.port import LogUnavailable
-from shared.log.sharing.faststream_recipe import make_broker
-from shared.runtime.kafka_access import KafkaAccess, Protocol
+from fallow.shared.log.admin.access_admin import check_access
+from fallow.shared.log.admin.group_offsets import committed_offsets
+from fallow.shared.log.admin.topic_admin import check_topics
+from fallow.shared.log.kafka.group_timers import QUICK
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.kafka.looks import KafkaLooks
+from fallow.shared.log.kafka.member import KafkaMember
+from fallow.shared.log.kafka.producer import BoundedProducer
+from fallow.shared.log.kafka.reader import Fetching, KafkaReader
+from fallow.shared.log.port import LogUnavailable
+from fallow.shared.log.sharing.faststream_recipe import make_broker
+from fallow.shared.runtime.kafka_access import KafkaAccess, Protocol
 
 ACCESS = KafkaAccess("127.0.0.1:1", Protocol.SSL, ca_file=Path("/no/ca.pem"))
 

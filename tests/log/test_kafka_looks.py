@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from shared.log.kafka import looks as kafka_looks
-from shared.log.kafka.looks import KafkaLooks
-from shared.log.port import LogUnavailable
-from shared.runtime.stack.ports import LOCAL
+from fallow.shared.log.kafka import looks as kafka_looks
+from fallow.shared.log.kafka.looks import KafkaLooks
+from fallow.shared.log.port import LogUnavailable
+from fallow.shared.runtime.stack.ports import LOCAL
 
 PLACE = {("jobs", 0): 1}
 

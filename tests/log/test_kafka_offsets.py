@@ -10,7 +10,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.log.kafka.offsets import TrueOffsets
+from fallow.shared.log.kafka.offsets import TrueOffsets
 from tests.log.raw_batches import raw_batch
 
 DELTAS = st.integers(-(2**31), 2**31 - 1) | st.integers(-3, 12)

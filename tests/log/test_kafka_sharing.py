@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from shared.log.kafka.sharing import SharingConsumer
-from shared.log.machine.losses import Place
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import Record, TopicPartition
-from shared.log.sharing.delivery import Delivery
+from fallow.shared.log.kafka.sharing import SharingConsumer
+from fallow.shared.log.machine.losses import Place
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import Record, TopicPartition
+from fallow.shared.log.sharing.delivery import Delivery
 
 
 class BrokenLog(MemoryLog):

@@ -11,8 +11,8 @@ from aiokafka.errors import CorruptRecordException, NoOffsetForPartitionError, R
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.memory_records import MemoryRecords
 
-from shared.log.kafka.consumer import BatchRoom, _Fetched
-from shared.log.kafka.unread import TRY_AGAIN_S, TellingClient, Unread
+from fallow.shared.log.kafka.consumer import BatchRoom, _Fetched
+from fallow.shared.log.kafka.unread import TRY_AGAIN_S, TellingClient, Unread
 from tests.log.raw_batches import raw_batch
 
 TP = TopicPartition("t", 0)

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from shared.log.lag import watch_lag
-from shared.log.machine.sights import SIGHTS_MOST, Sights
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import Outgoing
-from shared.runtime.process import Context, make_context
-from shared.runtime.settings import ServiceSettings
+from fallow.shared.log.lag import watch_lag
+from fallow.shared.log.machine.sights import SIGHTS_MOST, Sights
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import Outgoing
+from fallow.shared.runtime.process import Context, make_context
+from fallow.shared.runtime.settings import ServiceSettings
 from tests.contract.eventually import eventually
 
 TP, TP_ONE = ("t.jobs", 0), ("t.jobs", 1)
@@ -43,7 +43,7 @@ def test_a_long_lag_keeps_its_beginning_in_bounded_memory() -> None:
 
 
 async def test_the_lag_of_each_partition_is_shown_until_it_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.log.lag.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("fallow.shared.log.lag.LOOK_EVERY_S", 0.01)
     broker = MemoryBroker()
     broker.create_topic("t.jobs", 2)
     log = MemoryLog(broker)
@@ -65,7 +65,7 @@ async def test_the_lag_of_each_partition_is_shown_until_it_is_let_go(monkeypatch
 @asynccontextmanager
 async def watched(broker: MemoryBroker, cursor: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Context[Any]]:
     """A process that has come so far in `t.jobs`."""
-    monkeypatch.setattr("shared.log.lag.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("fallow.shared.log.lag.LOOK_EVERY_S", 0.01)
     context = make_context("test", ServiceSettings())
     context.health.handled(*TP, cursor)
     watch = asyncio.create_task(watch_lag(context, MemoryLog(broker)))
@@ -103,7 +103,7 @@ def notes(context: Context[Any]) -> str:
 
 async def test_a_transaction_that_stays_open_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing behind it can be read, so there is no lag: the log seems to end there."""
-    monkeypatch.setattr("shared.log.lag.OPEN_MS_MOST", 50)
+    monkeypatch.setattr("fallow.shared.log.lag.OPEN_MS_MOST", 50)
     broker = MemoryBroker()
     broker.create_topic(*TP_ONE)
     broker.hold(TP, 2)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared.events.jobs import JobCancelRequested
-from shared.events.submissions import CancelJob
-from shared.log.layout import Layout
+from fallow.shared.events.jobs import JobCancelRequested
+from fallow.shared.events.submissions import CancelJob
+from fallow.shared.log.layout import Layout
 
 LAYOUT = Layout("fallow", {"east": 0, "west": 1})
 

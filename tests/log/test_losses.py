@@ -9,14 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.fold.fold import DamagedLog
-from shared.log import losses
-from shared.log.follower import Follower
-from shared.log.losses import PLACES_MOST, PlaceWatch, losses_of
-from shared.log.machine.losses import Loss, LossKind, Place, fences
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
-from shared.log.reading import input_checksum
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.log import losses
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.losses import PLACES_MOST, PlaceWatch, losses_of
+from fallow.shared.log.machine.losses import Loss, LossKind, Place, fences
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
+from fallow.shared.log.reading import input_checksum
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of
 

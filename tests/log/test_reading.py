@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.events.base import TYPES, Event
-from shared.events.encoding import TYPE_HEADER, Undecodable, encode
-from shared.events.jobs import JobRejected
-from shared.events.reasons import DeadLetterReason, RejectCode
-from shared.events.submissions import CancelJob
-from shared.log.dead_letters import dead_letter
-from shared.log.machine.consumer import Dead
-from shared.log.port import HEADERS_MOST, Record
-from shared.log.reading import event_of, header, log_record, unreadable
+from fallow.shared.events.base import TYPES, Event
+from fallow.shared.events.encoding import TYPE_HEADER, Undecodable, encode
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import DeadLetterReason, RejectCode
+from fallow.shared.events.submissions import CancelJob
+from fallow.shared.log.dead_letters import dead_letter
+from fallow.shared.log.machine.consumer import Dead
+from fallow.shared.log.port import HEADERS_MOST, Record
+from fallow.shared.log.reading import event_of, header, log_record, unreadable
 from tests.strategies import events
 
 TOPICS = sorted({cls.topic for cls in TYPES.values()})

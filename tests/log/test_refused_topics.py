@@ -7,12 +7,12 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from shared.log.machine.losses import Loss, Place
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import LogRefused, LogUnavailable, Outgoing, Record, Refusal, TopicPartition
-from shared.log.sharing import delivery as delivery_module
-from shared.log.sharing.delivery import Delivery
-from shared.log.sharing.share import Batches
+from fallow.shared.log.machine.losses import Loss, Place
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogRefused, LogUnavailable, Outgoing, Record, Refusal, TopicPartition
+from fallow.shared.log.sharing import delivery as delivery_module
+from fallow.shared.log.sharing.delivery import Delivery
+from fallow.shared.log.sharing.share import Batches
 
 TOPICS = ("own", "plain", "third")
 TPS = [(topic, partition) for topic in TOPICS for partition in range(2)]

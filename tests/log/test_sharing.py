@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.log.machine.sharing import as_bytes, from_bytes, share
+from fallow.shared.log.machine.sharing import as_bytes, from_bytes, share
 
 PARTITIONS = st.integers(0, 12)
 

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.encoding import encode
-from shared.events.snapshots import CHUNK_BYTES_MOST, SnapshotChunk, SnapshotManifest
-from shared.events.value import replace
-from shared.events.values import JobSpec, ProcessRun
-from shared.log.machine import snapshot as machine
-from shared.log.machine.snapshot import (
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.snapshots import CHUNK_BYTES_MOST, SnapshotChunk, SnapshotManifest
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, ProcessRun
+from fallow.shared.log.machine import snapshot as machine
+from fallow.shared.log.machine.snapshot import (
     HOUR_MS,
     Catalogue,
     Collector,

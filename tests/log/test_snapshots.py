@@ -7,16 +7,24 @@ from collections.abc import Mapping
 
 import pytest
 
-from shared.cluster.fold.rows import digest_of
-from shared.events.snapshots import SnapshotChunk
-from shared.log import snapshots
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.machine import snapshot as machine
-from shared.log.machine.snapshot import NEWEST, DamagedSnapshot, RowsDigest, cut, hour_slot, manifest_of, snapshot_id
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import Reader, TopicPartition
-from shared.log.snapshots import NoUsableSnapshot, nearest_snapshot, newest_snapshot, oldest_snapshot
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.events.snapshots import SnapshotChunk
+from fallow.shared.log import snapshots
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine import snapshot as machine
+from fallow.shared.log.machine.snapshot import (
+    NEWEST,
+    DamagedSnapshot,
+    RowsDigest,
+    cut,
+    hour_slot,
+    manifest_of,
+    snapshot_id,
+)
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import Reader, TopicPartition
+from fallow.shared.log.snapshots import NoUsableSnapshot, nearest_snapshot, newest_snapshot, oldest_snapshot
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import TOPICS, all_records, layout_of, snapshot
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.fold import DamagedLog
-from shared.cluster.model.state import CellState
-from shared.events.effects import AnyEffect, JobEnqueued, WriterStarted
-from shared.events.encoding import Undecodable
-from shared.events.reasons import DeadLetterReason
-from shared.events.values import JobSpec
-from shared.log.machine.tenure import Tenure, Verdict
-from shared.log.machine.writer import Draft, UnwritableDecision
-from shared.log.port import AppendAnswer, Appended, AppendRefused, AppendUnknown, Refusal
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import AnyEffect, JobEnqueued, WriterStarted
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.machine.tenure import Tenure, Verdict
+from fallow.shared.log.machine.writer import Draft, UnwritableDecision
+from fallow.shared.log.port import AppendAnswer, Appended, AppendRefused, AppendUnknown, Refusal
 
 
 @dataclass

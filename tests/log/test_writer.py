@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.fold import DamagedLog, LogRecord, fold
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.base import LARGEST_INTEGER, LATEST_MS
-from shared.events.decisions import CHAIN_HEADER, Decision
-from shared.events.encoding import Undecodable, decode, encode
-from shared.events.reasons import DeadLetterReason, FailReason
-from shared.events.value import replace
-from shared.events.values import DEVICES_MOST, JobSpec, WorkerPlace
-from shared.log.layout import Layout
-from shared.log.machine.writer import DECISION_BYTES_MOST, Draft, Writer, is_within_bounds, readable
-from shared.log.port import RECORD_BYTES_MAX
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS
+from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.events.encoding import Undecodable, decode, encode
+from fallow.shared.events.reasons import DeadLetterReason, FailReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import DEVICES_MOST, JobSpec, WorkerPlace
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.writer import DECISION_BYTES_MOST, Draft, Writer, is_within_bounds, readable
+from fallow.shared.log.port import RECORD_BYTES_MAX
 
 CELL = "cell-a"
 DIGEST = "0123456789abcdef" * 2

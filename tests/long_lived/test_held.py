@@ -6,21 +6,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.executor.policy.records import Said, as_records
-from services.executor.policy.turn import Now, Turn
-from services.executor.service import ExecutorService
-from services.metrics.policy.watch import REMEMBERED_ENDS
-from services.metrics.service import KEPT_WAITS, MetricsService
-from services.placement.lifecycle.nodes.quarantine import FAILURES
-from shared.cluster.fold.finished_jobs import SEGMENT_JOBS
-from shared.cluster.fold.fold import fold
-from shared.cluster.fold.spec_interning import KINDS_MOST
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.events.nodes import NodeJoined, NodeLost, RunFailed
-from shared.events.operations import RemoveNode
-from shared.events.values import Dependency, JobSpec, NodeSpec, RetryPolicy, VirtualRun
-from shared.view.machine import Projection
+from fallow.services.executor.policy.records import Said, as_records
+from fallow.services.executor.policy.turn import Now, Turn
+from fallow.services.executor.service import ExecutorService
+from fallow.services.metrics.policy.watch import REMEMBERED_ENDS
+from fallow.services.metrics.service import KEPT_WAITS, MetricsService
+from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES
+from fallow.shared.cluster.fold.finished_jobs import SEGMENT_JOBS
+from fallow.shared.cluster.fold.fold import fold
+from fallow.shared.cluster.fold.spec_interning import KINDS_MOST
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.nodes import NodeJoined, NodeLost, RunFailed
+from fallow.shared.events.operations import RemoveNode
+from fallow.shared.events.values import Dependency, JobSpec, NodeSpec, RetryPolicy, VirtualRun
+from fallow.shared.view.machine import Projection
 from tests.long_lived.held import held_by
 from tests.placement.world import CELL, World, admitted, cancel, set_policy, spec_of, update
 

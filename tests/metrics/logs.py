@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shared.cluster.fold.fold import extend
-from shared.cluster.model.node import lowest
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import CHAIN_START, Decision, next_chain
-from shared.events.encoding import encode
-from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
+from fallow.shared.cluster.fold.fold import extend
+from fallow.shared.cluster.model.node import lowest
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 
 CELL = "cell-a"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services.metrics.policy.completion import CompletionTimes
-from shared.events import effects as e
+from fallow.services.metrics.policy.completion import CompletionTimes
+from fallow.shared.events import effects as e
 from tests.metrics.logs import Log
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.metrics.policy.kant.communication import RING, UNSTRETCHED, Ring, Spread
-from services.metrics.policy.kant.fewest import Fewest, Kind
-from services.metrics.policy.kant.jtted import Jtted
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
+from fallow.services.metrics.policy.kant.communication import RING, UNSTRETCHED, Ring, Spread
+from fallow.services.metrics.policy.kant.fewest import Fewest, Kind
+from fallow.services.metrics.policy.kant.jtted import Jtted
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
 from tests.metrics.logs import Log
 
 ONE_GPU = Kind("pool-a", "gpu", GPU)

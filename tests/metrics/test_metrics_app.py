@@ -7,14 +7,14 @@ from pathlib import Path
 
 from prometheus_client import generate_latest
 
-from services.metrics.app import measure
-from services.metrics.settings import MetricsSettings
-from shared.events.decisions import CHAIN_HEADER, CHAIN_START, next_chain
-from shared.events.encoding import encode
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.runtime.process import make_context
-from shared.runtime.settings import ClockKind
+from fallow.services.metrics.app import measure
+from fallow.services.metrics.settings import MetricsSettings
+from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, next_chain
+from fallow.shared.events.encoding import encode
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.runtime.process import make_context
+from fallow.shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually
 from tests.metrics.logs import CELL, Log, waits
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.metrics.policy.kant.gar import Gar
-from services.metrics.policy.kant.gfr import Gfr
-from services.metrics.policy.kant.sor import Sor
-from services.metrics.policy.time_weighted import WHOLES_MOST, TimeWeightedRatio
-from shared.events import effects as e
-from shared.events.reasons import RequeueReason
+from fallow.services.metrics.policy.kant.gar import Gar
+from fallow.services.metrics.policy.kant.gfr import Gfr
+from fallow.services.metrics.policy.kant.sor import Sor
+from fallow.services.metrics.policy.time_weighted import WHOLES_MOST, TimeWeightedRatio
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import RequeueReason
 from tests.histories import History
 from tests.metrics.logs import Log
 

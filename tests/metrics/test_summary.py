@@ -7,14 +7,14 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.metrics.policy.summary import RunSummary
-from services.metrics.policy.watch import LogWatch
-from services.metrics.service import MetricsService
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.reasons import FailReason, RefuseCode
-from shared.events.values import GPU, WorkerPlace
+from fallow.services.metrics.policy.summary import RunSummary
+from fallow.services.metrics.policy.watch import LogWatch
+from fallow.services.metrics.service import MetricsService
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.reasons import FailReason, RefuseCode
+from fallow.shared.events.values import GPU, WorkerPlace
 from tests.histories import CELL, History
 from tests.metrics.logs import Log, waits
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.metrics.policy.kant.waiting import BUCKETS_MS, WaitingTimes, Waits, percentile
-from services.metrics.policy.queue_depth import QueueDepth
-from services.metrics.policy.size_classes import size_class
-from services.metrics.policy.tenant_labels import OTHERS, TenantLabels
-from shared.cluster.fold.due import ROOM_LEAST
-from shared.cluster.model.job import WAITING
-from shared.events import effects as e
-from shared.events.reasons import RequeueReason
-from shared.events.values import GPU, WorkerPlace
+from fallow.services.metrics.policy.kant.waiting import BUCKETS_MS, WaitingTimes, Waits, percentile
+from fallow.services.metrics.policy.queue_depth import QueueDepth
+from fallow.services.metrics.policy.size_classes import size_class
+from fallow.services.metrics.policy.tenant_labels import OTHERS, TenantLabels
+from fallow.shared.cluster.fold.due import ROOM_LEAST
+from fallow.shared.cluster.model.job import WAITING
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import RequeueReason
+from fallow.shared.events.values import GPU, WorkerPlace
 from tests.histories import History
 from tests.metrics.logs import Log, waits
 

@@ -13,22 +13,22 @@ import pstats
 from sys import stdout
 from time import process_time
 
-from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import schedule_queues
-from services.placement.search.gang import place_gang
-from services.placement.service import Input, PlacementService
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.encoding import decode, encode
-from shared.events.nodes import NodeEvent
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import NodeSpec, NodeStatus
-from shared.log.machine.writer import Draft, Writer
-from shared.runtime.collector import tune_collector
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.queue.scheduling_cycle import schedule_queues
+from fallow.services.placement.search.gang import place_gang
+from fallow.services.placement.service import Input, PlacementService
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import decode, encode
+from fallow.shared.events.nodes import NodeEvent
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeSpec, NodeStatus
+from fallow.shared.log.machine.writer import Draft, Writer
+from fallow.shared.runtime.collector import tune_collector
 from tests.placement.world import CELL, DIGEST, admitted, finished, spec_of, started
 
 FILE = CellFile(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from shared.cluster.model.job import HOLDING, Job
-from shared.events.values import JobSpec
+from fallow.shared.cluster.model.job import HOLDING, Job
+from fallow.shared.events.values import JobSpec
 from tests.placement.world import World, admitted, finished
 
 STEP_MS = 60_000

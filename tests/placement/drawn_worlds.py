@@ -16,9 +16,9 @@ from collections.abc import Callable
 from random import Random
 from time import perf_counter
 
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.decisions import Decision
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
 from tests.placement.test_lines_property import Twins, live_alike
 from tests.placement.test_lines_quota_property import KeepingNaive, KeepingTwins, MixedTwins, QuotaTwins
 from tests.placement.world import set_policy

@@ -18,17 +18,17 @@ from random import Random
 from sys import stdout
 from time import process_time
 
-from services.placement.service import Input, PlacementService
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.decisions import CHAIN_HEADER, Decision
-from shared.events.encoding import TYPE_HEADER, encode
-from shared.events.nodes import RunsReported, RunStatusUpdate
-from shared.events.values import JobSpec, Resources, RunStatus
-from shared.log.machine.writer import Draft, Writer
-from shared.log.port import Record
-from shared.log.reading import event_of
-from shared.runtime.collector import tune_collector
+from fallow.services.placement.service import Input, PlacementService
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.events.encoding import TYPE_HEADER, encode
+from fallow.shared.events.nodes import RunsReported, RunStatusUpdate
+from fallow.shared.events.values import JobSpec, Resources, RunStatus
+from fallow.shared.log.machine.writer import Draft, Writer
+from fallow.shared.log.port import Record
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.collector import tune_collector
 from tests.placement.benchmark import FILE, cell_of
 from tests.placement.world import CELL, DIGEST, admitted
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import Kept
-from shared.events.values import GPU, JobSpec, Level, Wish
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import Kept
+from fallow.shared.events.values import GPU, JobSpec, Level, Wish
 
 Room = Mapping[str, int]
 """How many workers of a job each of some nodes holds."""

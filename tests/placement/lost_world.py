@@ -9,18 +9,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from services.placement.app.writer import main
-from services.placement.settings import PlacementSettings
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.events.effects import AnyEffect, JobEnqueued
-from shared.events.jobs import JobAdmitted
-from shared.events.values import JobSpec
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.reading import event_of
-from shared.runtime.host import Host
-from shared.runtime.process import Context, make_context
+from fallow.services.placement.app.writer import main
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import AnyEffect, JobEnqueued
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.host import Host
+from fallow.shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
 
 CELL, DIGEST = "cell-a", "0" * 32

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from services.placement.owners.holdback import LOOKS_MOST
-from services.placement.owners.kept_index import KeptFrom, kept_in
-from services.placement.policy.policies import Places
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import KeptPlace, taken
-from shared.cluster.quota.quota import accounts
-from shared.cluster.quota.room import Borrower
-from shared.events.reasons import PendingReason
-from shared.events.values import GPU, JobSpec
+from fallow.services.placement.owners.holdback import LOOKS_MOST
+from fallow.services.placement.owners.kept_index import KeptFrom, kept_in
+from fallow.services.placement.policy.policies import Places
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import KeptPlace, taken
+from fallow.shared.cluster.quota.quota import accounts
+from fallow.shared.cluster.quota.room import Borrower
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import GPU, JobSpec
 
 Search = Callable[[CellState, PoolCapacity], Places | None]
 

@@ -12,29 +12,29 @@ from contextlib import ExitStack
 from heapq import heapify, heappop
 from typing import Any
 
-from services.placement.fit.empty_capacity import could_ever_start, could_hold, could_hold_singly, reach_of
-from services.placement.owners.claim_places import pick
-from services.placement.owners.kept_index import KeptIndex, KeptSum, Tally, kept_in
-from services.placement.owners.owners import has_owners
-from services.placement.owners.patience import PATIENCE_MS
-from services.placement.queue.lines.line import Line
-from services.placement.queue.lines.lines import Lines
-from services.placement.queue.lines.row import Row
-from services.placement.requests.arrays import may_start_one_more
-from services.placement.search.quota_check import is_ever_allowed
-from services.placement.service import PlacementService
-from shared.cluster.capacity.gpu_types import types_for
-from shared.cluster.model.independent_workers import in_line
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.node import bits
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import Kept, KeptPlaces, taken
-from shared.cluster.quota.quota import over_limit
-from shared.cluster.quota.room import firm_room, lineage
-from shared.cluster.quota.tree import Account, Branch
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec
+from fallow.services.placement.fit.empty_capacity import could_ever_start, could_hold, could_hold_singly, reach_of
+from fallow.services.placement.owners.claim_places import pick
+from fallow.services.placement.owners.kept_index import KeptIndex, KeptSum, Tally, kept_in
+from fallow.services.placement.owners.owners import has_owners
+from fallow.services.placement.owners.patience import PATIENCE_MS
+from fallow.services.placement.queue.lines.line import Line
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.queue.lines.row import Row
+from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.services.placement.search.quota_check import is_ever_allowed
+from fallow.services.placement.service import PlacementService
+from fallow.shared.cluster.capacity.gpu_types import types_for
+from fallow.shared.cluster.model.independent_workers import in_line
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.node import bits
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import Kept, KeptPlaces, taken
+from fallow.shared.cluster.quota.quota import over_limit
+from fallow.shared.cluster.quota.room import firm_room, lineage
+from fallow.shared.cluster.quota.tree import Account, Branch
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec
 from tests.placement.judged_places import useless_places, wrong_places
 from tests.placement.oracle import LinesWorld
 

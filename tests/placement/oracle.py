@@ -11,29 +11,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import floor
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.queue.fair_share import Shares
-from services.placement.queue.lines.classes import room_of
-from services.placement.requests.arrays import may_start_one_more
-from services.placement.search.gang import Places, place_gang
-from services.placement.search.quota_check import waits_by_types
-from services.placement.search.whole_nodes import takes_milli
-from services.placement.service import PlacementService
-from shared.cluster.capacity.taken_alone import with_whole_nodes
-from shared.cluster.model.config import CellPart, Queue
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.node import Node, bits
-from shared.cluster.model.unacknowledged import closed
-from shared.cluster.quota.quota import Account, accounts, over_limit
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.decisions import next_chain
-from shared.events.encoding import encode
-from shared.events.operations import Quota
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.values import GPU, JobSpec, NodeStatus
-from shared.log.machine.writer import Draft
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.queue.fair_share import Shares
+from fallow.services.placement.queue.lines.classes import room_of
+from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.services.placement.search.gang import Places, place_gang
+from fallow.services.placement.search.quota_check import waits_by_types
+from fallow.services.placement.search.whole_nodes import takes_milli
+from fallow.services.placement.service import PlacementService
+from fallow.shared.cluster.capacity.taken_alone import with_whole_nodes
+from fallow.shared.cluster.model.config import CellPart, Queue
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.node import Node, bits
+from fallow.shared.cluster.model.unacknowledged import closed
+from fallow.shared.cluster.quota.quota import Account, accounts, over_limit
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import next_chain
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import GPU, JobSpec, NodeStatus
+from fallow.shared.log.machine.writer import Draft
 from tests.placement.world import CELL, World
 
 NEVER_WAITED_FOR = (PendingReason.NO_SUCH_NODES, PendingReason.RECORD_TOO_LARGE)

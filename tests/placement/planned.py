@@ -5,15 +5,15 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from services.queueing.policy.estimator import Declared
-from services.queueing.policy.planner import plan_starts
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline, StartsPlanned
-from shared.events.values import JobSpec
+from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.planner import plan_starts
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline, StartsPlanned
+from fallow.shared.events.values import JobSpec
 from tests.placement.world import CELL, World, admitted, finished, started
 
 BACKFILL = Queue(name="day", discipline=QueueDiscipline.BACKFILL, aging_ms=0, aging_most_ms=0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.events import nodes as n
-from shared.events.values import JobKind, JobSpec
+from fallow.shared.events import nodes as n
+from fallow.shared.events.values import JobKind, JobSpec
 from tests.placement.world import CELL, World, spec_of
 
 

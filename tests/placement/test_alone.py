@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.fit.filling import fullest, places_of_gang
-from services.placement.fit.free_capacity import FreeCapacity
-from services.placement.policy.best_fit import place_alone
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
+from fallow.services.placement.fit.filling import fullest, places_of_gang
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.policy.best_fit import place_alone
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 from tests.placement.world import CELL, DIGEST
 
 STATUSES = (NodeStatus.READY, NodeStatus.READY, NodeStatus.READY, NodeStatus.CORDONED)

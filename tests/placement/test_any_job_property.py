@@ -17,20 +17,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.admission.service import AdmissionService
-from services.placement.search.gang import POLICIES
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.independent_workers import fewest_of
-from shared.cluster.model.job import HOLDING
-from shared.events import effects as e
-from shared.events.encoding import encode
-from shared.events.jobs import JobAdmitted
-from shared.events.nodes import NodeJoined
-from shared.events.operations import Cordon, Drain, Quota, Uncordon
-from shared.events.queue import QueueDiscipline
-from shared.events.submissions import SubmitJob
-from shared.events.value import replace
-from shared.events.values import (
+from fallow.services.admission.service import AdmissionService
+from fallow.services.placement.search.gang import POLICIES
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.independent_workers import fewest_of
+from fallow.shared.cluster.model.job import HOLDING
+from fallow.shared.events import effects as e
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.operations import Cordon, Drain, Quota, Uncordon
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import (
     GPU,
     JobKind,
     JobSpec,

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.placement.explain.explain import why_not
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.jobs import JobUpdateRequested
-from shared.events.operations import HoldJob, ReleaseJob
-from shared.events.reasons import CancelReason, PendingReason, RefuseCode
-from shared.events.values import Dependency, JobSpec, RetryPolicy
+from fallow.services.placement.explain.explain import why_not
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.jobs import JobUpdateRequested
+from fallow.shared.events.operations import HoldJob, ReleaseJob
+from fallow.shared.events.reasons import CancelReason, PendingReason, RefuseCode
+from fallow.shared.events.values import Dependency, JobSpec, RetryPolicy
 from tests.placement.world import (
     CELL,
     FILE,

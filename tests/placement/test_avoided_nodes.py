@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.lifecycle.runs.retry import RUNS_WELL_MS
-from shared.events import nodes as n
-from shared.events.effects import AVOIDED_MOST
-from shared.events.operations import PlanMaintenance
-from shared.events.values import Level, NodeRole, NodeStatus, Position, RetryPolicy, TopologyRequest, Wish
+from fallow.services.placement.lifecycle.runs.retry import RUNS_WELL_MS
+from fallow.shared.events import nodes as n
+from fallow.shared.events.effects import AVOIDED_MOST
+from fallow.shared.events.operations import PlanMaintenance
+from fallow.shared.events.values import Level, NodeRole, NodeStatus, Position, RetryPolicy, TopologyRequest, Wish
 from tests.placement.replicas import all_start, loose, word
 from tests.placement.replicas import service as replica
 from tests.placement.world import (

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from services.placement.explain.explain import why_not
-from shared.cluster.fold.rows import rows_of, state_from
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.events import effects as e
-from shared.events.operations import CellPolicy, HoldJob
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.values import Dependency
+from fallow.services.placement.explain.explain import why_not
+from fallow.shared.cluster.fold.rows import rows_of, state_from
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy, HoldJob
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import Dependency
 from tests.placement.world import (
     CELL,
     Fate,

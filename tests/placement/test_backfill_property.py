@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.job import HOLDING
-from shared.events.base import Event
-from shared.events.jobs import JobAdmitted
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Resources
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.job import HOLDING
+from fallow.shared.events.base import Event
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, Resources
 from tests.placement.world import CELL, World, admitted, finished, joined
 
 NEVER_MS = 10**12

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared.events.nodes import NodeJoined
-from shared.events.reasons import PendingReason
-from shared.events.values import Resources
+from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import Resources
 from tests.placement.world import (
     World,
     admitted,

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from services.placement.explain.explain import why_not
-from services.placement.owners.holdback import LOOKS_MOST
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.events.effects import JobDeferred
-from shared.events.operations import Quota, ReclaimFrom
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobKind, Resources
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.owners.holdback import LOOKS_MOST
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.events.effects import JobDeferred
+from fallow.shared.events.operations import Quota, ReclaimFrom
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, Resources
 from tests.placement.world import CELL, FILE, World, admitted, cancel, cell_with, finished, joined, set_quotas, spec_of
 
 

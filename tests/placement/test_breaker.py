@@ -6,12 +6,17 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from services.placement.lifecycle.nodes.breaker import BREAKER_NODES, BREAKER_PERCENT, are_too_many, holds_losses_back
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.operations import Cordon, DeclareLost, PlanMaintenance, SetPolicy, Uncordon
-from shared.events.value import replace
-from shared.events.values import NodeStatus
+from fallow.services.placement.lifecycle.nodes.breaker import (
+    BREAKER_NODES,
+    BREAKER_PERCENT,
+    are_too_many,
+    holds_losses_back,
+)
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Cordon, DeclareLost, PlanMaintenance, SetPolicy, Uncordon
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeStatus
 from tests.placement.world import CELL, Fate, World, admitted, cell_with, finished, joined, report, seen, spec_of
 
 WAIT_S, PATIENCE_S = 60, 40

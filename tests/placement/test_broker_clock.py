@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.placement.app import clock_watch
-from shared.events.decisions import Decision
-from shared.events.effects import WriterStarted
-from shared.events.jobs import JobAdmitted
-from shared.events.values import JobSpec
-from shared.log.machine.broker_clock import BrokerClock
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import AppendAnswer, AppendUnknown, Outgoing
-from shared.log.reading import event_of
-from shared.runtime import clocks
-from shared.runtime.host import Host
+from fallow.services.placement.app import clock_watch
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import WriterStarted
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.machine.broker_clock import BrokerClock
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import AppendAnswer, AppendUnknown, Outgoing
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime import clocks
+from fallow.shared.runtime.host import Host
 from tests.contract.eventually import eventually
 from tests.placement.lost_world import LostWorld
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster

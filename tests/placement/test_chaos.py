@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.model.job import HOLDING, JobStatus
-from shared.events import nodes as n
-from shared.events.base import Event
-from shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
-from shared.events.value import replace
-from shared.events.values import RUN_IS_OVER, ObservedRun, Resources, RetryPolicy, RunStatus
+from fallow.shared.cluster.model.job import HOLDING, JobStatus
+from fallow.shared.events import nodes as n
+from fallow.shared.events.base import Event
+from fallow.shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import RUN_IS_OVER, ObservedRun, Resources, RetryPolicy, RunStatus
 from tests.placement.world import CELL, FILE, Fate, World, admitted, cancel, joined, quota, set_quotas, spec_of
 
 NODES = ("n1", "n2", "n3", "n4")

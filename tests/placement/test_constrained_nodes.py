@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared.events.operations import Drain, Uncordon
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import Resources
+from fallow.shared.events.operations import Drain, Uncordon
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import Resources
 from tests.placement.world import CELL, World, admitted, cell_with, joined, kinds, spec_of, started, stopped
 
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.lifecycle.runs.deadlines import UNREAD_MS
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.operations import AdvanceTime
-from shared.events.reasons import ProposalCode, StopReason
-from shared.events.value import replace
-from shared.events.values import Dependency, RetryPolicy
+from fallow.services.placement.lifecycle.runs.deadlines import UNREAD_MS
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import AdvanceTime
+from fallow.shared.events.reasons import ProposalCode, StopReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import Dependency, RetryPolicy
 from tests.placement.world import (
     CELL,
     Fate,

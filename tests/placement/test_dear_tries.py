@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.placement.queue.scheduling_cycle import LOOKS_OF_A_TRY, TRIES_MOST
-from services.placement.service import TRIES_AT_REST_MOST
-from shared.cluster.capacity.topology import LOOKS_TO_INDEX_NODE
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec, Level, Position, Resources, TopologyRequest, Wish
+from fallow.services.placement.queue.scheduling_cycle import LOOKS_OF_A_TRY, TRIES_MOST
+from fallow.services.placement.service import TRIES_AT_REST_MOST
+from fallow.shared.cluster.capacity.topology import LOOKS_TO_INDEX_NODE
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.replicas import service
 from tests.placement.test_many_kinds import bob, cell_of, running
 from tests.placement.world import World, admitted, finished, joined, set_policy, spec_of

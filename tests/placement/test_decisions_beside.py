@@ -8,13 +8,13 @@ from typing import TypeVar
 
 import pytest
 
-from services.placement.service import KINDS_FEW, WAITERS_FEW
-from shared.events.base import Event
-from shared.events.jobs import AdmittedJob, JobsAdmitted
-from shared.events.value import replace
-from shared.events.values import GPU, Dependency, JobSpec, Resources
-from shared.log.memory.log import MemoryLog
-from shared.runtime.host import Host
+from fallow.services.placement.service import KINDS_FEW, WAITERS_FEW
+from fallow.shared.events.base import Event
+from fallow.shared.events.jobs import AdmittedJob, JobsAdmitted
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, Dependency, JobSpec, Resources
+from fallow.shared.log.memory.log import MemoryLog
+from fallow.shared.runtime.host import Host
 from tests.contract.eventually import eventually
 from tests.placement.world import CELL, DIGEST, World, admitted, joined, spec_of
 from tests.placement.writers import PlacementProcess, cluster

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from services.placement.explain.explain import why_not
-from services.placement.requests.dependencies import SETTLED_MOST
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.operations import HoldJob, ReleaseJob
-from shared.events.reasons import CancelReason, PendingReason, RefuseCode
-from shared.events.values import AfterWhen, Dependency, JobSpec
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.requests.dependencies import SETTLED_MOST
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import HoldJob, ReleaseJob
+from fallow.shared.events.reasons import CancelReason, PendingReason, RefuseCode
+from fallow.shared.events.values import AfterWhen, Dependency, JobSpec
 from tests.placement.world import (
     CELL,
     FILE,

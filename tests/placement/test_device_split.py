@@ -8,10 +8,10 @@ from types import FrameType
 
 import pytest
 
-from services.placement.fit.device_selection import Devices, Sizes, devices_for
-from services.placement.fit.min_units import fewest
-from shared.cluster.model.node import lowest, mask_of
-from shared.events.values import NodeSpec
+from fallow.services.placement.fit.device_selection import Devices, Sizes, devices_for
+from fallow.services.placement.fit.min_units import fewest
+from fallow.shared.cluster.model.node import lowest, mask_of
+from fallow.shared.events.values import NodeSpec
 
 
 def groups_of(free: int, sizes: Sizes) -> list[int]:

@@ -8,12 +8,12 @@ from itertools import accumulate, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.placement.app.look_back import LookBack
-from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
-from shared.events.base import replace
-from shared.events.nodes import NodesReported, RunsReported, RunStatusUpdate
-from shared.events.values import RunStatus
-from shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.services.placement.app.look_back import LookBack
+from fallow.services.placement.lifecycle.nodes.earlier_reports import EarlierReports
+from fallow.shared.events.base import replace
+from fallow.shared.events.nodes import NodesReported, RunsReported, RunStatusUpdate
+from fallow.shared.events.values import RunStatus
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from tests.placement.world import report
 from tests.placement.writers import CELL, LAYOUT, cluster
 

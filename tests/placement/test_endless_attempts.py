@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.events import effects as e
-from shared.events import nodes as n
-from shared.events.values import JobSpec, RetryPolicy
+from fallow.shared.events import effects as e
+from fallow.shared.events import nodes as n
+from fallow.shared.events.values import JobSpec, RetryPolicy
 from tests.placement.replicas import all_start, loose, service, word
 from tests.placement.world import World, admitted, cell_with, failed, joined, lost, spec_of, started
 

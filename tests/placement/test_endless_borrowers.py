@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.placement.owners.patience import PATIENCE_MS, changes_ms, turned_since_ms
-from shared.cluster.model.job import HOLDING
-from shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
+from fallow.services.placement.owners.patience import PATIENCE_MS, changes_ms, turned_since_ms
+from fallow.shared.cluster.model.job import HOLDING
+from fallow.shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
 from tests.placement.test_borrowing import share
 from tests.placement.world import World, admitted, cell_with, finished, joined, set_quotas, spec_of
 

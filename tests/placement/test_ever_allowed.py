@@ -7,12 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.quota_check import is_ever_allowed
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.events.operations import CellPolicy, Cordon, Drain, Quota, Uncordon
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.values import Level, TopologyRequest, Wish
+from fallow.services.placement.search.quota_check import is_ever_allowed
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.events.operations import CellPolicy, Cordon, Drain, Quota, Uncordon
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import Level, TopologyRequest, Wish
 from tests.placement.world import CELL, World, admitted, cell_with, finished, joined, set_quotas, spec_of
 
 GPUS = 16

@@ -16,21 +16,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.fold import fold
+from fallow.shared.cluster.model.job import HOLDING, WAITING, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events import operations as o
+from fallow.shared.events import proposals as p
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
+from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import AfterWhen, Dependency, JobKind, Level, RetryPolicy
 from fallow.simulator.history.evidence import Answer, CellEvidence, LogEntry
 from fallow.simulator.history.judge import judge_cell
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.fold import fold
-from shared.cluster.model.job import HOLDING, WAITING, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events import operations as o
-from shared.events import proposals as p
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
-from shared.events.reasons import StopReason
-from shared.events.value import replace
-from shared.events.values import AfterWhen, Dependency, JobKind, Level, RetryPolicy
 from tests.placement.world import (
     CELL,
     Fate,

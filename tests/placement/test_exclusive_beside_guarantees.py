@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from services.placement.explain.explain import why_not
-from services.placement.queue.planned_places import may_start_in
-from services.placement.search.gang import POLICIES
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.quota.summary import QuotaRow, quota_rows
-from shared.events.operations import CellPolicy, Quota
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.values import JobKind, JobSpec, Resources, WorkerPlace
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.queue.planned_places import may_start_in
+from fallow.services.placement.search.gang import POLICIES
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.quota.summary import QuotaRow, quota_rows
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobKind, JobSpec, Resources, WorkerPlace
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import CELL, World, admitted, cell_with, finished, joined, set_policy, set_quotas, spec_of
 

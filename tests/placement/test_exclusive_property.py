@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.gang import POLICIES
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.model.job import HOLDING, Job, JobStatus
-from shared.cluster.model.node import Node
-from shared.events.nodes import NodeJoined
-from shared.events.operations import Cordon, Quota, Uncordon
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import GPU, JobKind, JobSpec, NodeStatus, Resources, WorkerPlace
+from fallow.services.placement.search.gang import POLICIES
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.operations import Cordon, Quota, Uncordon
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeStatus, Resources, WorkerPlace
 from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas
 
 TENANTS = ("ada", "bob", "eve")

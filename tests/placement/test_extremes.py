@@ -14,25 +14,25 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.admission.service import AdmissionService
-from services.metrics.service import MetricsService
-from services.queueing.policy.estimator import Declared
-from services.queueing.policy.plan import in_parts, plan_of
-from services.queueing.policy.planner import plan_starts
-from shared.cluster.fold.fold import fold
-from shared.cluster.fold.rows import digest_of, rows_of, state_from
-from shared.cluster.model.config import GPUS_MOST, CellFile
-from shared.cluster.model.state import CellState
-from shared.events import nodes as n
-from shared.events import operations as o
-from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event, Value
-from shared.events.decisions import Decision
-from shared.events.encoding import Undecodable, decode, encode
-from shared.events.jobs import JobRejected
-from shared.events.queue import QueueDiscipline, QueuePlanned, StartsPlanned
-from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from shared.events.value import replace
-from shared.events.values import (
+from fallow.services.admission.service import AdmissionService
+from fallow.services.metrics.service import MetricsService
+from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.plan import in_parts, plan_of
+from fallow.services.queueing.policy.planner import plan_starts
+from fallow.shared.cluster.fold.fold import fold
+from fallow.shared.cluster.fold.rows import digest_of, rows_of, state_from
+from fallow.shared.cluster.model.config import GPUS_MOST, CellFile
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import nodes as n
+from fallow.shared.events import operations as o
+from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Event, Value
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import Undecodable, decode, encode
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.queue import QueueDiscipline, QueuePlanned, StartsPlanned
+from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import (
     DEVICES_MOST,
     GPU,
     WORKERS_MOST,
@@ -51,9 +51,9 @@ from shared.events.values import (
     VirtualRun,
     Wish,
 )
-from shared.log.machine.writer import DECISION_BYTES_MOST
-from shared.view.apply import all_rows
-from shared.view.row_text import account_rows, job_row, node_row
+from fallow.shared.log.machine.writer import DECISION_BYTES_MOST
+from fallow.shared.view.apply import all_rows
+from fallow.shared.view.row_text import account_rows, job_row, node_row
 from tests.placement.world import CELL, World
 
 JOBS, NODES = ("a", "b", "c" * 128), ("n1", "n2" * 64)

@@ -13,19 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.decision.failures import IN_A_ROW_MOST, Failures
-from services.placement.decision.inbox import Input
-from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import CycleResult, ScheduleQueues, Start, schedule_queues
-from services.placement.service import PlacementService
-from shared.cluster.model.state import CellState
-from shared.events.base import Event
-from shared.events.jobs import AdmittedJob, JobAdmitted, JobRejected, JobsAdmitted
-from shared.events.queue import StartsPlanned
-from shared.events.reasons import DeadLetterReason, RejectCode
-from shared.events.values import JobSpec, ProcessRun
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.reading import header
+from fallow.services.placement.decision.failures import IN_A_ROW_MOST, Failures
+from fallow.services.placement.decision.inbox import Input
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.queue.scheduling_cycle import CycleResult, ScheduleQueues, Start, schedule_queues
+from fallow.services.placement.service import PlacementService
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import Event
+from fallow.shared.events.jobs import AdmittedJob, JobAdmitted, JobRejected, JobsAdmitted
+from fallow.shared.events.queue import StartsPlanned
+from fallow.shared.events.reasons import DeadLetterReason, RejectCode
+from fallow.shared.events.values import JobSpec, ProcessRun
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.reading import header
 from tests.contract.eventually import eventually
 from tests.placement.test_refused_appends import enqueued
 from tests.placement.world import CELL, DIGEST, FILE, World, admitted, cancel, joined, report, spec_of

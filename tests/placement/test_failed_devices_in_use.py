@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.capacity.gpu_types import idle_anywhere_milli, idle_milli
-from shared.cluster.quota.summary import quota_rows
-from shared.events.reasons import PendingReason
-from shared.events.values import GPU, Resources
+from fallow.shared.cluster.capacity.gpu_types import idle_anywhere_milli, idle_milli
+from fallow.shared.cluster.quota.summary import quota_rows
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import GPU, Resources
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import World, admitted, cell_with, joined, report, set_quotas, spec_of
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.explain.queue_position import jobs_before, turns_of
-from services.placement.queue.fair_share_timer import FairShareTimer
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.fair_use import FairUse
-from shared.events.operations import CellPolicy, Cordon, HoldJob, ReleaseJob, Uncordon
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
+from fallow.services.placement.explain.queue_position import jobs_before, turns_of
+from fallow.services.placement.queue.fair_share_timer import FairShareTimer
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.fair_use import FairUse
+from fallow.shared.events.operations import CellPolicy, Cordon, HoldJob, ReleaseJob, Uncordon
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
 from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_policy, set_quotas, spec_of
 
 STRICT, BEST, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.BACKFILL

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.search.gang import POLICIES
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import Level, Position, Resources, TopologyRequest, Wish
+from fallow.services.placement.search.gang import POLICIES
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.test_borrowing import share, why
 from tests.placement.test_exclusive_beside_guarantees import alone, two_nodes
 from tests.placement.world import admitted, cell_with, joined, report, set_policy, set_quotas

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from services.placement.service import FILE_FIRST_MOST, PlacementService
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.model.file_in_force import as_effect, difference, digest_of, from_effect
-from shared.events import effects as e
-from shared.events.operations import HoldJob, Quota, SetQuota
-from shared.events.queue import QueueDiscipline
-from shared.events.values import NodeStatus
-from shared.log.machine.writer import Draft, Writer
+from fallow.services.placement.service import FILE_FIRST_MOST, PlacementService
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.file_in_force import as_effect, difference, digest_of, from_effect
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import HoldJob, Quota, SetQuota
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.values import NodeStatus
+from fallow.shared.log.machine.writer import Draft, Writer
 from tests.placement.world import CELL, World, admitted, joined, kinds, spec_of
 
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.lifecycle.nodes.quarantine import AGAIN_MS, FAILURES, NEAR_MS, REST_MS, flaps_after
-from shared.cluster.fold.due import ROOM_LEAST
-from shared.events import effects as e
-from shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, Uncordon
-from shared.events.values import NodeStatus
+from fallow.services.placement.lifecycle.nodes.quarantine import AGAIN_MS, FAILURES, NEAR_MS, REST_MS, flaps_after
+from fallow.shared.cluster.fold.due import ROOM_LEAST
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, Uncordon
+from fallow.shared.events.values import NodeStatus
 from tests.placement.world import (
     CELL,
     World,

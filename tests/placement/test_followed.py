@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.queue.lines.lines import Lines
-from shared.cluster.model.config import Queue
-from shared.cluster.model.job import Job, JobStatus
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.reasons import FailReason, PendingReason
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.reasons import FailReason, PendingReason
 from tests.cluster.examples import cell, enqueued, node, place, started, then
 from tests.cluster.histories import Historian
 

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.gang import POLICIES, place_gang
-from shared.cluster.model.state import CellState
-from shared.events.reasons import PendingReason
-from shared.events.values import GPU, JobSpec, Resources
+from fallow.services.placement.search.gang import POLICIES, place_gang
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import GPU, JobSpec, Resources
 from tests.placement.world import World, admitted, cell_with, joined, report, set_policy, spec_of
 
 Wants = tuple[int, int, int]

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.owners.waiting_owners import groups_of
-from shared.cluster.quota.tree import QuotaTree
-from shared.events.operations import Quota
+from fallow.services.placement.owners.waiting_owners import groups_of
+from fallow.shared.cluster.quota.tree import QuotaTree
+from fallow.shared.events.operations import Quota
 
 Parents = list[int | None]
 

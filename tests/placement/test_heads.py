@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from services.placement.explain.explain import why_not
-from services.placement.queue.scheduling_cycle import TRIES_BESIDE_MOST
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.events import effects as e
-from shared.events.operations import CellPolicy, Cordon, Drain, PlanMaintenance, Quota, Uncordon
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobKind, Level, Position, Resources, RetryPolicy, TopologyRequest, Wish
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.queue.scheduling_cycle import TRIES_BESIDE_MOST
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy, Cordon, Drain, PlanMaintenance, Quota, Uncordon
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, Level, Position, Resources, RetryPolicy, TopologyRequest, Wish
 from tests.placement.world import (
     CELL,
     World,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.model.job import JobStatus
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.values import JobKind, JobSpec, Resources
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobKind, JobSpec, Resources
 from tests.placement.world import CELL, World, admitted, finished, joined
 
 HOUR_MS = 3_600_000

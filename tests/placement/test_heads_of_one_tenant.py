@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.model.config import Queue
-from shared.events.queue import QueueOrder
-from shared.events.reasons import PendingReason
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.events.queue import QueueOrder
+from fallow.shared.events.reasons import PendingReason
 from tests.placement.test_heads import BACKFILL, submit, world_of
 from tests.placement.world import finished, joined
 

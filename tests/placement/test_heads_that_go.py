@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.events.base import Event
-from shared.events.operations import PlanMaintenance
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.events.base import Event
+from fallow.shared.events.operations import PlanMaintenance
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
 from tests.placement.replicas import all_start, service
 from tests.placement.world import CELL, World, admitted, cancel, joined, set_policy, spec_of, started, update
 

@@ -13,16 +13,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.gang import place_gang
-from services.placement.search.partial_start import places_to_enter
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.model.job import HOLDING, Job, JobStatus
-from shared.cluster.quota.kept_places import NOTHING_KEPT
-from shared.events import nodes as n
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec, Resources
+from fallow.services.placement.search.gang import place_gang
+from fallow.services.placement.search.partial_start import places_to_enter
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
+from fallow.shared.cluster.quota.kept_places import NOTHING_KEPT
+from fallow.shared.events import nodes as n
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec, Resources
 from tests.placement.world import CELL, World, admitted, joined
 
 TYPES = ("big", "gpu")

@@ -13,14 +13,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.fit.empty_capacity import could_ever_hold
-from services.placement.search.quota_check import is_ever_allowed
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
-from shared.cluster.model.job import JobStatus
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
+from fallow.services.placement.fit.empty_capacity import could_ever_hold
+from fallow.services.placement.search.quota_check import is_ever_allowed
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.borrowers import ends_until_start
 from tests.placement.test_idle_property import QUEUES, TENANTS, TYPES, TwoTypes
 from tests.placement.world import CELL, World, admitted, joined

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.queue.lines.row import InVain
-from shared.events.reasons import PendingReason
+from fallow.services.placement.queue.lines.row import InVain
+from fallow.shared.events.reasons import PendingReason
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.app.inflow import Inflow
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.memory.reader import MemoryReader
-from shared.log.port import LogTruncated, LogUnavailable, Outgoing, Reader
+from fallow.services.placement.app.inflow import Inflow
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.memory.reader import MemoryReader
+from fallow.shared.log.port import LogTruncated, LogUnavailable, Outgoing, Reader
 
 JOBS, NODES = ("jobs", 0), ("nodes", 0)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from services.placement.explain.explain import why_not
-from services.placement.lifecycle.runs.retry import RUNS_WELL_MS
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.events import nodes as n
-from shared.events import operations as o
-from shared.events.queue import QueueDiscipline
-from shared.events.values import JobSpec, RetryPolicy
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.lifecycle.runs.retry import RUNS_WELL_MS
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.events import nodes as n
+from fallow.shared.events import operations as o
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.values import JobSpec, RetryPolicy
 from tests.placement.replicas import all_start, leave, loose, ranks, service, word
 from tests.placement.world import (
     CELL,

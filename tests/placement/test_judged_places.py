@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.quota.kept_places import Kept, KeptPlace
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
+from fallow.shared.cluster.quota.kept_places import Kept, KeptPlace
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.judged_places import useless_places, wrong_places
 from tests.placement.world import World, cell_with, joined, spec_of
 

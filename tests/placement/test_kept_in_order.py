@@ -10,24 +10,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.owners.holdback import off_kept_places
-from services.placement.owners.kept_index import KeptIndex, kept_in
-from services.placement.owners.owners import Owners
-from services.placement.policy.policies import POLICIES, Places
-from services.placement.queue.lines.lines import Lines
-from services.placement.requests.arrays import elements, may_start_one_more
-from services.placement.search.gang import place_gang
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.config import Queue
-from shared.cluster.model.job import HOLDING, Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy, Quota
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, TopologyRequest, Wish
+from fallow.services.placement.owners.holdback import off_kept_places
+from fallow.services.placement.owners.kept_index import KeptIndex, kept_in
+from fallow.services.placement.owners.owners import Owners
+from fallow.services.placement.policy.policies import POLICIES, Places
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.requests.arrays import elements, may_start_one_more
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import (
+    GPU,
+    JobSpec,
+    Level,
+    NodeSpec,
+    NodeStatus,
+    Position,
+    Resources,
+    TopologyRequest,
+    Wish,
+)
 from tests.placement.naive_holdback import judge_kept_from, off_kept_places_one_by_one
 from tests.placement.naive_keeping import counts, kept_by_lines
 from tests.placement.world import CELL, DIGEST

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from services.placement.owners.claims import KINDS_MOST
-from services.placement.search.gang import POLICIES
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.model.job import HOLDING
-from shared.events import nodes as n
-from shared.events.base import Event
-from shared.events.operations import Cordon, PlanMaintenance, Uncordon
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyRequest, Wish
-from shared.runtime.files.cell_file import load_cell_file
+from fallow.services.placement.owners.claims import KINDS_MOST
+from fallow.services.placement.search.gang import POLICIES
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.job import HOLDING
+from fallow.shared.events import nodes as n
+from fallow.shared.events.base import Event
+from fallow.shared.events.operations import Cordon, PlanMaintenance, Uncordon
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyRequest, Wish
+from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import (
     CELL,

@@ -9,16 +9,16 @@ from pydantic import ValidationError
 
 from fallow.replay.trace import counted_nodes
 from fallow.replay.workload import WorkloadError, cell_file_for
-from shared.cluster.fold.rows import digest_of, state_from
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.model.file_in_force import from_effect
-from shared.events.effects import CELL_FILE_CHARACTERS_MOST, CellFileSet
-from shared.events.encoding import encode
-from shared.events.queue import QueueDiscipline
-from shared.log.machine.snapshot import cut, whole_rows
-from shared.log.port import RECORD_BYTES_MAX
-from shared.runtime.files.cell_file import CellFileError, load_cell_file
-from shared.view.row_text import job_row, job_text
+from fallow.shared.cluster.fold.rows import digest_of, state_from
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.file_in_force import from_effect
+from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MOST, CellFileSet
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.log.machine.snapshot import cut, whole_rows
+from fallow.shared.log.port import RECORD_BYTES_MAX
+from fallow.shared.runtime.files.cell_file import CellFileError, load_cell_file
+from fallow.shared.view.row_text import job_row, job_text
 from tests.cli.test_commands import call
 from tests.placement.world import CELL, World, admitted, spec_of
 

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
-from services.placement.lifecycle.nodes.leases import Leases, pause_ms
-from services.placement.lifecycle.nodes.listening import Listening
-from shared.cluster.model.job import JobStatus
-from shared.cluster.model.lease import patience_ms
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import Cordon
-from shared.events.reasons import PendingReason
-from shared.events.values import NodeStatus
+from fallow.services.placement.lifecycle.nodes.earlier_reports import EarlierReports
+from fallow.services.placement.lifecycle.nodes.leases import Leases, pause_ms
+from fallow.services.placement.lifecycle.nodes.listening import Listening
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.lease import patience_ms
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Cordon
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import NodeStatus
 from tests.placement.world import (
     CELL,
     Fate,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.lifecycle.nodes.leases import Leases
-from shared.cluster.fold.rows import rows_of, state_from
-from shared.cluster.model.lease import longest_patience_ms, longest_told_ms
-from shared.events.base import LARGEST_INTEGER
-from shared.events.effects import LeaseExpired
-from shared.events.nodes import NodeReport
-from shared.events.value import replace
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.lifecycle.nodes.leases import Leases
+from fallow.shared.cluster.fold.rows import rows_of, state_from
+from fallow.shared.cluster.model.lease import longest_patience_ms, longest_told_ms
+from fallow.shared.events.base import LARGEST_INTEGER
+from fallow.shared.events.effects import LeaseExpired
+from fallow.shared.events.nodes import NodeReport
+from fallow.shared.events.value import replace
 from tests.placement.world import CELL, World, joined, set_policy
 
 

@@ -8,14 +8,14 @@ from operator import itemgetter
 
 import pytest
 
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.model.job import HOLDING, JobStatus
-from shared.events.nodes import NodeJoined
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobSpec, Resources
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import HOLDING, JobStatus
+from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, Resources
 from tests.placement.borrowers import ends_until_start
 from tests.placement.test_borrowing import share
 from tests.placement.world import CELL, World, admitted, finished, joined, set_quotas, spec_of

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.queue.lines.reasons import FRESH_MOST, OF_A_CLASS_MOST
-from shared.cluster.fold.rows import rows_of, state_from
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.operations import ReleaseJob
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.values import RetryPolicy
+from fallow.services.placement.queue.lines.reasons import FRESH_MOST, OF_A_CLASS_MOST
+from fallow.shared.cluster.fold.rows import rows_of, state_from
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import ReleaseJob
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import RetryPolicy
 from tests.placement.world import (
     CELL,
     DIGEST,

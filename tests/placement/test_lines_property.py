@@ -10,15 +10,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.capacity.closed_idle import ClosedIdle, closed_idle
-from shared.cluster.capacity.taken_alone import TakenAlone, taken_alone
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
-from shared.events.base import Event
-from shared.events.operations import CellPolicy, HoldJob, PlanMaintenance, ReleaseJob, SetPolicy
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.value import replace
-from shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
+from fallow.shared.cluster.capacity.closed_idle import ClosedIdle, closed_idle
+from fallow.shared.cluster.capacity.taken_alone import TakenAlone, taken_alone
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
+from fallow.shared.events.base import Event
+from fallow.shared.events.operations import CellPolicy, HoldJob, PlanMaintenance, ReleaseJob, SetPolicy
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
 from tests.placement.oracle import LinesWorld, NaiveWorld
 from tests.placement.world import (
     CELL,

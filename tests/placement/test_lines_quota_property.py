@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.requests.arrays import may_start_one_more
-from services.placement.search.gang import POLICIES
-from shared.cluster.model.config import CellFile, Tenant, TenantQuota
-from shared.cluster.model.job import Job
-from shared.cluster.model.node import bits
-from shared.cluster.quota.kept_places import NOTHING_KEPT
-from shared.cluster.quota.tree import Account
-from shared.events.base import Event
-from shared.events.nodes import NodeJoined
-from shared.events.operations import ReclaimFrom, SetPolicy, SetQuota
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, NodeStatus
+from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.services.placement.search.gang import POLICIES
+from fallow.shared.cluster.model.config import CellFile, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.node import bits
+from fallow.shared.cluster.quota.kept_places import NOTHING_KEPT
+from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events.base import Event
+from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.operations import ReclaimFrom, SetPolicy, SetQuota
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, NodeStatus
 from tests.placement.naive_keeping import JudgedWorld, kept_for
 from tests.placement.oracle import (
     LinesWorld,

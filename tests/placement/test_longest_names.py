@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shared.cluster.fold.rows import rows_of, state_from
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.nodes import RunsReported, RunStatusUpdate
-from shared.events.operations import Drain
-from shared.events.values import GPU, NodeStatus, Resources, RunStatus
+from fallow.shared.cluster.fold.rows import rows_of, state_from
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.nodes import RunsReported, RunStatusUpdate
+from fallow.shared.events.operations import Drain
+from fallow.shared.events.values import GPU, NodeStatus, Resources, RunStatus
 from tests.placement.replicas import service
 from tests.placement.vast import at_length, is_sound, long_names, quick
 from tests.placement.world import CELL, World, admitted, joined, lost, spec_of, update

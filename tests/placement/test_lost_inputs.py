@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 
 from fallow.cli.log.repairing import From, repair, survey
-from services.placement.app import input_watch
-from services.placement.settings import PlacementSettings
-from shared.events.effects import InputFenced, InputResumed, JobDeferred, JobStarted, NodeSilent
-from shared.events.jobs import JobRejected
-from shared.events.nodes import NodeJoined, NodeReport
-from shared.events.operations import HoldJob
-from shared.events.proposals import PreemptionProposed, Victim
-from shared.events.reasons import PendingReason, RejectCode, StopReason
-from shared.events.values import NodeSpec
-from shared.log import damage, losses
-from shared.log.fenced_input import INPUT_FENCED
-from shared.log.machine.losses import LossKind, Place, loss_of
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.memory.member import MemoryMember
-from shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, Outgoing, Reader, TopicPartition
-from shared.log.reading import input_checksum
-from shared.runtime.process import Context
+from fallow.services.placement.app import input_watch
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.events.effects import InputFenced, InputResumed, JobDeferred, JobStarted, NodeSilent
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.nodes import NodeJoined, NodeReport
+from fallow.shared.events.operations import HoldJob
+from fallow.shared.events.proposals import PreemptionProposed, Victim
+from fallow.shared.events.reasons import PendingReason, RejectCode, StopReason
+from fallow.shared.events.values import NodeSpec
+from fallow.shared.log import damage, losses
+from fallow.shared.log.fenced_input import INPUT_FENCED
+from fallow.shared.log.machine.losses import LossKind, Place, loss_of
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.memory.member import MemoryMember
+from fallow.shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, Outgoing, Reader, TopicPartition
+from fallow.shared.log.reading import input_checksum
+from fallow.shared.runtime.process import Context
 from tests.contract.eventually import eventually
 from tests.placement.lost_world import CELL, LAYOUT, LostWorld
 

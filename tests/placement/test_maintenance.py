@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from services.placement.explain.explain import why_not
-from services.placement.search.gang import POLICIES
-from services.placement.search.open_longest import AHEAD_MS
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.operations import CancelMaintenance, Cordon, Drain, PlanMaintenance, Quota, Uncordon
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason, ProposalCode, StopReason
-from shared.events.values import NodeStatus
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.search.gang import POLICIES
+from fallow.services.placement.search.open_longest import AHEAD_MS
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CancelMaintenance, Cordon, Drain, PlanMaintenance, Quota, Uncordon
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason, ProposalCode, StopReason
+from fallow.shared.events.values import NodeStatus
 from tests.placement.replicas import all_start, leave, on_nodes, service
 from tests.placement.world import (
     CELL,

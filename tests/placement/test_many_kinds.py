@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from services.placement.queue.heads import head_before
-from services.placement.queue.lines.blocked import AGAIN_MOST
-from services.placement.queue.scheduling_cycle import TRIES_MOST
-from services.placement.service import TRIES_AT_REST_MOST
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.job import JobStatus
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec
+from fallow.services.placement.queue.heads import head_before
+from fallow.services.placement.queue.lines.blocked import AGAIN_MOST
+from fallow.services.placement.queue.scheduling_cycle import TRIES_MOST
+from fallow.services.placement.service import TRIES_AT_REST_MOST
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec
 from tests.placement.world import CELL, World, admitted, finished, joined, set_policy, spec_of
 
 KINDS = 6 * AGAIN_MOST

@@ -12,17 +12,17 @@ from types import FrameType
 
 import pytest
 
-from services.placement.owners.owners import Owners, kept_for
-from services.placement.queue.lines.lines import Lines
-from services.placement.search.gang import Places, place_gang
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.config import Queue
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
+from fallow.services.placement.owners.owners import Owners, kept_for
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.search.gang import Places, place_gang
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
 from tests.placement.world import CELL, DIGEST, spec_of
 
 GPUS = 20

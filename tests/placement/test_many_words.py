@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.lifecycle.nodes.event_dedup import StaleReason
-from shared.events import effects as e
-from shared.events import nodes as n
-from shared.events.reasons import DeadLetterReason
-from shared.events.values import NodeStatus, RetryPolicy, RunStatus
+from fallow.services.placement.lifecycle.nodes.event_dedup import StaleReason
+from fallow.shared.events import effects as e
+from fallow.shared.events import nodes as n
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.values import NodeStatus, RetryPolicy, RunStatus
 from tests.placement.world import CELL, Fate, World, cell_with, joined, kinds, spec_of
 
 CLASSES: dict[RunStatus, type[n.RunEvent]] = {

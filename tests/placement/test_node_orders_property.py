@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES
+from fallow.shared.cluster.model.job import HOLDING, JobStatus
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.events import effects as e
+from fallow.shared.events import nodes as n
+from fallow.shared.events import operations as o
+from fallow.shared.events.base import Event
+from fallow.shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy, RunStatus
 from fallow.simulator.history.bookkeeping import Bookkeeper
 from fallow.simulator.history.log_form import InForce
-from services.placement.lifecycle.nodes.quarantine import FAILURES
-from shared.cluster.model.job import HOLDING, JobStatus
-from shared.cluster.model.node import Node
-from shared.events import effects as e
-from shared.events import nodes as n
-from shared.events import operations as o
-from shared.events.base import Event
-from shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy, RunStatus
 from tests.placement.replicas import loose, service, word
 from tests.placement.world import (
     CELL,

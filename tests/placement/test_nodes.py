@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.nodes import DeviceFailed, NodeReport, NodeReturned
-from shared.events.operations import Cordon, Drain, Uncordon
-from shared.events.reasons import ProposalCode, StopReason
-from shared.events.value import replace
-from shared.events.values import NodeStatus, RetryPolicy, RunStatus
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.nodes import DeviceFailed, NodeReport, NodeReturned
+from fallow.shared.events.operations import Cordon, Drain, Uncordon
+from fallow.shared.events.reasons import ProposalCode, StopReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeStatus, RetryPolicy, RunStatus
 from tests.placement.world import (
     CELL,
     World,

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from services.placement.app.inflow import Inflow
-from services.placement.app.nodes_end import NodesEnd
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import Outgoing
+from fallow.services.placement.app.inflow import Inflow
+from fallow.services.placement.app.nodes_end import NodesEnd
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import Outgoing
 from tests.placement.world import cell_with, joined, kinds, report
 
 NODES = ("nodes", 0)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from shared.events.base import Event
-from shared.events.nodes import NodeJoined, NodeReport
-from shared.events.queue import StartsPlanned
-from shared.events.values import NodeSpec
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import AppendAnswer, LogUnavailable, Outgoing
+from fallow.shared.events.base import Event
+from fallow.shared.events.nodes import NodeJoined, NodeReport
+from fallow.shared.events.queue import StartsPlanned
+from fallow.shared.events.values import NodeSpec
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import AppendAnswer, LogUnavailable, Outgoing
 from tests.placement.virtual import VirtualHost, run_virtually
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from services.placement.lifecycle.runs.outcome import outcome_of
-from services.placement.lifecycle.runs.retry import backoff_ms
-from shared.cluster.model.job import Job, JobStatus
-from shared.events.effects import JobRequeued
-from shared.events.reasons import RequeueReason, StopReason
-from shared.events.values import RetryPolicy, RunStatus
+from fallow.services.placement.lifecycle.runs.outcome import outcome_of
+from fallow.services.placement.lifecycle.runs.retry import backoff_ms
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.events.effects import JobRequeued
+from fallow.shared.events.reasons import RequeueReason, StopReason
+from fallow.shared.events.values import RetryPolicy, RunStatus
 from tests.placement.world import DIGEST, kinds, spec_of
 
 FINISHED, FAILED, STOPPED = RunStatus.FINISHED, RunStatus.FAILED, RunStatus.STOPPED

@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.job import HOLDING
-from shared.events import nodes as n
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.job import HOLDING
+from fallow.shared.events import nodes as n
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.test_borrowing import share
 from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas, spec_of
 

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.owners.patience import PATIENCE_MS
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.model.job import HOLDING, JobStatus
-from shared.events.base import Event
-from shared.events.nodes import NodeJoined
-from shared.events.operations import Cordon, PlanMaintenance, SetQuota, Uncordon
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.value import replace
-from shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
+from fallow.services.placement.owners.patience import PATIENCE_MS
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import HOLDING, JobStatus
+from fallow.shared.events.base import Event
+from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.operations import Cordon, PlanMaintenance, SetQuota, Uncordon
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.naive_keeping import JudgedWorld
 from tests.placement.world import CELL, Fate, admitted, cancel, finished, joined, lost, report, set_policy, update
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.events.value import replace
+from fallow.shared.events.value import replace
 from tests.placement.test_borrowing import share
 from tests.placement.test_owners_of_any_shape import SINGLE, Beside
 from tests.placement.world import set_quotas

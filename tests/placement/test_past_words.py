@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MOST, StaleReason
-from shared.cluster.model.job import JobStatus
-from shared.events import nodes as n
-from shared.events.operations import Cordon
-from shared.events.reasons import DeadLetterReason
-from shared.events.value import replace
-from shared.events.values import NodeStatus, RunStatus
+from fallow.services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MOST, StaleReason
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import nodes as n
+from fallow.shared.events.operations import Cordon
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeStatus, RunStatus
 from tests.placement.world import (
     CELL,
     Fate,

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.events import nodes as n
-from shared.events import operations as o
-from shared.events.values import JobSpec, RetryPolicy
+from fallow.shared.events import nodes as n
+from fallow.shared.events import operations as o
+from fallow.shared.events.values import JobSpec, RetryPolicy
 from tests.placement.replicas import all_start, leave, loose, ranks, service, word
 from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, set_policy, update
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.lifecycle.nodes.quarantine import FAILURES, RECENT_MS, TENANT_MOST
-from services.placement.lifecycle.runs.retry import RUNS_WELL_MS
-from shared.cluster.model.config import Tenant
-from shared.events import effects as e
-from shared.events.operations import RemoveNode, Uncordon
-from shared.events.values import JobSpec, NodeStatus, Resources, RetryPolicy
+from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES, RECENT_MS, TENANT_MOST
+from fallow.services.placement.lifecycle.runs.retry import RUNS_WELL_MS
+from fallow.shared.cluster.model.config import Tenant
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import RemoveNode, Uncordon
+from fallow.shared.events.values import JobSpec, NodeStatus, Resources, RetryPolicy
 from tests.placement.world import (
     CELL,
     FILE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.search.reason_precedence import PRECEDENCE, ReasonKind
-from shared.cluster.model.job import JobStatus
-from shared.events.operations import Quota
-from shared.events.reasons import PendingReason
+from fallow.services.placement.search.reason_precedence import PRECEDENCE, ReasonKind
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.reasons import PendingReason
 from tests.placement.test_borrowing import share
 from tests.placement.world import admitted, cell_with, joined, quota, set_quotas, spec_of
 

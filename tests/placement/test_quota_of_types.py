@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.search.gang import POLICIES
-from services.placement.search.quota_check import is_ever_allowed, limit_reached, waits_by_types
-from shared.events.operations import Quota
-from shared.events.reasons import PendingReason
-from shared.events.values import JobKind
+from fallow.services.placement.search.gang import POLICIES
+from fallow.services.placement.search.quota_check import is_ever_allowed, limit_reached, waits_by_types
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobKind
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import World, admitted, cell_with, finished, joined, set_policy, set_quotas, spec_of
 

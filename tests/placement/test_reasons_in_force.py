@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.job import JobStatus
-from shared.events.operations import RemoveNode, SetPolicy
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import NodeStatus
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.operations import RemoveNode, SetPolicy
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeStatus
 from tests.placement.test_borrowing import why
 from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, report, spec_of
 

@@ -7,15 +7,15 @@ from itertools import chain, cycle, repeat
 
 import pytest
 
-from services.placement.decision.decision import BYTES_MOST, RECORD_BYTES_MOST, STARTS_MOST
-from services.placement.service import DEFERRED_MOST, IDLE_INPUTS_MOST, IDLE_WALL_MS
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.operations import AdvanceTime, Drain, HoldJob, ReleaseJob
-from shared.events.values import RetryPolicy
+from fallow.services.placement.decision.decision import BYTES_MOST, RECORD_BYTES_MOST, STARTS_MOST
+from fallow.services.placement.service import DEFERRED_MOST, IDLE_INPUTS_MOST, IDLE_WALL_MS
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.operations import AdvanceTime, Drain, HoldJob, ReleaseJob
+from fallow.shared.events.values import RetryPolicy
 from tests.placement.world import (
     CELL,
     Fate,

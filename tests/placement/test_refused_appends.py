@@ -6,18 +6,18 @@ import asyncio
 
 import pytest
 
-from services.placement.app.ownership import Ownership
-from services.placement.app.setbacks import REFUSED_MOST, UNANSWERED_MOST, CannotWrite, Setbacks
-from shared.events.decisions import Decision
-from shared.events.effects import JobEnqueued
-from shared.events.jobs import JobAdmitted
-from shared.events.values import JobSpec, ProcessRun
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import AppendAnswer, AppendRefused, AppendUnknown, Outgoing, Refusal
-from shared.log.reading import event_of
-from shared.runtime import clocks
-from shared.runtime.backoff import BackOff
-from shared.runtime.host import Host
+from fallow.services.placement.app.ownership import Ownership
+from fallow.services.placement.app.setbacks import REFUSED_MOST, UNANSWERED_MOST, CannotWrite, Setbacks
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import JobEnqueued
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.values import JobSpec, ProcessRun
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import AppendAnswer, AppendRefused, AppendUnknown, Outgoing, Refusal
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime import clocks
+from fallow.shared.runtime.backoff import BackOff
+from fallow.shared.runtime.host import Host
 from tests.contract.eventually import eventually
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, RefusedLog, cluster
 

@@ -10,26 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.app.showing import HELD
-from services.placement.decision.failures import DEFECT, JOBS_IN_A_ROW
-from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import CycleResult, Start, schedule_queues
-from services.placement.search.gang import Places
-from services.placement.service import PlacementService
-from shared.cluster.fold.errors import IllegalEffect
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.arrays import element_id
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events import operations as o
-from shared.events.decisions import Decision
-from shared.events.nodes import NodeJoined
-from shared.events.value import replace
-from shared.events.values import JobKind, NodeSpec
-from shared.log.machine.writer import UnwritableDecision
-from shared.log.memory.log import MemoryBroker
-from shared.log.reading import event_of
+from fallow.services.placement.app.showing import HELD
+from fallow.services.placement.decision.failures import DEFECT, JOBS_IN_A_ROW
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.queue.scheduling_cycle import CycleResult, Start, schedule_queues
+from fallow.services.placement.search.gang import Places
+from fallow.services.placement.service import PlacementService
+from fallow.shared.cluster.fold.errors import IllegalEffect
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.arrays import element_id
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events import operations as o
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, NodeSpec
+from fallow.shared.log.machine.writer import UnwritableDecision
+from fallow.shared.log.memory.log import MemoryBroker
+from fallow.shared.log.reading import event_of
 from tests.contract.eventually import eventually
 from tests.placement.test_failed_decisions import notes, process_on, submitted
 from tests.placement.test_refused_appends import DECISIONS

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.lifecycle.nodes.quarantine import FAILURES
-from services.placement.lifecycle.nodes.removal import AGAIN_MS
-from services.placement.service import PlacementService
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.nodes import NodeLost
-from shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, RemoveNode
-from shared.events.reasons import ProposalCode
-from shared.events.values import RetryPolicy, RunStatus
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES
+from fallow.services.placement.lifecycle.nodes.removal import AGAIN_MS
+from fallow.services.placement.service import PlacementService
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.nodes import NodeLost
+from fallow.shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, RemoveNode
+from fallow.shared.events.reasons import ProposalCode
+from fallow.shared.events.values import RetryPolicy, RunStatus
 from tests.placement.world import (
     CELL,
     Fate,

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from services.placement.requests.requests import CLOCKS_APART_MS
-from services.placement.service import Input
-from shared.cluster.model.job import JobStatus
-from shared.events.base import Event
-from shared.events.effects import JobRefused
-from shared.events.jobs import AdmittedJob, JobRejected, JobsAdmitted
-from shared.events.operations import HoldJob, ReleaseJob
-from shared.events.reasons import RefuseCode, RejectCode, StopReason
-from shared.events.submissions import CancelJob
-from shared.events.value import replace
-from shared.events.values import JobKind
+from fallow.services.placement.requests.requests import CLOCKS_APART_MS
+from fallow.services.placement.service import Input
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.base import Event
+from fallow.shared.events.effects import JobRefused
+from fallow.shared.events.jobs import AdmittedJob, JobRejected, JobsAdmitted
+from fallow.shared.events.operations import HoldJob, ReleaseJob
+from fallow.shared.events.reasons import RefuseCode, RejectCode, StopReason
+from fallow.shared.events.submissions import CancelJob
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind
 from tests.placement.world import (
     CELL,
     DIGEST,

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from services.placement.decision.decision import BYTES_MOST, DecisionBuilder
-from services.placement.queue.reservations import CONFIRMED_WALL_MS_LEAST, Reservations
-from services.placement.service import PlacementService
-from shared.cluster.capacity.gang_bytes import is_too_large
-from shared.cluster.model.config import Queue
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.base import LATEST_MS, Event
-from shared.events.encoding import encode
-from shared.events.operations import CancelMaintenance, Cordon, HoldJob, PlanMaintenance, ReleaseJob, Uncordon
-from shared.events.queue import PlannedStart, QueueOrder, StartsPlanned
-from shared.events.reasons import ClearReason, PendingReason
-from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Resources, WorkerPlace
+from fallow.services.placement.decision.decision import BYTES_MOST, DecisionBuilder
+from fallow.services.placement.queue.reservations import CONFIRMED_WALL_MS_LEAST, Reservations
+from fallow.services.placement.service import PlacementService
+from fallow.shared.cluster.capacity.gang_bytes import is_too_large
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import LATEST_MS, Event
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.operations import CancelMaintenance, Cordon, HoldJob, PlanMaintenance, ReleaseJob, Uncordon
+from fallow.shared.events.queue import PlannedStart, QueueOrder, StartsPlanned
+from fallow.shared.events.reasons import ClearReason, PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec, Resources, WorkerPlace
 from tests.placement.planned import BACKFILL, NEVER_MS, Planned, file_of
 from tests.placement.test_borrowing import share
 from tests.placement.world import (

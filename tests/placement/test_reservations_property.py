@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.model.config import Queue
-from shared.events.operations import PlanMaintenance
-from shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.events.operations import PlanMaintenance
+from fallow.shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
 from tests.placement.planned import BACKFILL, Planned, file_of
 from tests.placement.world import CELL, joined, spec_of
 

@@ -10,13 +10,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.model.config import CellFile
-from shared.cluster.model.job import Job, JobStatus
-from shared.events import effects as e
-from shared.events import nodes as n
-from shared.events.base import Event
-from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events import nodes as n
+from fallow.shared.events.base import Event
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec
 from tests.placement.test_lines_property import FILE, NODES, ROUNDS, Twins
 from tests.placement.test_lines_quota_property import FILE as WITH_GUARANTEES
 from tests.placement.world import CELL, admitted, cancel, set_policy, update

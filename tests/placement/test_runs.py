@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.nodes import RunProgressed
-from shared.events.reasons import FailReason, RequeueReason, StopReason
-from shared.events.values import RetryPolicy, RunStatus
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.nodes import RunProgressed
+from fallow.shared.events.reasons import FailReason, RequeueReason, StopReason
+from fallow.shared.events.values import RetryPolicy, RunStatus
 from tests.placement.world import (
     CELL,
     World,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from fallow.cli.job.reason import as_object, lines, reason_in
-from shared.events import effects as e
-from shared.events import nodes as n
-from shared.events import operations as o
-from shared.events.reasons import PendingReason
-from shared.events.values import Level, ObservedRun, Position, RunStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events import nodes as n
+from fallow.shared.events import operations as o
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import Level, ObservedRun, Position, RunStatus
 from tests.placement.replicas import all_start, leave, on_nodes, ranks, service, word
 from tests.placement.test_borrowing import share
 from tests.placement.world import (

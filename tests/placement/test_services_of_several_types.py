@@ -9,14 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.quota_check import is_ever_allowed
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.job import JobStatus
-from shared.events.operations import CellPolicy, Quota
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Resources
+from fallow.services.placement.search.quota_check import is_ever_allowed
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec, Resources
 from tests.placement.test_borrowing import why
 from tests.placement.world import CELL, World, admitted, finished, joined, set_quotas, spec_of
 

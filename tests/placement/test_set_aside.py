@@ -7,18 +7,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from services.placement.app.cell_writer import CellWriter
-from services.placement.app.metrics import PlacementMetrics
-from services.placement.app.ownership import Ownership
-from services.placement.settings import PlacementSettings
-from shared.events.decisions import Decision
-from shared.events.encoding import TYPE_HEADER, encode
-from shared.events.operations import CellPolicy, Cordon, Quota, ReloadCell, SetPolicy, SetQuota
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import LogUnavailable, Outgoing
-from shared.log.reading import event_of, header
-from shared.runtime.process import Context, make_context
+from fallow.services.placement.app.cell_writer import CellWriter
+from fallow.services.placement.app.metrics import PlacementMetrics
+from fallow.services.placement.app.ownership import Ownership
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import TYPE_HEADER, encode
+from fallow.shared.events.operations import CellPolicy, Cordon, Quota, ReloadCell, SetPolicy, SetQuota
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogUnavailable, Outgoing
+from fallow.shared.log.reading import event_of, header
+from fallow.shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
 from tests.placement.world import CELL, FILE, admitted, joined, spec_of
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.requests.settings import configure
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.encoding import Undecodable, decode, encode
-from shared.events.operations import FIELDS_MOST, CellPolicy, OfferLoan, Quota, RecallLoan, SetPolicy, SetQuota
-from shared.events.proposals import PreemptionProposed, Victim
-from shared.events.reasons import ProposalCode, StopReason
-from shared.events.value import build_valid, replace
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.requests.settings import configure
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import Undecodable, decode, encode
+from fallow.shared.events.operations import FIELDS_MOST, CellPolicy, OfferLoan, Quota, RecallLoan, SetPolicy, SetQuota
+from fallow.shared.events.proposals import PreemptionProposed, Victim
+from fallow.shared.events.reasons import ProposalCode, StopReason
+from fallow.shared.events.value import build_valid, replace
 from tests.placement.world import CELL, World, cell_with, codes, joined, kinds, quota, set_policy, set_quotas, spec_of
 
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.model.job import HOLDING, Job, JobStatus
-from shared.events import nodes as n
-from shared.events.base import Event
-from shared.events.queue import QueueDiscipline
-from shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, RetryPolicy, RunStatus
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
+from fallow.shared.events import nodes as n
+from fallow.shared.events.base import Event
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, RetryPolicy, RunStatus
 from tests.placement.replicas import word
 from tests.placement.world import CELL, World, admitted, cancel, failed, finished, joined, lost, stopped, update
 

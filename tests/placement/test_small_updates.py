@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.events.encoding import encode
-from shared.events.values import ProcessRun
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.values import ProcessRun
 from tests.placement.world import World, admitted, joined, spec_of, update
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.job import JobStatus
 from tests.placement.world import World, admitted, spec_of
 
 JOBS = "jobs-0"

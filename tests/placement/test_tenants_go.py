@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from fallow.cli.job.reason import as_object, lines, reason_in
-from services.placement.requests.tenants import NOT_IN_THE_FILE
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.errors import IllegalEffect
-from shared.cluster.model.config import CellFile, Tenant, TenantQuota
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.operations import HoldJob, Quota, ReleaseJob, RemoveQuota
-from shared.events.values import RetryPolicy
+from fallow.services.placement.requests.tenants import NOT_IN_THE_FILE
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.errors import IllegalEffect
+from fallow.shared.cluster.model.config import CellFile, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import HoldJob, Quota, ReleaseJob, RemoveQuota
+from fallow.shared.events.values import RetryPolicy
 from tests.placement.world import (
     CELL,
     FILE,

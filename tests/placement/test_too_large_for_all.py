@@ -10,16 +10,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.explain.explain import why_not
-from services.placement.fit.empty_capacity import could_ever_start
-from services.placement.policy.policies import POLICIES
-from services.placement.search.gang import place_gang
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.cluster.model.job import HOLDING
-from shared.events.operations import CellPolicy, PlanMaintenance
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.values import GPU, JobKind, JobSpec, Level, NodeRole, Position, Resources, TopologyRequest, Wish
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.fit.empty_capacity import could_ever_start
+from fallow.services.placement.policy.policies import POLICIES
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.job import HOLDING
+from fallow.shared.events.operations import CellPolicy, PlanMaintenance
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import (
+    GPU,
+    JobKind,
+    JobSpec,
+    Level,
+    NodeRole,
+    Position,
+    Resources,
+    TopologyRequest,
+    Wish,
+)
 from tests.placement.world import CELL, World, admitted, finished, joined, lost, report, set_policy, spec_of
 
 LINE = "line"

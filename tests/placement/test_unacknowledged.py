@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.explain.explain import why_not
-from services.placement.policy.policies import POLICIES
-from shared.cluster.fold.rows import rows_of, state_from
-from shared.cluster.model.job import JobStatus
-from shared.events.reasons import PendingReason
-from shared.events.values import RunStatus
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.policy.policies import POLICIES
+from fallow.shared.cluster.fold.rows import rows_of, state_from
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import RunStatus
 from tests.placement.world import (
     World,
     admitted,

@@ -12,22 +12,37 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.cli.job.reason import lines
-from services.placement.decision.inbox import Inbox, Input
-from services.placement.explain.explain import why_not
-from shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of, fewest_bytes, most_workers, workers_per_node
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
-from shared.cluster.model.job import JobStatus
-from shared.events import effects as e
-from shared.events.base import LARGEST_INTEGER, LATEST_MS
-from shared.events.encoding import encode
-from shared.events.jobs import AdmittedJob, JobsAdmitted
-from shared.events.nodes import NodesReported, RunsReported, RunStatusUpdate
-from shared.events.operations import Cordon, Drain, PlanMaintenance, Quota, ReloadCell, SetQuota
-from shared.events.ranges import ranges_of
-from shared.events.reasons import DeadLetterReason, PendingReason, ProposalCode
-from shared.events.values import GPU, JobSpec, NodeStatus, ProcessRun, Resources, RetryPolicy, RunStatus, WorkerPlace
-from shared.log.machine.tenure import Tenure
-from shared.log.machine.writer import UnwritableDecision
+from fallow.services.placement.decision.inbox import Inbox, Input
+from fallow.services.placement.explain.explain import why_not
+from fallow.shared.cluster.capacity.gang_bytes import (
+    GANG_BYTES_MOST,
+    bytes_of,
+    fewest_bytes,
+    most_workers,
+    workers_per_node,
+)
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.jobs import AdmittedJob, JobsAdmitted
+from fallow.shared.events.nodes import NodesReported, RunsReported, RunStatusUpdate
+from fallow.shared.events.operations import Cordon, Drain, PlanMaintenance, Quota, ReloadCell, SetQuota
+from fallow.shared.events.ranges import ranges_of
+from fallow.shared.events.reasons import DeadLetterReason, PendingReason, ProposalCode
+from fallow.shared.events.values import (
+    GPU,
+    JobSpec,
+    NodeStatus,
+    ProcessRun,
+    Resources,
+    RetryPolicy,
+    RunStatus,
+    WorkerPlace,
+)
+from fallow.shared.log.machine.tenure import Tenure
+from fallow.shared.log.machine.writer import UnwritableDecision
 from tests.placement.vast import is_sound, long_names, quick, wide
 from tests.placement.world import (
     CELL,

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from fallow.cli.quota.shares import as_object
-from services.placement.explain.fair_share import shares_of
-from shared.cluster.model.config import CellFile, Tenant
-from shared.cluster.quota.waiting_limits import WaitingLimits
-from shared.events import effects as e
-from shared.events.operations import CellPolicy
-from shared.events.reasons import RefuseCode
-from shared.events.value import replace
-from shared.events.values import ProcessRun
+from fallow.services.placement.explain.fair_share import shares_of
+from fallow.shared.cluster.model.config import CellFile, Tenant
+from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.reasons import RefuseCode
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import ProcessRun
 from tests.placement.world import (
     FILE,
     World,

@@ -4,9 +4,9 @@ many all the same.
 
 from __future__ import annotations
 
-from services.placement.search.walled_off import walled_off
-from shared.events.operations import Cordon
-from shared.events.reasons import PendingReason
+from fallow.services.placement.search.walled_off import walled_off
+from fallow.shared.events.operations import Cordon
+from fallow.shared.events.reasons import PendingReason
 from tests.placement.test_borrowing import share, why
 from tests.placement.test_exclusive_beside_guarantees import alone, two_nodes
 from tests.placement.world import CELL, admitted, cell_with, joined, set_quotas, spec_of

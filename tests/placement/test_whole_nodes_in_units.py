@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.gang import POLICIES
-from services.placement.search.whole_nodes import cheapest_places, takes_milli
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.events.nodes import NodeJoined
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
+from fallow.services.placement.search.gang import POLICIES
+from fallow.services.placement.search.whole_nodes import cheapest_places, takes_milli
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import CELL, World, admitted, cell_with, joined, set_policy, set_quotas, spec_of
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.search.whole_nodes import cheapest_places, takes_milli
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
-from shared.events.operations import Cordon
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.values import JobKind
+from fallow.services.placement.search.whole_nodes import cheapest_places, takes_milli
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.events.operations import Cordon
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobKind
 from tests.placement.test_borrowing import share, why
 from tests.placement.test_exclusive_beside_guarantees import alone
 from tests.placement.test_exclusive_property import FILE

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.decision.decision import STEPS_MOST, DecisionBuilder
-from services.placement.service import PlacementService
-from shared.events import effects as e
-from shared.events.operations import DeclareLost, Drain
+from fallow.services.placement.decision.decision import STEPS_MOST, DecisionBuilder
+from fallow.services.placement.service import PlacementService
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import DeclareLost, Drain
 from tests.placement.replicas import all_start, service
 from tests.placement.test_worn_turns import effects_of_each
 from tests.placement.world import CELL, Fate, World, admitted, joined, set_policy, spec_of, started, update

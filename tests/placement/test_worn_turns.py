@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from services.placement.decision.decision import STARTS_MOST, STEPS_MOST
-from shared.cluster.model.config import CellFile, Tenant
-from shared.cluster.model.job import Job
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.jobs import AdmittedJob, JobsAdmitted
-from shared.events.operations import HoldJob, Quota, RemoveQuota
-from shared.events.values import Dependency, JobSpec
+from fallow.services.placement.decision.decision import STARTS_MOST, STEPS_MOST
+from fallow.shared.cluster.model.config import CellFile, Tenant
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.jobs import AdmittedJob, JobsAdmitted
+from fallow.shared.events.operations import HoldJob, Quota, RemoveQuota
+from fallow.shared.events.values import Dependency, JobSpec
 from tests.placement.replicas import service
 from tests.placement.world import (
     CELL,

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.events.effects import AnyEffect, AttemptTimedOut, LeaseExpired
-from shared.events.jobs import JobAdmitted
-from shared.events.nodes import NodeJoined, NodeReport
-from shared.events.operations import CellPolicy, SetPolicy
-from shared.events.values import JobSpec, NodeSpec
-from shared.log.memory.log import MemoryLog
-from shared.log.reading import event_of
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import AnyEffect, AttemptTimedOut, LeaseExpired
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.nodes import NodeJoined, NodeReport
+from fallow.shared.events.operations import CellPolicy, SetPolicy
+from fallow.shared.events.values import JobSpec, NodeSpec
+from fallow.shared.log.memory.log import MemoryLog
+from fallow.shared.log.reading import event_of
 from tests.placement.virtual import VirtualHost, run_virtually
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster
 

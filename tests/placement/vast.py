@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.events.base import Event
-from shared.events.operations import CellPolicy
-from shared.log.machine.writer import DECISION_BYTES_MOST
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.events.base import Event
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.log.machine.writer import DECISION_BYTES_MOST
 from tests.placement.world import CELL, World
 
 CHARACTERS_MOST = 128

@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.runtime.host import Host
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import EPOCH_MS
 from fallow.simulator.shells.loop import VirtualLoop
-from shared.cluster.model.config import CellFile
-from shared.runtime.files.cell_file import parse_cell_file
-from shared.runtime.host import Host
 from tests.placement.writers import TEXT
 
 T = TypeVar("T")

@@ -10,27 +10,27 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import Any, ClassVar
 
-from services.placement.service import Input, PendingDecision, PlacementService
-from shared.cluster.checks.audit import Ledger
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.fold import LogRecord, fold
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events import nodes as n
-from shared.events import operations as o
-from shared.events.base import Event
-from shared.events.decisions import Decision, next_chain
-from shared.events.encoding import decode, encode
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
-from shared.events.queue import StartsPlanned
-from shared.events.submissions import JobChanges
-from shared.events.value import replace
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, ObservedRun, Resources, RunStatus
-from shared.log.machine.writer import Draft, UnwritableDecision, Writer
+from fallow.services.placement.service import Input, PendingDecision, PlacementService
+from fallow.shared.cluster.checks.audit import Ledger
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.fold import LogRecord, fold
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events import nodes as n
+from fallow.shared.events import operations as o
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.events.encoding import decode, encode
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
+from fallow.shared.events.queue import StartsPlanned
+from fallow.shared.events.submissions import JobChanges
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, ObservedRun, Resources, RunStatus
+from fallow.shared.log.machine.writer import Draft, UnwritableDecision, Writer
 
 CELL = "cell-a"
 DIGEST = "0123456789abcdef" * 2

@@ -7,19 +7,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from services.placement.app.cell_writer import CellWriter, Deciding
-from services.placement.app.metrics import PlacementMetrics
-from services.placement.app.ownership import Ownership
-from services.placement.app.writer import watch_ownership
-from services.placement.service import PlacementService
-from services.placement.settings import PlacementSettings
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import AppendAnswer, AppendRefused, LogRefused, Outgoing, Refusal
-from shared.runtime.clocks import WallCellClock
-from shared.runtime.files.cell_file import parse_cell_file
-from shared.runtime.host import Host
-from shared.runtime.process import make_context
+from fallow.services.placement.app.cell_writer import CellWriter, Deciding
+from fallow.services.placement.app.metrics import PlacementMetrics
+from fallow.services.placement.app.ownership import Ownership
+from fallow.services.placement.app.writer import watch_ownership
+from fallow.services.placement.service import PlacementService
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import AppendAnswer, AppendRefused, LogRefused, Outgoing, Refusal
+from fallow.shared.runtime.clocks import WallCellClock
+from fallow.shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.runtime.host import Host
+from fallow.shared.runtime.process import make_context
 
 NAMESPACE, CELL = "t", "main"
 LAYOUT = Layout(NAMESPACE, {CELL: 0})

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from services.projector.app.cell import CellProjector
-from services.projector.app.metrics import ProjectorMetrics
-from services.projector.settings import ProjectorSettings
-from shared.events.decisions import Decision
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.sharing.cell_tasks import Tenure
-from shared.runtime.process import Context, make_context
-from shared.view.compare import ViewMoved, compare_view
-from shared.view.reader import ViewReader, ViewRebuilding
-from shared.view.store import Functions, ViewUnavailable
+from fallow.services.projector.app.cell import CellProjector
+from fallow.services.projector.app.metrics import ProjectorMetrics
+from fallow.services.projector.settings import ProjectorSettings
+from fallow.shared.events.decisions import Decision
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.sharing.cell_tasks import Tenure
+from fallow.shared.runtime.process import Context, make_context
+from fallow.shared.view.compare import ViewMoved, compare_view
+from fallow.shared.view.reader import ViewReader, ViewRebuilding
+from fallow.shared.view.store import Functions, ViewUnavailable
 from tests.contract.eventually import eventually
 from tests.histories import CELL, History, outgoing
 

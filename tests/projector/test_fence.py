@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from services.metrics.app import measure
-from services.metrics.settings import MetricsSettings
-from services.projector.app import main
-from services.projector.settings import ProjectorSettings
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryLog
-from shared.log.port import Reader, TopicPartition
-from shared.runtime.process import make_context
-from shared.view.reader import ViewReader, ViewRebuilding
-from shared.view.store import ViewUnavailable
+from fallow.services.metrics.app import measure
+from fallow.services.metrics.settings import MetricsSettings
+from fallow.services.projector.app import main
+from fallow.services.projector.settings import ProjectorSettings
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryLog
+from fallow.shared.log.port import Reader, TopicPartition
+from fallow.shared.runtime.process import make_context
+from fallow.shared.view.reader import ViewReader, ViewRebuilding
+from fallow.shared.view.store import ViewUnavailable
 from tests.contract.eventually import eventually
 from tests.histories import CELL
 from tests.projector.projector_world import ProjectorWorld

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from services.projector.app import main
-from services.projector.settings import ProjectorSettings
-from shared.log.admin.topic_admin import create_topics
-from shared.log.admin.topics import expected_topics, parse_topics
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.runtime.process import make_context
-from shared.view.compare import compare_view
-from shared.view.reader import ViewReader, ViewRebuilding
-from shared.view.redis_view import RedisFunctions
-from shared.view.store import ViewUnavailable
+from fallow.services.projector.app import main
+from fallow.services.projector.settings import ProjectorSettings
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.admin.topics import expected_topics, parse_topics
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.runtime.process import make_context
+from fallow.shared.view.compare import compare_view
+from fallow.shared.view.reader import ViewReader, ViewRebuilding
+from fallow.shared.view.redis_view import RedisFunctions
+from fallow.shared.view.store import ViewUnavailable
 from tests.contract.eventually import eventually
 from tests.histories import CELL, History, outgoing
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from shared.log.memory.log import MemoryLog
-from shared.view import machine
-from shared.view.reader import ViewRebuilding
+from fallow.shared.log.memory.log import MemoryLog
+from fallow.shared.view import machine
+from fallow.shared.view.reader import ViewRebuilding
 from tests.contract.eventually import eventually
 from tests.histories import CELL, History
 from tests.log.snapshot_world import snapshot

@@ -15,13 +15,13 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from shared.runtime.stack.ports import LOCAL, free_port
-from shared.runtime.stack.valkey import Program, Valkey, program_in_wheel, program_on_path
-from shared.view.answers import eviction_told
-from shared.view.keys import keys_of
-from shared.view.reader import ViewRebuilding
-from shared.view.redis_view import RedisFunctions
-from shared.view.store import ViewUnavailable
+from fallow.shared.runtime.stack.ports import LOCAL, free_port
+from fallow.shared.runtime.stack.valkey import Program, Valkey, program_in_wheel, program_on_path
+from fallow.shared.view.answers import eviction_told
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.reader import ViewRebuilding
+from fallow.shared.view.redis_view import RedisFunctions
+from fallow.shared.view.store import ViewUnavailable
 from tests.contract.eventually import eventually
 from tests.histories import CELL
 from tests.projector.projector_world import Projector, ProjectorWorld

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.projector.service import PAUSE_WALL_MS_MOST, STEP_ROWS, Lag, Pace, Patience
+from fallow.services.projector.service import PAUSE_WALL_MS_MOST, STEP_ROWS, Lag, Pace, Patience
 
 
 def test_pauses_double_up_to_a_bound_and_are_spread_by_chance() -> None:

@@ -15,11 +15,11 @@ from statistics import median
 from sys import argv, stdout
 from time import process_time
 
-from services.queueing.policy.estimator import Declared
-from services.queueing.policy.planner import plan_starts
-from shared.cluster.model.config import Queue
-from shared.events.queue import PlannedStart, QueueDiscipline, StartsPlanned
-from shared.events.values import JobSpec, Level, TopologyRequest, Wish
+from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.planner import plan_starts
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.events.queue import PlannedStart, QueueDiscipline, StartsPlanned
+from fallow.shared.events.values import JobSpec, Level, TopologyRequest, Wish
 from tests.placement.planned import Planned, file_of
 from tests.placement.world import CELL, finished, joined, set_policy, spec_of
 

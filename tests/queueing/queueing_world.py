@@ -9,27 +9,27 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from services.queueing.app.cell import CellPlanner, QueueingMetrics
-from services.queueing.app.snapshots import Keeper, SnapshotMetrics
-from services.queueing.settings import QueueingSettings
-from shared.cluster.model.state import CellState
-from shared.events.base import Event
-from shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from shared.events.effects import AnyEffect, JobEnqueued, JobStarted, NodeChanged, PolicySet
-from shared.events.encoding import encode
-from shared.events.operations import CellPolicy
-from shared.events.queue import PlannedStart, QueuePlanned, StartsPlanned
-from shared.events.value import replace
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
-from shared.log.layout import Layout
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import LogUnavailable, Outgoing, RecordTooLarge
-from shared.log.reading import event_of
-from shared.log.sharing.cell_tasks import Tenure
-from shared.log.snapshots import newest_snapshot
-from shared.runtime.files.cell_file import parse_cell_file
-from shared.runtime.host import Host
-from shared.runtime.process import Context, make_context
+from fallow.services.queueing.app.cell import CellPlanner, QueueingMetrics
+from fallow.services.queueing.app.snapshots import Keeper, SnapshotMetrics
+from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from fallow.shared.events.effects import AnyEffect, JobEnqueued, JobStarted, NodeChanged, PolicySet
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import PlannedStart, QueuePlanned, StartsPlanned
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogUnavailable, Outgoing, RecordTooLarge
+from fallow.shared.log.reading import event_of
+from fallow.shared.log.sharing.cell_tasks import Tenure
+from fallow.shared.log.snapshots import newest_snapshot
+from fallow.shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.runtime.host import Host
+from fallow.shared.runtime.process import Context, make_context
 
 T = TypeVar("T")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from services.queueing.policy import forecast_error
-from services.queueing.policy.forecast_error import ForecastError
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.queue import PlannedStart
-from shared.events.reasons import FailReason
+from fallow.services.queueing.policy import forecast_error
+from fallow.services.queueing.policy.forecast_error import ForecastError
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.queue import PlannedStart
+from fallow.shared.events.reasons import FailReason
 
 
 def decision(at_ms: int, *effects: e.AnyEffect) -> Decision:

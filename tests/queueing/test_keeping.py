@@ -10,20 +10,20 @@ from typing import Any, TypeVar
 
 import pytest
 
-from services.queueing.app import main
-from services.queueing.app.snapshots import Pace
-from services.queueing.settings import QueueingSettings
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.config import CellFile
-from shared.cluster.model.state import CellState
-from shared.events.effects import ReservationSet
-from shared.log.follower import Follower
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.port import LogUnavailable, Outgoing
-from shared.log.sharing.cell_work import work_apart
-from shared.log.snapshots import read_catalogue, write_snapshot
-from shared.runtime.process import Context, make_context
-from shared.runtime.settings import ClockKind
+from fallow.services.queueing.app import main
+from fallow.services.queueing.app.snapshots import Pace
+from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import ReservationSet
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogUnavailable, Outgoing
+from fallow.shared.log.sharing.cell_work import work_apart
+from fallow.shared.log.snapshots import read_catalogue, write_snapshot
+from fallow.shared.runtime.process import Context, make_context
+from fallow.shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually
 from tests.queueing.queueing_world import LAYOUT, TEXT, Cell, NotingHost, RefusingLog, starts_planned
 
@@ -93,7 +93,7 @@ async def test_a_snapshot_is_written_whenever_enough_has_changed_and_plans_go_on
 async def test_while_a_snapshot_is_written_plans_are_made_and_planned_starts_confirmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services.queueing.app.cell.CONFIRMED_WALL_MS", 100)
+    monkeypatch.setattr("fallow.services.queueing.app.cell.CONFIRMED_WALL_MS", 100)
     cell = Cell()
     cell.log = log = StuckLog(cell.broker, SNAPSHOTS)
     cell.fill("a", "b")
@@ -119,7 +119,7 @@ async def is_snapshot_of(cell: Cell, digest: str) -> bool:
 async def test_a_snapshot_that_fails_stops_no_plan_and_the_process_is_not_ready_until_one_is_written(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr("services.queueing.app.snapshots.UNWRITTEN_FIRST_S", 0.05)
+    monkeypatch.setattr("fallow.services.queueing.app.snapshots.UNWRITTEN_FIRST_S", 0.05)
     cell = Cell()
     cell.log = log = StuckLog(cell.broker, SNAPSHOTS, error)
     cell.enqueue("a")

@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.queueing.policy.plan import JOBS_PER_PART, in_parts, plan_of
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.events import effects as e
-from shared.events.encoding import encode
-from shared.events.operations import Cordon, Uncordon
-from shared.events.queue import QueueOrder, QueuePlan, QueuePlanned
-from shared.events.values import Dependency
+from fallow.services.queueing.policy.plan import JOBS_PER_PART, in_parts, plan_of
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.events import effects as e
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.operations import Cordon, Uncordon
+from fallow.shared.events.queue import QueueOrder, QueuePlan, QueuePlanned
+from fallow.shared.events.values import Dependency
 from tests.placement.world import CELL, World, admitted, joined, spec_of
 
 FAIR = QueueOrder.FAIR_SHARE

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.queueing.policy.planner import HORIZON_MS, KEPT_BYTES_MOST
-from shared.cluster.model.config import Queue
-from shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
-from shared.events.encoding import decode, encode
-from shared.events.operations import CellPolicy, Drain, PlanMaintenance, Quota, SetQuota
-from shared.events.queue import QueueDiscipline
-from shared.events.value import replace
-from shared.events.values import JobSpec, Level, Position, Resources, RetryPolicy, TopologyRequest, Wish
+from fallow.services.queueing.policy.planner import HORIZON_MS, KEPT_BYTES_MOST
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
+from fallow.shared.events.encoding import decode, encode
+from fallow.shared.events.operations import CellPolicy, Drain, PlanMaintenance, Quota, SetQuota
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, Level, Position, Resources, RetryPolicy, TopologyRequest, Wish
 from tests.placement.planned import BACKFILL, Planned, file_of
 from tests.placement.world import CELL, failed, joined, lost, set_policy, spec_of
 
@@ -227,7 +227,7 @@ def test_of_what_would_start_in_more_than_a_year_nothing_is_said() -> None:
 
 
 def test_where_very_many_runs_end_those_that_follow_each_other_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.queueing.policy.planner.STEPS_MOST", 2)
+    monkeypatch.setattr("fallow.services.queueing.policy.planner.STEPS_MOST", 2)
     planned = cell(joined("n1", 4))
     planned.submit(*(job(f"a{number}", 1, 10 * number) for number in range(1, 5)), job("b", 1, 10))
     assert plan_of(planned) == {"b": (20, ("n1",))}
@@ -255,7 +255,7 @@ def test_a_job_that_failed_is_planned_on_other_nodes_than_those_of_its_failure()
 
 
 def test_when_places_were_looked_for_often_enough_nothing_more_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.queueing.policy.planner.TRIES_MOST", 2)
+    monkeypatch.setattr("fallow.services.queueing.policy.planner.TRIES_MOST", 2)
     planned = cell(joined("n1", 4))
     planned.submit(job("a", 4, 100), job("b", 2, 10), job("c", 1, 10))
     assert list(plan_of(planned)) == ["b"]

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from shared.events.effects import JobEnqueued, JobStarted, NodeChanged, ReservationSet
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
-from shared.runtime.clocks import wall_ms
+from fallow.shared.events.effects import JobEnqueued, JobStarted, NodeChanged, ReservationSet
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
+from fallow.shared.runtime.clocks import wall_ms
 from tests.contract.eventually import eventually
 from tests.queueing.queueing_world import Cell, SmallLog, starts_planned
 
@@ -77,7 +77,7 @@ async def test_the_first_plan_of_a_process_ends_what_one_before_it_planned() -> 
 async def test_while_starts_are_planned_they_are_confirmed_though_nothing_is_decided(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services.queueing.app.cell.CONFIRMED_WALL_MS", 100)
+    monkeypatch.setattr("fallow.services.queueing.app.cell.CONFIRMED_WALL_MS", 100)
     cell, far_ms = Cell(), wall_ms() + 10**8
     node = NodeSpec(id="n1", pool="training", gpus=1)
     place = WorkerPlace(rank=0, node="n1", devices=(0,), gpu_milli=1_000)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from services.queueing.app.retention import delete_old
-from shared.cluster.fold.rows import digest_of
-from shared.events.decisions import Decision
-from shared.log.follower import Follower
-from shared.log.memory.log import MemoryBroker, MemoryLog
-from shared.log.snapshots import read_catalogue
+from fallow.services.queueing.app.retention import delete_old
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.events.decisions import Decision
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.snapshots import read_catalogue
 from tests.histories import CELL, History, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of, snapshot
 

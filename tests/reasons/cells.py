@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fallow.simulator.trace.cell import VirtualCell
-from services.executor.policy.records import Said
-from services.placement.explain.explain import WhyNot, why_not
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.model.job import Job
-from shared.events.effects import NodeSilent
-from shared.events.nodes import RunStatusUpdate
-from shared.events.operations import CellPolicy, PlanMaintenance, ReclaimFrom
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.submissions import SubmitJob
-from shared.events.values import (
+from fallow.services.executor.policy.records import Said
+from fallow.services.placement.explain.explain import WhyNot, why_not
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.events.effects import NodeSilent
+from fallow.shared.events.nodes import RunStatusUpdate
+from fallow.shared.events.operations import CellPolicy, PlanMaintenance, ReclaimFrom
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import (
     DEVICES_MOST,
     Dependency,
     JobSpec,
@@ -30,6 +29,7 @@ from shared.events.values import (
     VirtualRun,
     Wish,
 )
+from fallow.simulator.trace.cell import VirtualCell
 
 HOUR_MS = 3_600_000
 LATE, ARRAY = "late", "many"

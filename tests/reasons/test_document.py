@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from fallow.cli.log.why import DEFERRED
-from services.placement.search.reason_precedence import PRECEDENCE
-from shared.events import reasons
-from shared.events.reasons import PendingReason
+from fallow.services.placement.search.reason_precedence import PRECEDENCE
+from fallow.shared.events import reasons
+from fallow.shared.events.reasons import PendingReason
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reasons.md").read_text(encoding="utf-8")
 LISTS = [each for each in vars(reasons).values() if isinstance(each, type) and each.__module__ == reasons.__name__]

@@ -7,13 +7,22 @@ from typing import Any
 
 import pytest
 
+from fallow.shared.cluster.model.config import (
+    CellFile,
+    CellPart,
+    Limits,
+    Pool,
+    Queue,
+    SubmissionRate,
+    Tenant,
+    TenantQuota,
+)
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import JobSpec, NodeSpec, ProcessRun, Resources
 from fallow.simulator.trace.cell import VirtualCell
-from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, SubmissionRate, Tenant, TenantQuota
-from shared.events.encoding import encode
-from shared.events.jobs import JobRejected
-from shared.events.reasons import RejectCode
-from shared.events.submissions import SubmitJob
-from shared.events.values import JobSpec, NodeSpec, ProcessRun, Resources
 
 FILE = CellFile(
     cells=(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from fallow.cli.job.reason import as_object, lines
+from fallow.services.placement.explain.explain import why_not
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.events.effects import NodeSilent
+from fallow.shared.events.operations import HoldJob
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import Dependency, NodeRole, NodeSpec
 from fallow.simulator.trace.cell import VirtualCell
-from services.placement.explain.explain import why_not
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.events.effects import NodeSilent
-from shared.events.operations import HoldJob
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import Dependency, NodeRole, NodeSpec
 from tests.reasons.cells import (
     CELLS,
     LATE,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.cluster.model.config import Tenant, depths_of
-from shared.runtime.files.cell_file import MISTAKES_TOLD, CellFileError, parse_cell_file
-from shared.runtime.files.yaml_text import DEPTH_MOST
+from fallow.shared.cluster.model.config import Tenant, depths_of
+from fallow.shared.runtime.files.cell_file import MISTAKES_TOLD, CellFileError, parse_cell_file
+from fallow.shared.runtime.files.yaml_text import DEPTH_MOST
 
 
 @pytest.mark.parametrize("deep", ["[" * 200_000, "- " * 200_000, "{a: " * 200_000])

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from shared.events.base import LATEST_MS
-from shared.events.decisions import Decision
-from shared.events.encoding import decode, encode
-from shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from, wall_ms
-from shared.runtime.settings import LATEST_CELL_MS, ClockKind, ServiceSettings, SettingsError
+from fallow.shared.events.base import LATEST_MS
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import decode, encode
+from fallow.shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from, wall_ms
+from fallow.shared.runtime.settings import LATEST_CELL_MS, ClockKind, ServiceSettings, SettingsError
 
 
 def test_cell_time_with_origin_zero_and_speed_one_is_unix_time() -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from shared.runtime.collector import MIDDLE_ROUNDS, OLD_ROUNDS, YOUNG_OBJECTS, loading, tune_collector
+from fallow.shared.runtime.collector import MIDDLE_ROUNDS, OLD_ROUNDS, YOUNG_OBJECTS, loading, tune_collector
 
 
 class Ring:

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from shared.cluster.fold.fold import DamagedLog
-from shared.log.opening import WrongTopics
-from shared.runtime.backoff import BackOff
-from shared.runtime.endings import FAILED, FENCED, WRONG_SETTINGS
-from shared.runtime.files.cell_file import CellFileError
-from shared.runtime.process import Context, make_context, run_to_end
-from shared.runtime.settings import ServiceSettings
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.log.opening import WrongTopics
+from fallow.shared.runtime.backoff import BackOff
+from fallow.shared.runtime.endings import FAILED, FENCED, WRONG_SETTINGS
+from fallow.shared.runtime.files.cell_file import CellFileError
+from fallow.shared.runtime.process import Context, make_context, run_to_end
+from fallow.shared.runtime.settings import ServiceSettings
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from shared.runtime.http.health import Health, HealthServer
-from shared.runtime.stack.http_get import KeptConnection, Unanswered
-from shared.runtime.stack.ports import LOCAL, free_port
-from shared.runtime.telemetry import Telemetry
+from fallow.shared.runtime.http.health import Health, HealthServer
+from fallow.shared.runtime.stack.http_get import KeptConnection, Unanswered
+from fallow.shared.runtime.stack.ports import LOCAL, free_port
+from fallow.shared.runtime.telemetry import Telemetry
 
 
 @pytest.fixture

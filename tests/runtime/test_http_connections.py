@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from shared.runtime.http.connections import CONNECTIONS_MOST, REQUEST_BYTES_MOST, BoundedHttp
-from shared.runtime.http.door import CONNECTION_S, Door
-from shared.runtime.http.health import Health, HealthServer
-from shared.runtime.http.turns import BANKED_S, REST
-from shared.runtime.stack.ports import LOCAL
-from shared.runtime.telemetry import Telemetry
+from fallow.shared.runtime.http.connections import CONNECTIONS_MOST, REQUEST_BYTES_MOST, BoundedHttp
+from fallow.shared.runtime.http.door import CONNECTION_S, Door
+from fallow.shared.runtime.http.health import Health, HealthServer
+from fallow.shared.runtime.http.turns import BANKED_S, REST
+from fallow.shared.runtime.stack.ports import LOCAL
+from fallow.shared.runtime.telemetry import Telemetry
 from tests.contract.eventually import eventually
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.runtime.kafka_access import AccessError, KafkaAccess, Mechanism, Protocol
-from shared.runtime.settings import KafkaSecurity, ServiceSettings, SettingsError
+from fallow.shared.runtime.kafka_access import AccessError, KafkaAccess, Mechanism, Protocol
+from fallow.shared.runtime.settings import KafkaSecurity, ServiceSettings, SettingsError
 
 
 def test_without_settings_a_client_connects_in_the_clear() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from services.projector.settings import ProjectorSettings
-from shared.events.values import JobSpec, ProcessRun
-from shared.runtime.addresses import without_password
-from shared.runtime.logs import rendering
-from shared.runtime.settings import LogFormat
+from fallow.services.projector.settings import ProjectorSettings
+from fallow.shared.events.values import JobSpec, ProcessRun
+from fallow.shared.runtime.addresses import without_password
+from fallow.shared.runtime.logs import rendering
+from fallow.shared.runtime.settings import LogFormat
 
 PASSWORD, TOKEN = "hunter2-redis", "alices-token"
 

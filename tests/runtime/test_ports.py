@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from shared.runtime.stack.ports import LOCAL, OUTGOING, free_ports
+from fallow.shared.runtime.stack.ports import LOCAL, OUTGOING, free_ports
 
 
 def test_ports_differ_and_can_be_taken() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.runtime.http.health import Health, HealthServer
-from shared.runtime.http.probe import probe
-from shared.runtime.stack.ports import LOCAL, free_port
-from shared.runtime.telemetry import Telemetry
+from fallow.shared.runtime.http.health import Health, HealthServer
+from fallow.shared.runtime.http.probe import probe
+from fallow.shared.runtime.stack.ports import LOCAL, free_port
+from fallow.shared.runtime.telemetry import Telemetry
 
 TOP = Path(__file__).parents[2]
 
@@ -42,7 +42,7 @@ async def test_the_probe_tells_what_the_service_says_of_itself(health: Health, p
 
 async def test_the_probe_ends_with_a_code_that_an_engine_understands(health: Health, port: int) -> None:
     health.ready()
-    command = [sys.executable, "-S", "-m", "shared.runtime.http.probe"]
+    command = [sys.executable, "-S", "-m", "fallow.shared.runtime.http.probe"]
     environment = {**os.environ, "FALLOW_HTTP_PORT": str(port)}
     ready = await asyncio.create_subprocess_exec(*command, cwd=TOP, env=environment, stdout=subprocess.DEVNULL)
     assert await ready.wait() == 0

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.runtime.process import Context, make_context, wait_for
-from shared.runtime.settings import ServiceSettings
+from fallow.shared.runtime.process import Context, make_context, wait_for
+from fallow.shared.runtime.settings import ServiceSettings
 
 
 @pytest.fixture

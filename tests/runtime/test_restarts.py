@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.runtime.stack.restarts import CALM_MS, PAUSE_FIRST_MS, PAUSE_MOST_MS, Deaths, how_it_ended
+from fallow.shared.runtime.stack.restarts import CALM_MS, PAUSE_FIRST_MS, PAUSE_MOST_MS, Deaths, how_it_ended
 
 
 def test_pauses_double_while_it_keeps_dying() -> None:

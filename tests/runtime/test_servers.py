@@ -11,10 +11,10 @@ import redis
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from shared.runtime.stack import choose, docker, kafka_jars, valkey
-from shared.runtime.stack.child import Child, StackError, telling_line, told_by
-from shared.runtime.stack.embedded_broker import EmbeddedBroker
-from shared.runtime.stack.server import Given, Server, Source
+from fallow.shared.runtime.stack import choose, docker, kafka_jars, valkey
+from fallow.shared.runtime.stack.child import Child, StackError, telling_line, told_by
+from fallow.shared.runtime.stack.embedded_broker import EmbeddedBroker
+from fallow.shared.runtime.stack.server import Given, Server, Source
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.runtime.stack.child import StackError, environment_with
-from shared.runtime.stack.services import Echo, Services, ServiceSpec
+from fallow.shared.runtime.stack.child import StackError, environment_with
+from fallow.shared.runtime.stack.services import Echo, Services, ServiceSpec
 
 TINY = "tests.runtime.tiny_service"
 TOP = Path(__file__).parents[2]
@@ -95,7 +95,7 @@ def test_no_service_outlives_a_parent_that_is_killed(tmp_path: Path) -> None:
     parent_code = f"""
 import asyncio, sys
 from pathlib import Path
-from shared.runtime.stack.services import Services, ServiceSpec
+from fallow.shared.runtime.stack.services import Services, ServiceSpec
 async def main():
     services = Services([ServiceSpec("tiny", "{TINY}")], environment={{}}, run_dir=Path("{tmp_path}"))
     await services.start()

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from shared.runtime.endings import WRONG_SETTINGS
-from shared.runtime.settings import LogFormat, ServiceSettings, SettingsError
+from fallow.shared.runtime.endings import WRONG_SETTINGS
+from fallow.shared.runtime.settings import LogFormat, ServiceSettings, SettingsError
 
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from threading import Thread
 
 import pytest
 
-from shared.runtime.files.cell_file import CellFileError, load_cell_file
-from shared.runtime.files.text_file import TextFileError, read_text_file
+from fallow.shared.runtime.files.cell_file import CellFileError, load_cell_file
+from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 
 
 def _refusal(path: Path, *, may_be_pipe: bool = False, bytes_most: int = 100) -> str:

@@ -10,9 +10,9 @@ import pytest
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
-from shared.runtime.http.connections import CONNECTIONS_MOST
-from shared.runtime.http.health import Health, HealthServer
-from shared.runtime.stack.ports import LOCAL
+from fallow.shared.runtime.http.connections import CONNECTIONS_MOST
+from fallow.shared.runtime.http.health import Health, HealthServer
+from fallow.shared.runtime.stack.ports import LOCAL
 from tests.contract.eventually import eventually
 
 CLIENTS = 20

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from shared.runtime.host import QUICK_S, SLOW_S_MOST, SLOW_TIMES, Host
+from fallow.shared.runtime.host import QUICK_S, SLOW_S_MOST, SLOW_TIMES, Host
 
 
 class TimedHost(Host):

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from shared.runtime.process import Context, serve
-from shared.runtime.settings import ServiceSettings
+from fallow.shared.runtime.process import Context, serve
+from fallow.shared.runtime.settings import ServiceSettings
 
 
 class TinySettings(ServiceSettings):

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import JobSpec, NodeSpec, Resources
 from fallow.simulator.draws.choosy import choosy, marked
 from fallow.simulator.engine import Engine
-from shared.events.submissions import SubmitJob
-from shared.events.values import JobSpec, NodeSpec, Resources
 
 SPECS = tuple(NodeSpec(id=f"n{number}", pool="train", gpus=2) for number in range(4))
 

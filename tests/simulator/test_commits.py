@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+from fallow.shared.log.machine.losses import Place
 from fallow.simulator.storage.commits import Commits
-from shared.log.machine.losses import Place
 
 if TYPE_CHECKING:
     from fallow.simulator.process import Process

@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.simulator.storage.disk import Disk
 from fallow.simulator.world import World
-from shared.cluster.checks.run_journal import DiaryLine
 
 NODE = "machine"
 

@@ -6,14 +6,14 @@ import random
 from functools import partial
 from typing import Any
 
+from fallow.shared.events.base import replace
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.values import JobSpec, VirtualRun
 from fallow.simulator.drain import LONGEST_MS, STANDSTILL_MS, Standstill
 from fallow.simulator.history.of_world import judge_history
 from fallow.simulator.history.record import EPOCH_MS, History
 from fallow.simulator.storage.broker import Message, message_of
 from fallow.simulator.world import FAULTS_END_MS, World
-from shared.events.base import replace
-from shared.events.jobs import JobAdmitted
-from shared.events.values import JobSpec, VirtualRun
 
 ALONE_MS = FAULTS_END_MS + STANDSTILL_MS
 """When a drain ends that sees nothing come to its end."""

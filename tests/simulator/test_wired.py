@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
+from fallow.services.admission.policy.limits import unsupported
+from fallow.services.placement.policy.policies import POLICIES
+from fallow.shared.events.operations import SetPolicy
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import JobSpec, Level, Wish
 from fallow.simulator.draws.wired import grants
 from fallow.simulator.draws.workload import Setting, draw_setting
 from fallow.simulator.engine import Engine
-from services.admission.policy.limits import unsupported
-from services.placement.policy.policies import POLICIES
-from shared.events.operations import SetPolicy
-from shared.events.submissions import SubmitJob
-from shared.events.values import JobSpec, Level, Wish
 
 SEEDS = range(150)
 MORE_SEEDS = range(500)

@@ -9,9 +9,9 @@ from functools import cache
 
 import pytest
 
+from fallow.shared.events.effects import JobFinished
 from fallow.simulator.history.record import History
 from fallow.simulator.world import World
-from shared.events.effects import JobFinished
 
 STORY = """
 import random, sys

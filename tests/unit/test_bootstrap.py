@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiokafka.client import AIOKafkaClient
 from faststream.kafka import KafkaBroker
 
-from shared.log.sharing.faststream_recipe import make_broker
+from fallow.shared.log.sharing.faststream_recipe import make_broker
 
 SEVERAL = "one:9092,two:9093,three:9094"
 

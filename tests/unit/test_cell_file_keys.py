@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.events.operations import CellPolicy
+from fallow.shared.events.operations import CellPolicy
 
 SHIPPED = (Path(__file__).parents[2] / "deploy/cell.yaml").read_text()
 

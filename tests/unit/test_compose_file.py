@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from fallow.local.service_set import KINDS, ServiceKind
-from services.executor.nodes_file import load_nodes
-from shared.log.admin.topics import parse_topics
-from shared.runtime.files.cell_file import load_cell_file
-from shared.runtime.stack.docker import KAFKA_IMAGE, VALKEY_IMAGE
+from fallow.services.executor.nodes_file import load_nodes
+from fallow.shared.log.admin.topics import parse_topics
+from fallow.shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.runtime.stack.docker import KAFKA_IMAGE, VALKEY_IMAGE
 
 TOP = Path(__file__).parents[2]
 SERVICES: dict[str, Any] = yaml.safe_load((TOP / "docker-compose.yml").read_text(encoding="utf-8"))["services"]

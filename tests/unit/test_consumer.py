@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from shared.events.encoding import TYPE_HEADER
-from shared.log.dead_letters import EXACT, VALUE_BYTES_MAX, dead_letter
-from shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
-from shared.log.machine.consumer import (
+from fallow.shared.events.encoding import TYPE_HEADER
+from fallow.shared.log.dead_letters import EXACT, VALUE_BYTES_MAX, dead_letter
+from fallow.shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
+from fallow.shared.log.machine.consumer import (
     DECODER_FAILED,
     Bad,
     Dead,
@@ -28,7 +28,7 @@ from shared.log.machine.consumer import (
     next_offsets,
     take_batch,
 )
-from shared.log.port import (
+from fallow.shared.log.port import (
     HEADERS_MOST,
     RECORD_BYTES_MAX,
     UNREADABLE_HEADER,
@@ -37,7 +37,7 @@ from shared.log.port import (
     Record,
     bytes_of,
 )
-from shared.log.reading import header, number, unreadable
+from fallow.shared.log.reading import header, number, unreadable
 
 NO_LIMIT = DeadLetterLimit(dead_percent_max=None, dead_in_a_row_max=None)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from services.placement.policy.policies import POLICIES, PlacementPolicy
-from services.placement.search.reason_precedence import PRECEDENCE, ReasonKind, is_of_quota
-from shared.events import effects, reasons
-from shared.events.reasons import PendingReason
+from fallow.services.placement.policy.policies import POLICIES, PlacementPolicy
+from fallow.services.placement.search.reason_precedence import PRECEDENCE, ReasonKind, is_of_quota
+from fallow.shared.events import effects, reasons
+from fallow.shared.events.reasons import PendingReason
 
 TOP = Path(__file__).parents[2]
 POLICY = TOP / "services" / "placement" / "policy"

@@ -5,7 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from shared.events.values import Dependency, JobSpec, ProcessRun, Resources, RetryPolicy, TopologyRequest, VirtualRun
+from fallow.shared.events.values import (
+    Dependency,
+    JobSpec,
+    ProcessRun,
+    Resources,
+    RetryPolicy,
+    TopologyRequest,
+    VirtualRun,
+)
 
 PAGE = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text(encoding="utf-8")
 PARTS = {

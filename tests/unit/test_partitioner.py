@@ -7,7 +7,7 @@ from aiokafka.partitioner import murmur2 as kafkas_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.log.machine.partitioner import murmur2, partition_of
+from fallow.shared.log.machine.partitioner import murmur2, partition_of
 
 
 @given(st.binary(max_size=100))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from services.placement.policy.policies import POLICIES, PlacementPolicy
+from fallow.services.placement.policy.policies import POLICIES, PlacementPolicy
 
 TOP = Path(__file__).parents[2]
 

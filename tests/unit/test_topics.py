@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.log.admin.topics import (
+from fallow.shared.log.admin.topics import (
     ActualTopic,
     DifferenceKind,
     TopicsFile,

@@ -12,10 +12,10 @@ import redis.exceptions
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.view.answers import NEEDS, NEEDS_BY_TEXT, PASSES
-from shared.view.keys import keys_of
-from shared.view.redis_view import ERRORS, RedisFunctions
-from shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailable
+from fallow.shared.view.answers import NEEDS, NEEDS_BY_TEXT, PASSES
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.redis_view import ERRORS, RedisFunctions
+from fallow.shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailable
 
 KINDS = [kind for _, kind in inspect.getmembers(redis.exceptions, inspect.isclass) if issubclass(kind, Exception)]
 NEVER_RAISED = {redis.exceptions.ChildDeadlockedError, redis.exceptions.IncorrectPolicyType}

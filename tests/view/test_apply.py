@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.cluster.fold.fold import fold
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.view.apply import Rows, Touched, all_rows, rows_of_touched, totals_of
+from fallow.shared.cluster.fold.fold import fold
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.view.apply import Rows, Touched, all_rows, rows_of_touched, totals_of
 from tests.histories import CELL, History, log_records
 
 Texts = dict[tuple[str, str], str]

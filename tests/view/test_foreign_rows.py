@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from fallow.cli.job import jobs
 from fallow.cli.node import nodes
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events.values import JobSpec
-from shared.view.reader import ViewForeign, ViewReader
-from shared.view.row_text import NoRow, account_rows, job_row, job_text, node_row, node_text, pool_rows
-from shared.view.store import ViewUnavailable
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobSpec
+from fallow.shared.view.reader import ViewForeign, ViewReader
+from fallow.shared.view.row_text import NoRow, account_rows, job_row, job_text, node_row, node_text, pool_rows
+from fallow.shared.view.store import ViewUnavailable
 from tests.cluster.examples import cell, node
 
 JOB = job_text(CellState("main"), Job(JobSpec(id="j", tenant="ada"), 7, "", JobStatus.HELD, held_why="so"))

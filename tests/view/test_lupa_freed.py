@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from shared.view.lupa_view import LuaFunctions
+from fallow.shared.view.lupa_view import LuaFunctions
 
 
 async def test_functions_that_were_used_and_dropped_are_freed() -> None:

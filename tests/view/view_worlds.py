@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from redis.asyncio import Redis
 
-from shared.view.keys import keys_of
-from shared.view.lupa_view import LuaFunctions, Store
-from shared.view.redis_view import RedisFunctions
-from shared.view.store import Functions
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.lupa_view import LuaFunctions, Store
+from fallow.shared.view.redis_view import RedisFunctions
+from fallow.shared.view.store import Functions
 
 
 class World(Protocol):

@@ -20,8 +20,8 @@ from fallow.bench.load.sender import Sender
 from fallow.bench.load.stages import Staged, on_stage
 from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import CELL
-from shared.runtime.clocks import wall_ms
-from shared.runtime.stack.child import StackError
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.stack.child import StackError
 
 OVER_WAIT_S = 600.0
 STILL_S = 20.0

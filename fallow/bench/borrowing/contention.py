@@ -14,12 +14,12 @@ from types import MappingProxyType
 
 from fallow.bench.load.job_mix import Ready, job_id
 from fallow.replay.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
-from shared.cluster.model.config import CellFile, CellPart, Queue, Tenant, TenantQuota
-from shared.events.encoding import ce_headers, encode
-from shared.events.queue import QueueDiscipline
-from shared.events.submissions import SubmitJob
-from shared.events.values import GPU, JobSpec, Resources, VirtualRun
-from shared.log.machine.partitioner import partition_of
+from fallow.shared.cluster.model.config import CellFile, CellPart, Queue, Tenant, TenantQuota
+from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import GPU, JobSpec, Resources, VirtualRun
+from fallow.shared.log.machine.partitioner import partition_of
 
 POOL = "bench"
 SECOND_MS = 1_000

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fallow.bench.kant.traces import Load
+from fallow.services.metrics.policy.report import jtted, jwtd
+from fallow.services.metrics.policy.size_classes import SIZE_CLASSES
 from fallow.simulator.trace.run import TraceRun
-from services.metrics.policy.report import jtted, jwtd
-from services.metrics.policy.size_classes import SIZE_CLASSES
 
 Told = Mapping[str, Any]
 """Figures of one run by the keys of docs/checks.md."""

@@ -18,13 +18,13 @@ from fallow.bench.load.processor_time import ProcessorTime
 from fallow.cli.failures import say
 from fallow.cli.output.durations import HOUR_MS, duration
 from fallow.cli.output.output import print_table
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.runtime.collector import tune_collector
 from fallow.simulate.plots import Curves, can_draw, curves_of
 from fallow.simulate.policies import policy_of
 from fallow.simulate.simulate import arrivals_of
 from fallow.simulate.tables import write_run, write_summary
 from fallow.simulator.trace.run import TraceRun, run_trace
-from shared.events.queue import QueueDiscipline
-from shared.runtime.collector import tune_collector
 
 PLACEMENTS = ("e-binpack", "binpack", "spread", "first-fit")
 DISCIPLINES = tuple(each.value for each in (QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.BACKFILL))

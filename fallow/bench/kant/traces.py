@@ -9,7 +9,7 @@ from pathlib import Path
 from fallow.bench.kant.cluster import DAY_MS, cluster, week
 from fallow.replay.trace import Trace, TraceJob, read_trace, workload_of
 from fallow.replay.workload import Workload, WorkloadError
-from shared.events.queue import QueueDiscipline
+from fallow.shared.events.queue import QueueDiscipline
 
 FOLD, CARRY = "train_philly_fold14d_50390.csv.gz", "train_philly_fold14d_carryover.csv.gz"
 KALOS = "train_kalos_llm_completed.csv.gz"

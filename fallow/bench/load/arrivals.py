@@ -14,7 +14,7 @@ from time import monotonic
 
 from fallow.bench.load.job_mix import number_of
 from fallow.cli.log.read_back import records_of
-from shared.log.port import Log, TopicPartition
+from fallow.shared.log.port import Log, TopicPartition
 
 POLL_RECORDS, POLL_WAIT_MS = 2_000, 200
 NEVER = -1.0

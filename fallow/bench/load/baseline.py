@@ -19,10 +19,10 @@ from fallow.bench.load.sender import Sender
 from fallow.bench.load.stages import cell_of, fresh_namespace
 from fallow.bench.load.traffic import Flow
 from fallow.local.local_cell import Servers
-from shared.log.admin.topic_admin import create_topics
-from shared.log.opening import declared_topics
-from shared.runtime.clocks import wall_ms
-from shared.runtime.stack.child import Child, StackError
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.opening import declared_topics
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.stack.child import Child, StackError
 
 PARTITIONS = 12
 COME_WAIT_S = 60.0

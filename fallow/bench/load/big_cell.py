@@ -13,21 +13,21 @@ from fallow.bench.load.stages import POOL, cell_of, fresh_namespace
 from fallow.local.local_cell import CLIENT_ID, Servers, write_files
 from fallow.local.service_set import Clock, ServiceSet, service_set
 from fallow.replay.workload import CELL, QUEUE, Workload
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import CHAIN_HEADER
-from shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
-from shared.log.admin.topic_admin import create_topics
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.machine.snapshot import Catalogue
-from shared.log.machine.writer import Draft, Writer
-from shared.log.opening import declared_topics, layout_of, log_for
-from shared.log.port import Appended, LogUnavailable
-from shared.log.snapshots import write_snapshot
-from shared.runtime.clocks import wall_ms
-from shared.runtime.settings import ClockKind
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import CHAIN_HEADER
+from fallow.shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
+from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.snapshot import Catalogue
+from fallow.shared.log.machine.writer import Draft, Writer
+from fallow.shared.log.opening import declared_topics, layout_of, log_for
+from fallow.shared.log.port import Appended, LogUnavailable
+from fallow.shared.log.snapshots import write_snapshot
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.settings import ClockKind
 
 FREE_GPUS = 100
 """Left free, so that a first decision can start jobs."""

@@ -12,12 +12,12 @@ from fallow.bench.load.arrivals import NEVER, Arrivals, Told
 from fallow.bench.load.job_mix import number_of
 from fallow.cli.log.read_back import records_of
 from fallow.replay.workload import CELL
-from shared.cluster.fold.fold import fold as fold_record
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.log.port import Log
-from shared.log.reading import log_record
+from fallow.shared.cluster.fold.fold import fold as fold_record
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.log.port import Log
+from fallow.shared.log.reading import log_record
 
 
 @dataclass(slots=True)

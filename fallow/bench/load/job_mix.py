@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fallow.replay.workload import CELL, QUEUE
-from shared.events.encoding import ce_headers, encode
-from shared.events.submissions import SubmitJob
-from shared.events.values import GPU, JobSpec, Resources, VirtualRun
-from shared.log.machine.partitioner import partition_of
+from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import GPU, JobSpec, Resources, VirtualRun
+from fallow.shared.log.machine.partitioner import partition_of
 
 TENANT = "bench"
 GPUS_PER_NODE = 8

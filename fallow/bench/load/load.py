@@ -17,8 +17,8 @@ from fallow.bench.load.sender import Sender
 from fallow.local.local_cell import LocalCell
 from fallow.local.watch import Watch
 from fallow.replay.workload import CELL
-from services.metrics.policy.kant.waiting import percentile as percentile_of
-from shared.runtime.clocks import wall_ms
+from fallow.services.metrics.policy.kant.waiting import percentile as percentile_of
+from fallow.shared.runtime.clocks import wall_ms
 
 GENERATOR = "generator"
 """This process: it sends, and reads the decision log."""
@@ -121,7 +121,7 @@ def late_ms(due_s: Sequence[float], handed_s: Sequence[float], begin_s: float, e
 
 
 def percentile(ordered: list[float], percent: int) -> float | None:
-    """As `services.metrics` tells it, to a tenth; None where there is none or it is without bound."""
+    """As `fallow.services.metrics` tells it, to a tenth; None where there is none or it is without bound."""
     found = percentile_of(ordered, percent)
     return None if found is None or found == float("inf") else round(found, 1)
 

@@ -6,14 +6,23 @@ from dataclasses import dataclass
 
 from fallow.bench.load.job_mix import TENANT
 from fallow.replay.workload import CELL, QUEUE
-from services.placement.queue.lines.lines import Lines
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.config import Queue
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy, Quota
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, TopologyRequest, WorkerPlace
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import (
+    GPU,
+    JobSpec,
+    NodeSpec,
+    NodeStatus,
+    Position,
+    Resources,
+    TopologyRequest,
+    WorkerPlace,
+)
 
 POOL, LAB = "bench", "lab"
 ZONES = "abcdefgh"

@@ -12,7 +12,7 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from fallow.bench.load.job_mix import Ready
-from shared.runtime.collector import tune_collector
+from fallow.shared.runtime.collector import tune_collector
 
 TICK_S, FULL_TICK_S = 0.005, 0.01
 """Jobs that fall due within this time go out together, as a sender's client gathers them; the longer one is for loads

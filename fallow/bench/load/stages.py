@@ -19,13 +19,13 @@ from fallow.local.local_cell import LocalCell, Servers, running, stage_for
 from fallow.local.service_set import Clock
 from fallow.replay.run_session import folder_for
 from fallow.replay.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
-from services.placement.search.gang import POLICIES
-from shared.cluster.model.config import CellFile, CellPart, Queue, Tenant, TenantQuota
-from shared.events.operations import CellPolicy
-from shared.log.admin.topic_admin import flushes_each_record
-from shared.log.layout import Layout
-from shared.runtime.process import loop_factory
-from shared.runtime.stack.choose import choose_kafka, choose_redis
+from fallow.services.placement.search.gang import POLICIES
+from fallow.shared.cluster.model.config import CellFile, CellPart, Queue, Tenant, TenantQuota
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.log.admin.topic_admin import flushes_each_record
+from fallow.shared.log.layout import Layout
+from fallow.shared.runtime.process import loop_factory
+from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
 
 IN_MEMORY = ("tmpfs", "ramfs")
 """File systems on which a flush writes nothing."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL
-from shared.log.port import Record
+from fallow.shared.log.port import Record
 
 TOPICS = ("jobs", "nodes", "decisions")
 SAMPLE_RECORDS = 4_000

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from fallow.bench.openb.files import Pod, pool_of
 from fallow.replay.workload import CELL
-from shared.cluster.fold.apply import APPLY, apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy
-from shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
+from fallow.shared.cluster.fold.apply import APPLY, apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 
 TENANT = "openb"
 DIGEST = "0" * 32

@@ -20,7 +20,7 @@ from fallow.bench.openb.fragments import Fragments
 from fallow.bench.openb.rules import NAMES, placement_of, rule_of, ties_of
 from fallow.bench.openb.run import PLACEMENT_COLUMNS, Moment, Run, run
 from fallow.cli.failures import Exit, end_with, refuse
-from shared.events.values import NodeSpec
+from fallow.shared.events.values import NodeSpec
 
 FULL_PCT = 100
 DIGITS = 3

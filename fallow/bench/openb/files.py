@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.events.values import GPU, NodeSpec
+from fallow.shared.events.values import GPU, NodeSpec
 
 MIB_PER_GIB = 1024
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from fallow.bench.openb.files import Pod
-from shared.cluster.model.node import Node
-from shared.events.values import GPU
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.events.values import GPU
 
 POPULAR_PCT = 95
 REMEMBERED_MOST = 200_000

@@ -8,10 +8,10 @@ from fallow.bench.openb.baselines import BestFit, Fgd, RandomFit
 from fallow.bench.openb.files import Pod
 from fallow.bench.openb.fragments import Fragments
 from fallow.bench.openb.run import Rule
-from services.placement.search.gang import POLICIES, place_gang
-from shared.cluster.model.state import CellState
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec, WorkerPlace
+from fallow.services.placement.search.gang import POLICIES, place_gang
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec, WorkerPlace
 
 FALLOW = "fallow"
 PLACEMENT = "frag-aware"

@@ -11,8 +11,8 @@ from fallow.bench.openb.cell import Resourceful, arrive, capacity_milli, drop, s
 from fallow.bench.openb.draw import ARRIVED_PCT_MOST
 from fallow.bench.openb.files import Pod
 from fallow.bench.openb.fragments import Fragments
-from shared.cluster.model.state import CellState
-from shared.events.values import JobSpec, WorkerPlace
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobSpec, WorkerPlace
 
 STEP_PCT = 5
 

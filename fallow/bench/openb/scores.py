@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 
 from fallow.bench.openb.files import Pod
 from fallow.bench.openb.fragments import Lefts, lefts_of
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 NO_ROOM = -(1 << 60)
 

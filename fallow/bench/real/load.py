@@ -27,9 +27,9 @@ from fallow.bench.real.cell import ends_of_fillers, fillers
 from fallow.bench.real.mix import JobClass, Maker, RealMix
 from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL
-from shared.events.values import GPU
-from shared.runtime.clocks import wall_ms
-from shared.runtime.stack.child import StackError
+from fallow.shared.events.values import GPU
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.stack.child import StackError
 
 FULL_AGAIN_S = 1.0
 """So long after the last GPU was given up all are in use again."""

@@ -19,9 +19,9 @@ from fallow.bench.real.load import Offer, RealLoad, put_real_load
 from fallow.bench.real.mix import CLASSES, RealMix
 from fallow.local.local_cell import Servers, stage_for
 from fallow.local.service_set import Clock
-from shared.events.operations import CellPolicy
-from shared.runtime.process import loop_factory
-from shared.runtime.stack.child import StackError
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.runtime.process import loop_factory
+from fallow.shared.runtime.stack.child import StackError
 
 TRIAL_S = 10.0
 RUN_MS_LEAST = 500

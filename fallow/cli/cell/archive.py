@@ -18,10 +18,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any, cast
 
-from shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
-from shared.cluster.model.state import CellState
-from shared.events.encoding import shorten
-from shared.log.port import Outgoing
+from fallow.shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.encoding import shorten
+from fallow.shared.log.port import Outgoing
 
 FORMAT = 1
 WHAT = "a cell of fallow"

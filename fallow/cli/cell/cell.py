@@ -10,9 +10,9 @@ from fallow.cli.cell.reload import reload
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import file_to_read
-from shared.log.admin.topics import TopicsFileError
-from shared.log.opening import declared_topics
-from shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.log.admin.topics import TopicsFileError
+from fallow.shared.log.opening import declared_topics
+from fallow.shared.runtime.files.cell_file import load_cell_file
 
 app = typer.Typer(no_args_is_help=True, help="Check a cell file, and put it in force while the cells run.")
 

@@ -7,13 +7,13 @@ from contextlib import aclosing
 
 from fallow.cli.cell.archive import SUBMISSIONS, Archive, Unread
 from fallow.cli.log.read_back import records_between
-from shared.cluster.model.state import CellState
-from shared.events.decisions import INPUTS, input_name
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.machine.snapshot import ORIGIN, Catalogue
-from shared.log.port import Log, Record, TopicPartition
-from shared.log.snapshots import read_catalogue, write_snapshot
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import INPUTS, input_name
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.snapshot import ORIGIN, Catalogue
+from fallow.shared.log.port import Log, Record, TopicPartition
+from fallow.shared.log.snapshots import read_catalogue, write_snapshot
 
 OF_A_CELL = (*INPUTS, "queue", "decisions", "snapshots")
 TRIES_MOST = 5

@@ -12,8 +12,8 @@ from fallow.cli.log.past import Past, Then, past_of, then
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
-from services.metrics.policy.figures import Figures
-from services.metrics.policy.report import report_of
+from fallow.services.metrics.policy.figures import Figures
+from fallow.services.metrics.policy.report import report_of
 
 app = typer.Typer()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from shared.events.base import CALENDAR_FROM_MS
-from shared.runtime.clocks import wall_ms
+from fallow.shared.events.base import CALENDAR_FROM_MS
+from fallow.shared.runtime.clocks import wall_ms
 
 
 def cell_now_ms(newest_ms: int, wall: Callable[[], int] = wall_ms) -> int:

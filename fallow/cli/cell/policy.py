@@ -17,9 +17,9 @@ from fallow.cli.node.operate import answer_of, operation, tell_answer
 from fallow.cli.output.durations import setting
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.cli.output.when import DURATION_RULE, duration_of
-from shared.client.port import News
-from shared.events.effects import PolicySet, ProposalRefused
-from shared.events.operations import CellPolicy, Operation, SetPolicy
+from fallow.shared.client.port import News
+from fallow.shared.events.effects import PolicySet, ProposalRefused
+from fallow.shared.events.operations import CellPolicy, Operation, SetPolicy
 
 app = typer.Typer(no_args_is_help=True, help="Show and change the numbers by which a cell decides.")
 

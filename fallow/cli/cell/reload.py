@@ -17,13 +17,13 @@ from fallow.cli.log.newest import newest_state
 from fallow.cli.node.operate import operation
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import file_to_read
-from shared.client.port import CellClient
-from shared.cluster.model.file_in_force import as_effect
-from shared.events.operations import ReloadCell
-from shared.log.admin.topic_admin import missing_topics
-from shared.log.opening import declared_topics
-from shared.runtime.clocks import monotonic_ms
-from shared.runtime.files.cell_file import CellFileError, load_cell_file
+from fallow.shared.client.port import CellClient
+from fallow.shared.cluster.model.file_in_force import as_effect
+from fallow.shared.events.operations import ReloadCell
+from fallow.shared.log.admin.topic_admin import missing_topics
+from fallow.shared.log.opening import declared_topics
+from fallow.shared.runtime.clocks import monotonic_ms
+from fallow.shared.runtime.files.cell_file import CellFileError, load_cell_file
 
 NEXT = "Admission and placement read their own copies of the file; the log of each says whether it took it."
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fallow.cli.failures import Exit
-from shared.client.port import News
-from shared.cluster.model.config import CellFile
-from shared.cluster.model.file_in_force import as_effect, difference, from_effect, quotas_dropped
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.tree import Account
-from shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
+from fallow.shared.client.port import News
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.file_in_force import as_effect, difference, from_effect, quotas_dropped
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
 
 CELL_FILE = "cell-file"
 """How a refusal names what it is about."""

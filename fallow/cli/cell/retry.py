@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from shared.client.port import NotYet
-from shared.runtime.clocks import monotonic_ms
+from fallow.shared.client.port import NotYet
+from fallow.shared.runtime.clocks import monotonic_ms
 
 T = TypeVar("T")
 

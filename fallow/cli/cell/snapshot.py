@@ -19,12 +19,12 @@ from fallow.cli.failures import Exit, end_with
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
 from fallow.cli.paths import file_to_read, file_to_write
-from shared.cluster.model.state import CellState
-from shared.log.admin.group_offsets import committed_offsets
-from shared.log.kafka.log import KafkaLog
-from shared.log.port import LogUnavailable
-from shared.runtime.clocks import wall_ms
-from shared.view.keys import keys_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.log.admin.group_offsets import committed_offsets
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.port import LogUnavailable
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.view.keys import keys_of
 
 app = typer.Typer(no_args_is_help=True, help="Move a cell to another Kafka: export, import.")
 

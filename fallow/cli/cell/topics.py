@@ -12,10 +12,10 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_line
-from shared.log.admin.access_admin import AccessReport, check_access, put_access_in_force
-from shared.log.admin.topic_admin import TopicsReport, check_topics, create_topics
-from shared.log.admin.topics import TopicSpec
-from shared.log.opening import declared_access, declared_topics
+from fallow.shared.log.admin.access_admin import AccessReport, check_access, put_access_in_force
+from fallow.shared.log.admin.topic_admin import TopicsReport, check_topics, create_topics
+from fallow.shared.log.admin.topics import TopicSpec
+from fallow.shared.log.opening import declared_access, declared_topics
 
 app = typer.Typer(no_args_is_help=True, help="Create and check Kafka's topics.")
 

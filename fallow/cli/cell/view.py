@@ -6,8 +6,8 @@ import typer
 
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.output.output import AsJson, print_json, print_line
-from shared.view.library import LIBRARY, library_digest
-from shared.view.redis_view import RedisFunctions
+from fallow.shared.view.library import LIBRARY, library_digest
+from fallow.shared.view.redis_view import RedisFunctions
 
 app = typer.Typer(no_args_is_help=True, help="Put the view's functions into Redis.")
 

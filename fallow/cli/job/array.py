@@ -7,8 +7,8 @@ from typing import Any
 from fallow.cli.job.standing import by_status, statuses
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import print_line, print_table
-from shared.cluster.model.job import JobStatus
-from shared.view.rows import JobRow
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.view.rows import JobRow
 
 ELEMENTS_SHOWN_MOST = 50
 

@@ -17,15 +17,15 @@ from fallow.cli.job.standing import are_stopping, rows_of, statuses
 from fallow.cli.job.submit import words
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
-from shared.client.answers import is_no_to
-from shared.client.port import CellClient, ClientUnavailable, Mark, News
-from shared.cluster.model.arrays import is_element_of
-from shared.cluster.model.job import FINAL, JobStatus
-from shared.events import effects as e
-from shared.events.jobs import JobRejected
-from shared.events.reasons import StopReason
-from shared.runtime.clocks import monotonic_ms
-from shared.view.rows import JobRow
+from fallow.shared.client.answers import is_no_to
+from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
+from fallow.shared.cluster.model.arrays import is_element_of
+from fallow.shared.cluster.model.job import FINAL, JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import StopReason
+from fallow.shared.runtime.clocks import monotonic_ms
+from fallow.shared.view.rows import JobRow
 
 app = typer.Typer()
 

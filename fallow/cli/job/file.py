@@ -11,14 +11,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from fallow.cli.job.rules import rule_of
-from shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
-from shared.events.submissions import SubmitJob
-from shared.events.value import plain, read_valid
-from shared.events.values import Dependency, JobSpec
-from shared.runtime.files.signs import visible
-from shared.runtime.files.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
-from shared.runtime.files.yaml_text import DEPTH_MOST, YamlTextError, read_yaml_documents
-from shared.runtime.several_lines import ErrorOfSeveralLines
+from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.value import plain, read_valid
+from fallow.shared.events.values import Dependency, JobSpec
+from fallow.shared.runtime.files.signs import visible
+from fallow.shared.runtime.files.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
+from fallow.shared.runtime.files.yaml_text import DEPTH_MOST, YamlTextError, read_yaml_documents
+from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 EXPANSION_MOST = 100
 """So many times may aliases repeat what a file holds, in the mean."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fallow.cli.log.sentences import gpus
 from fallow.cli.output.durations import moment
-from services.placement.explain.explain import Behind
-from services.placement.search.reason_precedence import OF_QUOTA
-from shared.events.reasons import PendingReason
+from fallow.services.placement.explain.explain import Behind
+from fallow.services.placement.search.reason_precedence import OF_QUOTA
+from fallow.shared.events.reasons import PendingReason
 
 POOLS_NAMED_MOST = 3
 

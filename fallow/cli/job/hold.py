@@ -16,12 +16,12 @@ from fallow.cli.job.standing import are_free, are_held, by_status, rows_of, stat
 from fallow.cli.node.operate import operation, tell_answer
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
-from shared.client.answers import is_no_to
-from shared.client.port import CellClient, ClientUnavailable, News
-from shared.cluster.model.job import JobStatus
-from shared.events.effects import JobHeld, JobReleased
-from shared.events.operations import HoldJob, Operation
-from shared.view.rows import JobRow
+from fallow.shared.client.answers import is_no_to
+from fallow.shared.client.port import CellClient, ClientUnavailable, News
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.effects import JobHeld, JobReleased
+from fallow.shared.events.operations import HoldJob, Operation
+from fallow.shared.view.rows import JobRow
 
 app = typer.Typer()
 

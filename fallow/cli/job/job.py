@@ -24,10 +24,10 @@ from fallow.cli.node.silence import silence_lines
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.cli.suggestions import LISTS
-from services.placement.explain.explain import WhyNot
-from shared.client.port import ClientUnavailable, News
-from shared.cluster.model.job import WAITING
-from shared.events.effects import (
+from fallow.services.placement.explain.explain import WhyNot
+from fallow.shared.client.port import ClientUnavailable, News
+from fallow.shared.cluster.model.job import WAITING
+from fallow.shared.events.effects import (
     Effect,
     JobCancelled,
     JobDeferred,
@@ -41,12 +41,12 @@ from shared.events.effects import (
     JobRequeued,
     JobStarted,
 )
-from shared.events.jobs import JobRejected
-from shared.events.reasons import RefuseCode
-from shared.events.value import plain
-from shared.events.values import JobSpec
-from shared.log.kafka.log import KafkaLog
-from shared.view.rows import JobRow
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import RefuseCode
+from fallow.shared.events.value import plain
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.view.rows import JobRow
 
 app = typer.Typer()
 

@@ -17,10 +17,10 @@ from fallow.cli.near import listed, meant
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import to_the_second
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
-from shared.cluster.model.job import FINAL, JobStatus
-from shared.events.queue import QueueOrder
-from shared.view.reader import LIMIT_MOST, Read
-from shared.view.rows import JobRow
+from fallow.shared.cluster.model.job import FINAL, JobStatus
+from fallow.shared.events.queue import QueueOrder
+from fallow.shared.view.reader import LIMIT_MOST, Read
+from fallow.shared.view.rows import JobRow
 
 app = typer.Typer()
 

@@ -12,16 +12,16 @@ from fallow.cli.log.why import DEFERRED
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
 from fallow.cli.quota.shares import percent
-from services.placement.explain.capacity import PoolRoom, UnitRoom
-from services.placement.explain.explain import AccountUse, Ahead, Planned, WhyNot, why_not
-from services.placement.search.reason_precedence import PRECEDENCE
-from shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST
-from shared.cluster.model.config import Queue
-from shared.cluster.model.job import WAITING
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec, Level, NodeStatus, Wish
+from fallow.services.placement.explain.capacity import PoolRoom, UnitRoom
+from fallow.services.placement.explain.explain import AccountUse, Ahead, Planned, WhyNot, why_not
+from fallow.services.placement.search.reason_precedence import PRECEDENCE
+from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.job import WAITING
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec, Level, NodeStatus, Wish
 
 UNITS_SHOWN_MOST = 5
 MILLI = 1_000

@@ -8,7 +8,7 @@ from fallow.cli.access import access_of
 from fallow.cli.job.hold import JobName, Timeout, give
 from fallow.cli.node.operate import operation
 from fallow.cli.output.output import AsJson, CellName
-from shared.events.operations import ReleaseJob
+from fallow.shared.events.operations import ReleaseJob
 
 app = typer.Typer()
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from fallow.cli.ids import ID_RULE
 from fallow.cli.output.counts import counted
-from shared.events.base import JobId, Label, Name
+from fallow.shared.events.base import JobId, Label, Name
 
 NAME_RULE = "must be 1 to 63 of a to z, 0 to 9 and '-', beginning and ending with a letter or a digit"
 LABEL_RULE = "must be 1 to 128 letters, digits, '.', '_', '/' and '-', beginning and ending with a letter or a digit"

@@ -13,11 +13,11 @@ from fallow.cli.ids import an_id
 from fallow.cli.job.cancel import answer, row_of
 from fallow.cli.job.submit import words
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
-from shared.client.answers import is_no_to
-from shared.client.port import News
-from shared.events.effects import JobUpdated
-from shared.events.submissions import JobChanges
-from shared.events.values import WORKERS_MOST
+from fallow.shared.client.answers import is_no_to
+from fallow.shared.client.port import News
+from fallow.shared.events.effects import JobUpdated
+from fallow.shared.events.submissions import JobChanges
+from fallow.shared.events.values import WORKERS_MOST
 
 app = typer.Typer()
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import partial
 
 from fallow.cli.cell.retry import patiently
-from shared.client.port import CellClient
-from shared.cluster.model.arrays import is_element_of
-from shared.cluster.model.job import FINAL, WAITING, JobStatus
-from shared.events.values import ARRAY_MOST
-from shared.view.reader import Read
-from shared.view.rows import JobRow
+from fallow.shared.client.port import CellClient
+from fallow.shared.cluster.model.arrays import is_element_of
+from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
+from fallow.shared.events.values import ARRAY_MOST
+from fallow.shared.view.reader import Read
+from fallow.shared.view.rows import JobRow
 
 
 async def rows_of(client: CellClient, cell: str, job: str, *, at_least: int | None = None) -> tuple[JobRow, ...]:

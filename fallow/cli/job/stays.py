@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shared.events.effects import (
+from fallow.shared.events.effects import (
     Effect,
     JobCancelled,
     JobFailed,
@@ -17,7 +17,7 @@ from shared.events.effects import (
     JobStarted,
     WorkersSettled,
 )
-from shared.events.values import WorkerPlace
+from fallow.shared.events.values import WorkerPlace
 
 HELD, LEAVING, TAKEN_OUT, FINISHED, GONE, OVER = "held", "leaving", "taken out", "finished", "gone", "over"
 """What became of a place: it is held; held until the worker that is taken out has left; left; its worker ended well, or

@@ -21,15 +21,15 @@ from fallow.cli.log.sentences import gpus, of_job, rejection, sentence
 from fallow.cli.log.why import DEFERRED
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_line
-from shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
-from shared.client.port import CellClient, ClientUnavailable, Mark, News
-from shared.cluster.model.job import FINAL, WAITING, JobStatus
-from shared.events.effects import JobRefused
-from shared.events.jobs import JobRejected
-from shared.events.value import read_valid
-from shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
-from shared.runtime.clocks import monotonic_ms
-from shared.view.rows import JobRow
+from fallow.shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
+from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
+from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
+from fallow.shared.events.effects import JobRefused
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.value import read_valid
+from fallow.shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
+from fallow.shared.runtime.clocks import monotonic_ms
+from fallow.shared.view.rows import JobRow
 
 app = typer.Typer()
 

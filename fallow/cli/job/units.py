@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shared.events.values import GPU, JobSpec
+from fallow.shared.events.values import GPU, JobSpec
 
 SELDOM_BELOW_MILLI = 100
 """So small a part of a GPU or CPU is hardly ever wished for."""

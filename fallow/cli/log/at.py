@@ -12,10 +12,10 @@ from fallow.cli.log.past import Then, past_of, then
 from fallow.cli.log.sentences import gpus
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
-from shared.cluster.model.job import Job, wait_reason
-from shared.cluster.model.node import Node, bits
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU
+from fallow.shared.cluster.model.job import Job, wait_reason
+from fallow.shared.cluster.model.node import Node, bits
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU
 
 ROWS_SHOWN_MOST = 40
 

@@ -15,10 +15,10 @@ from fallow.cli.log.read_back import records_between
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, print_json, print_line, print_table
-from shared.events.reasons import DeadLetterReason
-from shared.log.kafka.log import KafkaLog
-from shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
-from shared.log.port import Appended, Log, LogUnavailable, Outgoing, RecordTooLarge
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
+from fallow.shared.log.port import Appended, Log, LogUnavailable, Outgoing, RecordTooLarge
 
 app = typer.Typer(no_args_is_help=True, help="What could not be handled: list, show, replay.")
 

@@ -16,11 +16,11 @@ from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
 from fallow.cli.quota.words import quota_rules
-from shared.cluster.model.job import Job, wait_reason
-from shared.cluster.model.node import Node, bits
-from shared.cluster.model.state import CellState
-from shared.events.operations import Quota
-from shared.events.values import GPU
+from fallow.shared.cluster.model.job import Job, wait_reason
+from fallow.shared.cluster.model.node import Node, bits
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.values import GPU
 
 KINDS = ("jobs", "nodes", "quotas", "use", "policy")
 NOTHING = "nothing"

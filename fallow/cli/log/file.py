@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from shared.events.encoding import shorten
-from shared.log.port import Record, TopicPartition
+from fallow.shared.events.encoding import shorten
+from fallow.shared.log.port import Record, TopicPartition
 
 LINES_AT_ONCE = 500
 

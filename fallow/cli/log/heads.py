@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from fallow.cli.job.head_words import head_words
 from fallow.cli.log.past import Then, open_past
-from services.placement.explain.explain import why_not
-from shared.cluster.fold.fold import DamagedLog
-from shared.cluster.model.file_in_force import from_effect
-from shared.cluster.model.job import WAITING
-from shared.cluster.model.state import CellState
-from shared.log.layout import Layout
-from shared.log.port import Log
-from shared.log.snapshots import NoUsableSnapshot
+from fallow.services.placement.explain.explain import why_not
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.cluster.model.file_in_force import from_effect
+from fallow.shared.cluster.model.job import WAITING
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log
+from fallow.shared.log.snapshots import NoUsableSnapshot
 
 
 async def heads_then(log: Log, layout: Layout, cell: str, job_id: str, versions: Sequence[int]) -> dict[int, str]:

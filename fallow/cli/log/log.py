@@ -20,10 +20,10 @@ from fallow.cli.log.why import why
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
 from fallow.cli.paths import file_to_write
-from shared.events.decisions import Decision
-from shared.events.value import plain
-from shared.log.kafka.log import KafkaLog
-from shared.log.port import LogUnavailable, UnreadableRecords
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.value import plain
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.port import LogUnavailable, UnreadableRecords
 
 app = typer.Typer(no_args_is_help=True, help="Read the decision log, and repair it.")
 app.command()(at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fallow.cli.access import Access
 from fallow.cli.log.past import Then, past_of
-from shared.cluster.model.state import CellState
+from fallow.shared.cluster.model.state import CellState
 
 
 async def newest_state(access: Access, cell: str) -> CellState:

@@ -13,17 +13,17 @@ from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.log.read_back import records_between
 from fallow.cli.output.durations import moment
 from fallow.cli.output.when import MOMENT_RULE, moment_of
-from shared.cluster.fold.fold import fold
-from shared.cluster.model.state import CellState
-from shared.events.base import CALENDAR_FROM_MS
-from shared.events.decisions import Decision
-from shared.events.snapshots import SnapshotManifest
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.port import Log, Record
-from shared.log.reading import log_record
-from shared.log.snapshots import nearest_snapshot
-from shared.runtime.clocks import wall_ms
+from fallow.shared.cluster.fold.fold import fold
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import CALENDAR_FROM_MS
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.snapshots import SnapshotManifest
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, Record
+from fallow.shared.log.reading import log_record
+from fallow.shared.log.snapshots import nearest_snapshot
+from fallow.shared.runtime.clocks import wall_ms
 
 
 @dataclass(frozen=True, slots=True)

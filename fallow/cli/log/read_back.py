@@ -10,12 +10,12 @@ from pathlib import Path
 from fallow.cli.verify.verification import check_lines, forgotten_version, read_all_diaries
 from fallow.cli.verify.verify import LogCheck
 from fallow.replay.report.outcome import Outcome
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.events.encoding import TYPE_HEADER
-from shared.log.layout import Layout
-from shared.log.port import Log, LogUnavailable, Record, TopicPartition
-from shared.log.reading import event_of, header
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import TYPE_HEADER
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, LogUnavailable, Record, TopicPartition
+from fallow.shared.log.reading import event_of, header
 
 READ_ONCE = 2_000
 """Records that are asked for at a time."""

@@ -12,11 +12,11 @@ from fallow.cli.log.repairing import From, NotRepairable, Survey, not_due, repai
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
 from fallow.cli.user_name import user_name
-from shared.events.snapshots import SnapshotManifest
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.port import Log
-from shared.runtime.clocks import wall_ms
+from fallow.shared.events.snapshots import SnapshotManifest
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log
+from fallow.shared.runtime.clocks import wall_ms
 
 
 def log_repair(

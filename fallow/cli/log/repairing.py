@@ -16,23 +16,23 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fallow.cli.log.read_back import records_between
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.fold import DamagedLog, fold
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import CHAIN_HEADER, INPUTS, Decision, input_name
-from shared.events.snapshots import SnapshotManifest
-from shared.log.damage import damage_at
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.losses import loss_met, losses_of
-from shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, fences
-from shared.log.machine.snapshot import Catalogue, DamagedSnapshot
-from shared.log.machine.writer import Draft, Writer
-from shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableRecords
-from shared.log.reading import log_record
-from shared.log.snapshots import begins_with_the_first_version, first_readable, read_catalogue, write_snapshot
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.fold import DamagedLog, fold
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import CHAIN_HEADER, INPUTS, Decision, input_name
+from fallow.shared.events.snapshots import SnapshotManifest
+from fallow.shared.log.damage import damage_at
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.losses import loss_met, losses_of
+from fallow.shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, fences
+from fallow.shared.log.machine.snapshot import Catalogue, DamagedSnapshot
+from fallow.shared.log.machine.writer import Draft, Writer
+from fallow.shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableRecords
+from fallow.shared.log.reading import log_record
+from fallow.shared.log.snapshots import begins_with_the_first_version, first_readable, read_catalogue, write_snapshot
 
 WRITER = "fallow log repair"
 TOMBSTONES_AT_ONCE = 500

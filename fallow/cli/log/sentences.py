@@ -8,13 +8,13 @@ from typing import Any
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment, setting, window
 from fallow.cli.quota.words import quota_rules
-from shared.cluster.model.lease import patience_ms
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.jobs import JobRejected
-from shared.events.operations import CellPolicy
-from shared.events.reasons import CancelReason, ClearReason, FailReason
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.cluster.model.lease import patience_ms
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason
+from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 NODES_NAMED_MOST = 4
 

@@ -20,17 +20,17 @@ from fallow.cli.log.read_back import records_between
 from fallow.cli.log.sentences import rejection, sentence
 from fallow.cli.output.durations import duration, moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
-from shared.client.port import job_of
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.jobs import JobRejected
-from shared.events.reasons import PendingReason
-from shared.events.values import NodeStatus, WorkerPlace
-from shared.log.kafka.log import KafkaLog
-from shared.log.layout import Layout
-from shared.log.port import Log, Record, TopicPartition
-from shared.log.reading import event_of
-from shared.runtime.clocks import wall_ms
+from fallow.shared.client.port import job_of
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import NodeStatus, WorkerPlace
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, Record, TopicPartition
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.clocks import wall_ms
 
 DEFERRED: dict[PendingReason, str] = {
     PendingReason.NO_FREE_GPUS: "fewer GPUs are free than it needs",

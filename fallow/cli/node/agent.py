@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from fallow.cli.access import Access, access_of
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.paths import folder_to_write
-from services.executor.node_registration import WrongOffer, home_of, offer_of
-from services.executor.processes.machine import count_devices
-from shared.events.values import DEVICES_MOST, NodeSpec
+from fallow.services.executor.node_registration import WrongOffer, home_of, offer_of
+from fallow.services.executor.processes.machine import count_devices
+from fallow.shared.events.values import DEVICES_MOST, NodeSpec
 
 app = typer.Typer()
 
@@ -61,7 +61,7 @@ def agent(
         "FALLOW_LOG_FORMAT": os.environ.get("FALLOW_LOG_FORMAT", "console" if sys.stdout.isatty() else "json"),
     }
     # The agent takes this process's place, so that signals and the exit code are its own.
-    os.execve(sys.executable, [sys.executable, "-P", "-m", "services.executor", "agent"], environment)  # noqa: S606
+    os.execve(sys.executable, [sys.executable, "-P", "-m", "fallow.services.executor", "agent"], environment)  # noqa: S606
 
 
 OPTIONS = {"id": "--node", "pool": "--pool", "gpus": "--gpus", "labels": "--label"}

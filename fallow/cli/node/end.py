@@ -17,12 +17,12 @@ from fallow.cli.log.sentences import sentence
 from fallow.cli.node.operate import REFUSALS, operation
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
 from fallow.cli.question import NOTHING_DONE, agreed
-from shared.client.port import News
-from shared.events.effects import Effect, LeaseExpired, NodeRemoved, ProposalRefused
-from shared.events.operations import DeclareLost, Operation, RemoveNode
-from shared.events.values import NodeStatus
-from shared.runtime.clocks import monotonic_ms
-from shared.view.rows import NodeRow
+from fallow.shared.client.port import News
+from fallow.shared.events.effects import Effect, LeaseExpired, NodeRemoved, ProposalRefused
+from fallow.shared.events.operations import DeclareLost, Operation, RemoveNode
+from fallow.shared.events.values import NodeStatus
+from fallow.shared.runtime.clocks import monotonic_ms
+from fallow.shared.view.rows import NodeRow
 
 Nodes = Annotated[
     list[str], typer.Argument(metavar="NODE...", callback=an_id, help="The nodes' ids.", show_default=False)

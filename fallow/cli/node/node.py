@@ -21,9 +21,9 @@ from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
 from fallow.cli.output.when import DURATION_RULE, POINT_RULE, Point, duration_of, point_of
-from shared.client.port import News
-from shared.events.effects import MaintenanceSet, NodeChanged, ProposalRefused
-from shared.events.operations import (
+from fallow.shared.client.port import News
+from fallow.shared.events.effects import MaintenanceSet, NodeChanged, ProposalRefused
+from fallow.shared.events.operations import (
     CancelMaintenance,
     Cordon,
     Drain,
@@ -31,8 +31,8 @@ from shared.events.operations import (
     PlanMaintenance,
     Uncordon,
 )
-from shared.events.values import NodeStatus
-from shared.view.rows import NodeRow
+from fallow.shared.events.values import NodeStatus
+from fallow.shared.view.rows import NodeRow
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -15,10 +15,10 @@ from fallow.cli.node.silence import silence, silence_lines
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import window
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
-from shared.events.values import GPU, NodeStatus
-from shared.runtime.clocks import wall_ms
-from shared.view.reader import Read
-from shared.view.rows import NodeRow
+from fallow.shared.events.values import GPU, NodeStatus
+from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.view.reader import Read
+from fallow.shared.view.rows import NodeRow
 
 app = typer.Typer()
 

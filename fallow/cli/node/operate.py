@@ -15,11 +15,11 @@ from fallow.cli.job.submit import words
 from fallow.cli.output.output import print_json, print_line
 from fallow.cli.user_name import user_name
 from fallow.cli.wrong_use import own_words
-from shared.client.port import CellClient, Mark, News
-from shared.events.effects import JobRefused, ProposalRefused
-from shared.events.encoding import Undecodable, decode
-from shared.events.operations import Operation
-from shared.runtime.clocks import monotonic_ms
+from fallow.shared.client.port import CellClient, Mark, News
+from fallow.shared.events.effects import JobRefused, ProposalRefused
+from fallow.shared.events.encoding import Undecodable, decode
+from fallow.shared.events.operations import Operation
+from fallow.shared.runtime.clocks import monotonic_ms
 
 IsAnswer = Callable[[News], bool]
 

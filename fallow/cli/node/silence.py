@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment
-from services.placement.lifecycle.nodes.breaker import counts, holds_losses_back
-from shared.cluster.model.lease import longest_patience_ms
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.base import CALENDAR_FROM_MS
-from shared.events.values import NodeStatus
+from fallow.services.placement.lifecycle.nodes.breaker import counts, holds_losses_back
+from fallow.shared.cluster.model.lease import longest_patience_ms
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import CALENDAR_FROM_MS
+from fallow.shared.events.values import NodeStatus
 
 NAMED_MOST = 5
 """So many lost nodes are told of, and as many silent ones, each in a line of its own."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from shared.events.base import CALENDAR_FROM_MS
+from fallow.shared.events.base import CALENDAR_FROM_MS
 
 SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
 CALENDAR_TO_MS = 253_402_300_800_000

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from shared.runtime.files.signs import in_json, visible
+from fallow.shared.runtime.files.signs import in_json, visible
 
 WIDTH_UNKNOWN = 160
 """Columns where the output is no terminal: a log or a pipe cuts nothing off."""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.runtime.files.signs import visible
+from fallow.shared.runtime.files.signs import visible
 
 BETWEEN = 3
 """Signs that a column takes beside its content."""

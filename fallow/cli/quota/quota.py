@@ -16,9 +16,9 @@ from fallow.cli.output.output import AsJson, CellName, print_json, print_table
 from fallow.cli.paths import file_to_read
 from fallow.cli.quota.rows import COLUMNS, SPARE, as_object, table
 from fallow.cli.quota.wish import changed_fields, read_quotas
-from shared.client.port import News
-from shared.events.effects import ProposalRefused, QuotaRemoved, QuotaSet
-from shared.events.operations import ReclaimFrom, RemoveQuota, SetQuota
+from fallow.shared.client.port import News
+from fallow.shared.events.effects import ProposalRefused, QuotaRemoved, QuotaSet
+from fallow.shared.events.operations import ReclaimFrom, RemoveQuota, SetQuota
 
 app = typer.Typer(no_args_is_help=True, help="Show and change who may use how much of which GPU type.")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fallow.cli.quota.words import quota_rules
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.summary import QuotaRow, quota_rows
-from shared.events.operations import Quota
-from shared.events.values import GPU
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.summary import QuotaRow, quota_rows
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.values import GPU
 
 COLUMNS = (
     "TENANT",

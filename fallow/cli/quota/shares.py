@@ -11,10 +11,10 @@ import typer
 from fallow.cli.access import access_of, run
 from fallow.cli.log.newest import newest_state
 from fallow.cli.output.output import AsJson, CellName, print_json, print_table
-from services.placement.explain.fair_share import TenantShare, shares_of
-from services.placement.queue.fair_share import SHARE_ONE
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU
+from fallow.services.placement.explain.fair_share import TenantShare, shares_of
+from fallow.services.placement.queue.fair_share import SHARE_ONE
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU
 
 app = typer.Typer()
 

@@ -11,9 +11,9 @@ from fallow.cli.cell.retry import patiently
 from fallow.cli.job.jobs import as_object
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_table
-from shared.events.values import GPU
-from shared.view.reader import Read
-from shared.view.rows import TenantRow
+from fallow.shared.events.values import GPU
+from fallow.shared.view.reader import Read
+from fallow.shared.view.rows import TenantRow
 
 app = typer.Typer()
 

@@ -9,14 +9,14 @@ from pydantic import ValidationError
 
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.output.when import DURATION_RULE, duration_of
-from shared.cluster.model.config import CellFile, TenantQuota
-from shared.events.base import Name
-from shared.events.encoding import shorten
-from shared.events.operations import Quota
-from shared.events.value import plain
-from shared.events.values import GPU
-from shared.runtime.files.text_file import TextFileError, read_text_file
-from shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
+from fallow.shared.cluster.model.config import CellFile, TenantQuota
+from fallow.shared.events.base import Name
+from fallow.shared.events.encoding import shorten
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.value import plain
+from fallow.shared.events.values import GPU
+from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
+from fallow.shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
 
 NONE = "none"
 

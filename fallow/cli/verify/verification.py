@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from fallow.cli.log.file import LogFileError, read_log_file
 from fallow.cli.verify.verify import LogCheck, Verification, Violation
-from shared.cluster.checks.run_journal import (
+from fallow.shared.cluster.checks.run_journal import (
     HORIZON_BEGINS,
     Attempted,
     DiaryHorizon,
@@ -23,17 +23,17 @@ from shared.cluster.checks.run_journal import (
     check_diaries,
     nodes_without_diary,
 )
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.events.encoding import shorten
-from shared.events.value import V, read_valid
-from shared.log.layout import Layout
-from shared.log.port import Log, LogUnavailable, Reader, Record
-from shared.log.reading import event_of
-from shared.log.snapshots import oldest_snapshot
-from shared.runtime.files.text_file import TextFileError, must_be_file
-from shared.view.compare import ViewMoved, compare_view
-from shared.view.reader import ViewReader
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import shorten
+from fallow.shared.events.value import V, read_valid
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, LogUnavailable, Reader, Record
+from fallow.shared.log.reading import event_of
+from fallow.shared.log.snapshots import oldest_snapshot
+from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
+from fallow.shared.view.compare import ViewMoved, compare_view
+from fallow.shared.view.reader import ViewReader
 
 POLL_RECORDS = 500
 POLL_WAIT_MS = 250

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from shared.cluster.checks.audit import ledger_of
-from shared.cluster.checks.invariants import Offence, check_state
-from shared.cluster.checks.run_journal import Orders
-from shared.cluster.fold.fold import DamagedLog, LogRecord, Verdict, fold, judge
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision, next_chain
-from shared.log.port import Record
-from shared.log.reading import log_record
+from fallow.shared.cluster.checks.audit import ledger_of
+from fallow.shared.cluster.checks.invariants import Offence, check_state
+from fallow.shared.cluster.checks.run_journal import Orders
+from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, Verdict, fold, judge
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.log.port import Record
+from fallow.shared.log.reading import log_record
 
 RECOUNT_VERSIONS = 1_000
 CHAINS_KEPT = 100_000

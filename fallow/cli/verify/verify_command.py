@@ -19,10 +19,10 @@ from fallow.cli.paths import file_to_read, folder_to_read
 from fallow.cli.verify.verification import LiveCheck, join, verify_file
 from fallow.cli.verify.verify import Verification, Violation
 from fallow.cli.verify.verify_follow import Following, until_signal
-from shared.log.kafka.log import KafkaLog
-from shared.runtime.collector import tune_collector
-from shared.view.reader import ViewReader, ViewRebuilding
-from shared.view.redis_view import RedisFunctions
+from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.runtime.collector import tune_collector
+from fallow.shared.view.reader import ViewReader, ViewRebuilding
+from fallow.shared.view.redis_view import RedisFunctions
 
 app = typer.Typer()
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from fallow.cli.verify.verification import LiveCheck
 from fallow.cli.verify.verify import LogCheck, Verification, Violation
-from shared.cluster.checks.run_journal import Orders
-from shared.log.port import Reader
-from shared.runtime.clocks import monotonic_ms
-from shared.view.compare import ViewMoved
+from fallow.shared.cluster.checks.run_journal import Orders
+from fallow.shared.log.port import Reader
+from fallow.shared.runtime.clocks import monotonic_ms
+from fallow.shared.view.compare import ViewMoved
 
 RECOUNT_EVERY_MS = 10_000
 VIEW_EVERY_MS = 30_000

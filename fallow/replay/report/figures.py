@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fallow.replay.report.job_history import Hold, JobRow
-from services.metrics.policy.kant.waiting import percentile
-from shared.events.values import GPU
+from fallow.services.metrics.policy.kant.waiting import percentile
+from fallow.shared.events.values import GPU
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from fallow.replay.report.job_history import JobRow, Stretch, holds_of
-from shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.events.encoding import Undecodable
-from shared.events.jobs import JobRejected
-from shared.events.submissions import SubmitJob
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 SUBMIT = SubmitJob.type
 

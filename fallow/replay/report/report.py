@@ -20,9 +20,9 @@ from fallow.replay.report.figures import Figures, figures_of
 from fallow.replay.report.job_history import JobRow, write_rows
 from fallow.replay.report.outcome import Outcome
 from fallow.replay.workload import CELL, Workload
-from shared.runtime.files.signs import visible
-from shared.view.reader import ViewReader
-from shared.view.redis_view import RedisFunctions
+from fallow.shared.runtime.files.signs import visible
+from fallow.shared.view.reader import ViewReader
+from fallow.shared.view.redis_view import RedisFunctions
 
 NAMED_MOST = 5
 """So many lost jobs and double allocations are named."""

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fallow.shared.cluster.fold.fold import extend
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.min_run import min_run_ms
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import decode, encode
+from fallow.shared.events.values import GPU
 from fallow.simulator.cases.reasons import means
 from fallow.simulator.cases.schema import NodeRow
 from fallow.simulator.cases.setting import GPU_TYPE, S_MS
 from fallow.simulator.cases.theatre import ORIGIN_MS, Theatre
-from shared.cluster.fold.fold import extend
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.min_run import min_run_ms
-from shared.events.decisions import Decision
-from shared.events.encoding import decode, encode
-from shared.events.values import GPU
 
 Judge = Callable[[Theatre, Any], list[str]]
 

@@ -6,10 +6,10 @@ nothing and never starts, and its submitter is told the numbers at once.
 
 from __future__ import annotations
 
-from services.placement.explain.capacity import PoolRoom
-from services.placement.explain.explain import WhyNot
-from shared.events.jobs import JobRejected
-from shared.events.values import GPU, JobSpec
+from fallow.services.placement.explain.capacity import PoolRoom
+from fallow.services.placement.explain.explain import WhyNot
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.values import GPU, JobSpec
 
 CODES: dict[str, tuple[str, ...]] = {
     "quota": ("quota_reached", "over_tenant_limit"),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from shared.events.encoding import shorten
+from fallow.shared.events.encoding import shorten
 
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 Gpus = Annotated[int, Field(strict=True, ge=0)]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fallow.simulator.cases.names import Names, shuffled
-from fallow.simulator.cases.schema import Case, JobRow, NodeRow, PendingRow, QueueRow, RunningRow, Strict
-from fallow.simulator.engine import Chance
-from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
-from shared.events.operations import CellPolicy, ReclaimFrom
-from shared.events.queue import QueueDiscipline
-from shared.events.values import (
+from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.events.operations import CellPolicy, ReclaimFrom
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.values import (
     GPU,
     JobSpec,
     Level,
@@ -22,6 +19,9 @@ from shared.events.values import (
     VirtualRun,
     Wish,
 )
+from fallow.simulator.cases.names import Names, shuffled
+from fallow.simulator.cases.schema import Case, JobRow, NodeRow, PendingRow, QueueRow, RunningRow, Strict
+from fallow.simulator.engine import Chance
 
 CELL = "cell-a"
 S_MS = 1_000

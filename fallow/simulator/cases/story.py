@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.reasons import StopReason
-from shared.events.values import GPU, WorkerPlace
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.values import GPU, WorkerPlace
 
 
 @dataclass(frozen=True, slots=True)

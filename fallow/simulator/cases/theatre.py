@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+from fallow.services.executor.policy.records import Said
+from fallow.services.executor.policy.turn import Observation, Turn
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.service import Input, PendingDecision
+from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.planner import plan_starts
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.errors import IllegalEffect
+from fallow.shared.cluster.fold.fold import extend
+from fallow.shared.cluster.model.job import HOLDING, WAITING, Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.nodes import DeviceFailed, NodeJoined, NodeLost, NodeReport, RunStatusUpdate
+from fallow.shared.events.operations import Cordon, SetQuota, Uncordon
+from fallow.shared.events.queue import StartsPlanned
+from fallow.shared.events.submissions import CancelJob, SubmitJob
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, RunStatus, VirtualRun, WorkerPlace
 from fallow.simulator.cases.reasons import CAN_NEVER_RUN, in_words, waits_in_words
 from fallow.simulator.cases.schema import PendingRow, RunningRow
 from fallow.simulator.cases.setting import GPU_TYPE, S_MS, NotBuiltIn, Setting, is_invalid, is_many, ms
 from fallow.simulator.cases.story import Story
 from fallow.simulator.trace.cell import VirtualCell
-from services.executor.policy.records import Said
-from services.executor.policy.turn import Observation, Turn
-from services.placement.explain.explain import why_not
-from services.placement.service import Input, PendingDecision
-from services.queueing.policy.estimator import Declared
-from services.queueing.policy.planner import plan_starts
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.errors import IllegalEffect
-from shared.cluster.fold.fold import extend
-from shared.cluster.model.job import HOLDING, WAITING, Job
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.encoding import Undecodable
-from shared.events.jobs import JobRejected
-from shared.events.nodes import DeviceFailed, NodeJoined, NodeLost, NodeReport, RunStatusUpdate
-from shared.events.operations import Cordon, SetQuota, Uncordon
-from shared.events.queue import StartsPlanned
-from shared.events.submissions import CancelJob, SubmitJob
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, RunStatus, VirtualRun, WorkerPlace
 
 ORIGIN_MS = 30 * 86_400_000
 """Cell time at second 0 of a case, so that what began before it has a time too."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fallow.shared.events.encoding import encode
+from fallow.shared.log.machine.partitioner import partition_of
+from fallow.shared.log.port import LogUnavailable
 from fallow.simulator.draws.workload import Item
 from fallow.simulator.history.record import Submission
 from fallow.simulator.storage.broker import Message, message_of
-from shared.events.encoding import encode
-from shared.log.machine.partitioner import partition_of
-from shared.log.port import LogUnavailable
 
 if TYPE_CHECKING:
     from fallow.simulator.world import World

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
+from fallow.shared.view.store import ViewUnavailable
 from fallow.simulator.history.record import ViewAnswer
 from fallow.simulator.storage.redis import NAMESPACE, answer_of
-from shared.events.submissions import SubmitJob
-from shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
-from shared.view.store import ViewUnavailable
 
 if TYPE_CHECKING:
     from fallow.simulator.world import World

@@ -5,10 +5,10 @@ Whatever is asked for can be had: a job whose nodes could never hold it would wa
 
 from __future__ import annotations
 
+from fallow.shared.events.base import replace
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import GPU, JobSpec, NodeSpec
 from fallow.simulator.engine import Engine
-from shared.events.base import replace
-from shared.events.submissions import SubmitJob
-from shared.events.values import GPU, JobSpec, NodeSpec
 
 ZONE, HOT = "zone", "hot"
 RULES = ("zone=a", "zone=a|b", "zone!=a", "zone", "!zone")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fallow.shared.events.base import LARGEST_INTEGER, replace
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import JobKind, RetryPolicy
 from fallow.simulator.draws.choosy import HOT
 from fallow.simulator.engine import Engine
-from shared.events.base import LARGEST_INTEGER, replace
-from shared.events.submissions import SubmitJob
-from shared.events.values import JobKind, RetryPolicy
 
 PRIORITY_MOST = 1_000_000
 

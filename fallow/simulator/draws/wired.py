@@ -6,11 +6,11 @@ Whatever is asked for can be had: a job whose wish no empty cell could grant wou
 
 from __future__ import annotations
 
+from fallow.shared.events.base import replace
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, NodeSpec, Position, TopologyRequest, Wish
 from fallow.simulator.draws.choosy import suits
 from fallow.simulator.engine import Engine
-from shared.events.base import replace
-from shared.events.submissions import SubmitJob
-from shared.events.values import GPU, JobKind, JobSpec, Level, NodeSpec, Position, TopologyRequest, Wish
 
 
 def wired(engine: Engine, specs: tuple[NodeSpec, ...]) -> tuple[NodeSpec, ...]:

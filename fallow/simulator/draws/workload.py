@@ -6,15 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from fallow.simulator.draws.choosy import choosy, marked
-from fallow.simulator.draws.odd import odd
-from fallow.simulator.draws.wired import typed, wired, wishful
-from fallow.simulator.engine import Engine
-from fallow.simulator.history.record import EPOCH_MS
-from services.placement.policy.policies import POLICIES
-from shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, SubmissionRate, Tenant, TenantQuota
-from shared.events.base import Event, replace
-from shared.events.operations import (
+from fallow.services.placement.policy.policies import POLICIES
+from fallow.shared.cluster.model.config import (
+    CellFile,
+    CellPart,
+    Limits,
+    Pool,
+    Queue,
+    SubmissionRate,
+    Tenant,
+    TenantQuota,
+)
+from fallow.shared.events.base import Event, replace
+from fallow.shared.events.operations import (
     CancelMaintenance,
     CellPolicy,
     Cordon,
@@ -29,9 +33,9 @@ from shared.events.operations import (
     SetQuota,
     Uncordon,
 )
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from shared.events.values import (
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from fallow.shared.events.values import (
     AfterWhen,
     Dependency,
     JobKind,
@@ -43,6 +47,11 @@ from shared.events.values import (
     RetryPolicy,
     VirtualRun,
 )
+from fallow.simulator.draws.choosy import choosy, marked
+from fallow.simulator.draws.odd import odd
+from fallow.simulator.draws.wired import typed, wired, wishful
+from fallow.simulator.engine import Engine
+from fallow.simulator.history.record import EPOCH_MS
 
 ARRIVALS_MS = 9_000
 PLACEMENTS = tuple(POLICIES)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event, replace
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
+from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.values import JobSpec
 from fallow.simulator.history.books import CANCELLED, STOPPING, Books
 from fallow.simulator.history.evidence import Answer, CellEvidence, Evidence, Violation
-from shared.events import effects as e
-from shared.events.base import Event, replace
-from shared.events.decisions import Decision
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
-from shared.events.reasons import StopReason
-from shared.events.values import JobSpec
 
 
 class Settlements:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, NodeRole, NodeStatus, WorkerPlace
 from fallow.simulator.history import books as b
 from fallow.simulator.history.books import Books, JobPage, NodePage, OverPage
 from fallow.simulator.history.evidence import Violation
@@ -13,10 +17,6 @@ from fallow.simulator.history.rules import arrays, maintenance, planned, waits
 from fallow.simulator.history.rules.queue_rules import ages_in, rules_in
 from fallow.simulator.history.rules.singly import starts_again_ms, wrong_resizing, wrong_settling, wrong_start
 from fallow.simulator.history.rules.whereabouts import scattered, unwanted_company, wrong_node
-from shared.events import effects as e
-from shared.events.reasons import StopReason
-from shared.events.value import replace
-from shared.events.values import GPU, NodeRole, NodeStatus, WorkerPlace
 
 
 class Bookkeeper:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.view.rows import JobRow, NodeRow
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.view.rows import JobRow, NodeRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fallow.shared.events.values import VirtualRun
 from fallow.simulator.history.answers import Settlements, wish_violations
 from fallow.simulator.history.bookkeeping import Bookkeeper
 from fallow.simulator.history.books import HELD, QUEUED, RUNNING, Books
@@ -13,7 +14,6 @@ from fallow.simulator.history.rules.order import OrderJudge
 from fallow.simulator.history.runs import diary_violations
 from fallow.simulator.history.showings import Showings, readings_go_forward
 from fallow.simulator.history.sweep import Sweep
-from shared.events.values import VirtualRun
 
 
 def judge(evidence: Evidence) -> list[Violation]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
+from fallow.shared.events.effects import InputFenced, InputResumed
+from fallow.shared.events.encoding import Undecodable, decode
 from fallow.simulator.history.evidence import CellEvidence, LogEntry, Violation
-from shared.events.decisions import CHAIN_START, Decision, next_chain
-from shared.events.effects import InputFenced, InputResumed
-from shared.events.encoding import Undecodable, decode
 
 
 class InForce(NamedTuple):

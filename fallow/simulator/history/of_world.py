@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision, input_name
+from fallow.shared.events.encoding import Undecodable, decode
+from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from fallow.shared.view.row_text import account_rows, job_row, node_row
 from fallow.simulator.history.evidence import (
     Answer,
     CellEvidence,
@@ -19,14 +27,6 @@ from fallow.simulator.history.evidence import (
 )
 from fallow.simulator.history.judge import judge
 from fallow.simulator.history.record import History, Logged, NodeMoment, ViewAnswer, ViewRows
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.events.base import Event
-from shared.events.decisions import Decision, input_name
-from shared.events.encoding import Undecodable, decode
-from shared.events.jobs import JobAdmitted, JobsAdmitted
-from shared.events.reasons import DeadLetterReason
-from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from shared.view.row_text import account_rows, job_row, node_row
 
 UNAWARE_MS = 500
 """A writer learns with the answer to its next record that the log is not what it was."""

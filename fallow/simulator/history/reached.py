@@ -9,13 +9,13 @@ from functools import cache
 from inspect import getmembers, isclass
 from typing import get_args, get_type_hints
 
+from fallow.shared.events import reasons
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import AnyEffect
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.value import Value
 from fallow.simulator.history.record import History, Logged
-from shared.events import reasons
-from shared.events.decisions import Decision
-from shared.events.effects import AnyEffect
-from shared.events.jobs import JobRejected
-from shared.events.reasons import DeadLetterReason
-from shared.events.value import Value
 
 EFFECTS: tuple[str, ...] = tuple(sorted(effect.__name__ for effect in get_args(AnyEffect)))
 """Every effect of the language."""

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Literal
 
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.cluster.model.config import CellFile
-from shared.events.base import Event
-from shared.events.decisions import CHAIN_HEADER
-from shared.events.encoding import TYPE_HEADER, Undecodable, decode, encode
-from shared.events.values import NodeSpec
-from shared.log.port import Headers, Outgoing, Record
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import CHAIN_HEADER
+from fallow.shared.events.encoding import TYPE_HEADER, Undecodable, decode, encode
+from fallow.shared.events.values import NodeSpec
+from fallow.shared.log.port import Headers, Outgoing, Record
 
 EPOCH_MS = 10_000_000_000
 """The cell time of a right clock at simulated time 0."""

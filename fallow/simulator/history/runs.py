@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import RunStatus, WorkerPlace
 from fallow.simulator.history.evidence import CellEvidence, Violation
 from fallow.simulator.history.log_form import InForce
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.events import effects as e
-from shared.events.values import RunStatus, WorkerPlace
 
 RunKey = tuple[str, str, int, int | None, int]
 """(node, job, attempt, rank, turn); a gang's workers on a node are one run, without a rank."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import GPU
 from fallow.simulator.history.evidence import CellEvidence, Happened, Violation, What
 from fallow.simulator.history.log_form import InForce
 from fallow.simulator.history.runs import Orders, RunKey, named, released_by
-from shared.events import effects as e
-from shared.events.values import GPU
 
 TOGETHER_NODES = 3
 TOGETHER_PERCENT = 20

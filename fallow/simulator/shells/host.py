@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.runtime.host import Host
 from fallow.simulator.process import Process
-from shared.cluster.model.config import CellFile
-from shared.runtime.host import Host
 
 T = TypeVar("T")
 

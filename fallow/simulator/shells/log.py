@@ -8,16 +8,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from fallow.simulator.history.record import EPOCH_MS
-from fallow.simulator.shells.member import WorldMember
-from fallow.simulator.storage.broker import Broker, Message
-from fallow.simulator.trouble.faults import Fault
-from shared.events.base import replace as shorter
-from shared.events.decisions import CHAIN_HEADER
-from shared.events.encoding import TYPE_HEADER, decode, encode
-from shared.events.snapshots import SnapshotChunk
-from shared.log.machine.partitioner import partition_of
-from shared.log.port import (
+from fallow.shared.events.base import replace as shorter
+from fallow.shared.events.decisions import CHAIN_HEADER
+from fallow.shared.events.encoding import TYPE_HEADER, decode, encode
+from fallow.shared.events.snapshots import SnapshotChunk
+from fallow.shared.log.machine.partitioner import partition_of
+from fallow.shared.log.port import (
     RECORD_BYTES_MAX,
     AppendAnswer,
     Appended,
@@ -32,6 +28,10 @@ from shared.log.port import (
     RecordTooLarge,
     TopicPartition,
 )
+from fallow.simulator.history.record import EPOCH_MS
+from fallow.simulator.shells.member import WorldMember
+from fallow.simulator.storage.broker import Broker, Message
+from fallow.simulator.trouble.faults import Fault
 
 T = TypeVar("T")
 

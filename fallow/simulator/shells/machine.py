@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from fallow.services.executor.policy.lease import KeptLease
+from fallow.services.executor.policy.turn import Observation, Start, Stop
+from fallow.services.executor.policy.worker_environment import Gang
 from fallow.simulator.machine import Machine
 from fallow.simulator.process import Process
 from fallow.simulator.shells.log import Dead
-from services.executor.policy.lease import KeptLease
-from services.executor.policy.turn import Observation, Start, Stop
-from services.executor.policy.worker_environment import Gang
 
 LOOK_S = 0.35
 """How often it looks without a cause: at reports and the lease."""

@@ -9,6 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from structlog.typing import FilteringBoundLogger
 
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.log.opening import AWAY, OpenLog
+from fallow.shared.log.port import Log, LogTruncated
+from fallow.shared.runtime.clocks import WallCellClock
+from fallow.shared.runtime.http.health import Health
+from fallow.shared.runtime.process import Context, wait_for
+from fallow.shared.runtime.settings import ServiceSettings
+from fallow.shared.runtime.telemetry import Telemetry
 from fallow.simulator.process import Process, Release
 from fallow.simulator.shells.heard import HeardLogger, Hears
 from fallow.simulator.shells.host import WorldHost
@@ -17,14 +25,6 @@ from fallow.simulator.shells.loop import VirtualLoop
 from fallow.simulator.shells.member import WorldMember
 from fallow.simulator.storage.broker import Message
 from fallow.simulator.trouble.versions import with_more
-from shared.cluster.model.config import CellFile
-from shared.log.opening import AWAY, OpenLog
-from shared.log.port import Log, LogTruncated
-from shared.runtime.clocks import WallCellClock
-from shared.runtime.http.health import Health
-from shared.runtime.process import Context, wait_for
-from shared.runtime.settings import ServiceSettings
-from shared.runtime.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from fallow.simulator.world import World

@@ -7,6 +7,28 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fallow.services.admission.app import answering
+from fallow.services.admission.settings import AdmissionSettings
+from fallow.services.executor.app import agent, wiring
+from fallow.services.executor.app.own_machine import OwnMachine
+from fallow.services.executor.diaries import GROWN_BYTES, Diaries
+from fallow.services.executor.processes.supervisor import must_end
+from fallow.services.executor.settings import AgentSettings, ExecutorSettings
+from fallow.services.metrics import app as metrics_app
+from fallow.services.metrics.settings import MetricsSettings
+from fallow.services.placement.app import appending, intake, writer
+from fallow.services.placement.service import PlacementService
+from fallow.services.placement.settings import PlacementSettings
+from fallow.services.projector import app as projector_app
+from fallow.services.projector.settings import ProjectorSettings
+from fallow.services.queueing import app as queueing_app
+from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.events.encoding import decode
+from fallow.shared.events.nodes import NodeJoined
+from fallow.shared.events.values import NodeSpec
+from fallow.shared.log.fenced_input import INPUT_FENCED
+from fallow.shared.log.sharing.delivery import Delivery
+from fallow.shared.runtime.process import Context
 from fallow.simulator.machine import Machine
 from fallow.simulator.process import Process
 from fallow.simulator.shells.files import WorldFiles
@@ -17,28 +39,6 @@ from fallow.simulator.shells.share import Sharing, WorldSubscription
 from fallow.simulator.shells.view import WorldFunctions
 from fallow.simulator.storage.broker import Message
 from fallow.simulator.trouble.versions import word_by_word
-from services.admission.app import answering
-from services.admission.settings import AdmissionSettings
-from services.executor.app import agent, wiring
-from services.executor.app.own_machine import OwnMachine
-from services.executor.diaries import GROWN_BYTES, Diaries
-from services.executor.processes.supervisor import must_end
-from services.executor.settings import AgentSettings, ExecutorSettings
-from services.metrics import app as metrics_app
-from services.metrics.settings import MetricsSettings
-from services.placement.app import appending, intake, writer
-from services.placement.service import PlacementService
-from services.placement.settings import PlacementSettings
-from services.projector import app as projector_app
-from services.projector.settings import ProjectorSettings
-from services.queueing import app as queueing_app
-from services.queueing.settings import QueueingSettings
-from shared.events.encoding import decode
-from shared.events.nodes import NodeJoined
-from shared.events.values import NodeSpec
-from shared.log.fenced_input import INPUT_FENCED
-from shared.log.sharing.delivery import Delivery
-from shared.runtime.process import Context
 
 if TYPE_CHECKING:
     from fallow.simulator.world import World

@@ -13,15 +13,15 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
 
+from fallow.shared.log.machine.losses import Place
+from fallow.shared.log.port import LogUnavailable, Record, TopicPartition
+from fallow.shared.log.sharing.delivery import Delivery, DeliveryGaveUp
+from fallow.shared.log.sharing.share import Batches, CommitFailed
 from fallow.simulator.process import Process
 from fallow.simulator.shells.log import Dead, WorldLog, WorldReader
 from fallow.simulator.shells.member import WorldMember
 from fallow.simulator.storage.broker import TIMEOUT_MS
 from fallow.simulator.trouble.faults import Fault
-from shared.log.machine.losses import Place
-from shared.log.port import LogUnavailable, Record, TopicPartition
-from shared.log.sharing.delivery import Delivery, DeliveryGaveUp
-from shared.log.sharing.share import Batches, CommitFailed
 
 POLL_WAIT_MS = 3_000
 """A bound of what news, and the word of a new share, cut short."""

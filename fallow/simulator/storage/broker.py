@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.log.port import Appended, AppendUnknown, LogTruncated, LogUnavailable, Outgoing, Refusal
 from fallow.simulator.engine import Action, Engine
 from fallow.simulator.history.record import EPOCH_MS, Flipped, Logged, LostTail, TopicPartition
 from fallow.simulator.network import BROKER, Network
 from fallow.simulator.trouble.faults import Fault, Faults
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.log.port import Appended, AppendUnknown, LogTruncated, LogUnavailable, Outgoing, Refusal
 
 TIMEOUT_MS = 400
 """So long a producer waits for an answer before it is told that there is none."""

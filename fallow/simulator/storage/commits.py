@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
+from fallow.shared.log.machine.losses import Place
 from fallow.simulator.history.record import TopicPartition
-from shared.log.machine.losses import Place
 
 if TYPE_CHECKING:
     from fallow.simulator.process import Process

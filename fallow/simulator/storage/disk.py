@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from fallow.services.executor.policy.desired import RunKey
+from fallow.services.executor.policy.journal_recovery import key_of
+from fallow.services.executor.service import slot_of
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.events.values import GPU
 from fallow.simulator.history.record import DiaryEntry, NodeMoment, TakenOver
-from services.executor.policy.desired import RunKey
-from services.executor.policy.journal_recovery import key_of
-from services.executor.service import slot_of
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.events.values import GPU
 
 if TYPE_CHECKING:
     from fallow.simulator.world import World

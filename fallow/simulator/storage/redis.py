@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.lupa_view import LuaFunctions, Store
+from fallow.shared.view.store import ViewUnavailable
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import ViewRows
 from fallow.simulator.network import REDIS, Network
 from fallow.simulator.trouble.faults import Fault, Faults
-from shared.view.keys import keys_of
-from shared.view.lupa_view import LuaFunctions, Store
-from shared.view.store import ViewUnavailable
 
 T = TypeVar("T")
 

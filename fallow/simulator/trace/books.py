@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.events.encoding import Undecodable
-from shared.events.jobs import JobAdmitted
-from shared.events.submissions import SubmitJob
-from shared.events.values import WorkerPlace
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import WorkerPlace
 
 JOB_COLUMNS = (
     "job_id", "tenant", "carried", "gpus_milli", "submit_ms", "start_ms", "end_ms", "state", "attempts", "preemptions",

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from services.admission.service import AdmissionService
-from services.executor.policy.records import Said, as_records
-from services.executor.policy.turn import Now, Turn
-from services.executor.service import ExecutorService
-from services.placement.service import Input, PendingDecision, PlacementService
-from shared.cluster.fold.fold import seal
-from shared.cluster.model.config import CellFile
-from shared.cluster.model.state import CellState
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.events.encoding import Undecodable, encode
-from shared.events.operations import AdvanceTime
-from shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from shared.events.values import NodeSpec
-from shared.log.machine.writer import UnwritableDecision
+from fallow.services.admission.service import AdmissionService
+from fallow.services.executor.policy.records import Said, as_records
+from fallow.services.executor.policy.turn import Now, Turn
+from fallow.services.executor.service import ExecutorService
+from fallow.services.placement.service import Input, PendingDecision, PlacementService
+from fallow.shared.cluster.fold.fold import seal
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import Undecodable, encode
+from fallow.shared.events.operations import AdvanceTime
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from fallow.shared.events.values import NodeSpec
+from fallow.shared.log.machine.writer import UnwritableDecision
 
 Follow = Callable[[CellState, Decision], None]
 """Who wants to know of each decision, and of the state behind it."""

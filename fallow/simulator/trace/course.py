@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from itertools import pairwise
 
-from services.metrics.policy.kant.sor import Sor
-from services.metrics.policy.time_weighted import TimeWeightedRatio
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
+from fallow.services.metrics.policy.kant.sor import Sor
+from fallow.services.metrics.policy.time_weighted import TimeWeightedRatio
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
 
 HOUR_MS = 3_600_000
 

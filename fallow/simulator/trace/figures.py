@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 
+from fallow.services.metrics.policy.kant.waiting import percentile
 from fallow.simulator.trace.measures import Measures
-from services.metrics.policy.kant.waiting import percentile
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from fractions import Fraction
 
+from fallow.services.metrics.policy.completion import CompletionTimes
+from fallow.services.metrics.policy.kant.jtted import Jtted
+from fallow.services.metrics.policy.summary import RunSummary
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import Event
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.submissions import SubmitJob
 from fallow.simulator.trace.books import Books
 from fallow.simulator.trace.course import Course
-from services.metrics.policy.completion import CompletionTimes
-from services.metrics.policy.kant.jtted import Jtted
-from services.metrics.policy.summary import RunSummary
-from shared.cluster.model.state import CellState
-from shared.events.base import Event
-from shared.events.decisions import Decision
-from shared.events.encoding import Undecodable
-from shared.events.jobs import JobAdmitted
-from shared.events.submissions import SubmitJob
 
 
 class Measures:

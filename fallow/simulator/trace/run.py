@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import NodeSpec
 from fallow.simulator.trace.cell import VirtualCell
 from fallow.simulator.trace.figures import TraceFigures, figures_of
 from fallow.simulator.trace.measures import Measures
-from shared.cluster.model.config import CellFile
-from shared.events.submissions import SubmitJob
-from shared.events.values import NodeSpec
 
 
 @dataclass(frozen=True, slots=True)

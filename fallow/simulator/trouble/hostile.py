@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fallow.shared.events.base import TYPES
+from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import Logged, TopicPartition
 from fallow.simulator.storage.broker import Message
-from shared.events.base import TYPES
-from shared.events.encoding import SUBMISSION_BYTES_MOST
 
 TOPICS = ("submissions", "submissions", "submissions", "jobs", "nodes", "operations", "decisions", "proposals")
 

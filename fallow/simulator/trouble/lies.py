@@ -8,13 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import Event, replace
+from fallow.shared.events.nodes import (
+    DeviceFailed,
+    NodeJoined,
+    NodeReport,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+)
+from fallow.shared.events.values import DEVICES_MOST, ObservedRun, RunStatus
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import Logged
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.base import Event, replace
-from shared.events.nodes import DeviceFailed, NodeJoined, NodeReport, RunFailed, RunFinished, RunStarted, RunStopped
-from shared.events.values import DEVICES_MOST, ObservedRun, RunStatus
 
 FAR = 90
 """So many attempts ahead no job gets."""

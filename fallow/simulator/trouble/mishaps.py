@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.events.effects import PolicySet
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.nodes import DeviceFailed, NodeEvent, NodeLost, NodesReported, RunsReported, RunStatusUpdate
+from fallow.shared.events.operations import ReloadCell
 from fallow.simulator.clients.person import lose_input
 from fallow.simulator.draws.workload import another_file
 from fallow.simulator.history.record import Logged
@@ -19,12 +25,6 @@ from fallow.simulator.trouble.hostile import hostile_message
 from fallow.simulator.trouble.lasting import Lasting
 from fallow.simulator.trouble.lies import lie_of
 from fallow.simulator.trouble.versions import with_fields
-from shared.cluster.model.config import CellFile
-from shared.events.decisions import Decision, next_chain
-from shared.events.effects import PolicySet
-from shared.events.encoding import encode
-from shared.events.nodes import DeviceFailed, NodeEvent, NodeLost, NodesReported, RunsReported, RunStatusUpdate
-from shared.events.operations import ReloadCell
 
 if TYPE_CHECKING:
     from fallow.simulator.oracle import Oracle

@@ -7,13 +7,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.queue.scheduling_cycle import CycleResult, Start, schedule_queues
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.submissions import SubmitJob
 from fallow.simulator.process import Process
 from fallow.simulator.trouble.faults import Fault
-from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import CycleResult, Start, schedule_queues
-from shared.cluster.model.state import CellState
-from shared.events.encoding import encode
-from shared.events.submissions import SubmitJob
 
 if TYPE_CHECKING:
     from fallow.simulator.world import World

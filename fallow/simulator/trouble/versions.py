@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from fallow.simulator.storage.broker import Message, message_of
-from shared.events.base import TYPES, CellEvent
-from shared.events.encoding import STRICT, decode, encode
-from shared.events.nodes import (
+from fallow.shared.events.base import TYPES, CellEvent
+from fallow.shared.events.encoding import STRICT, decode, encode
+from fallow.shared.events.nodes import (
     NodesReported,
     RunFailed,
     RunFinished,
@@ -20,7 +19,8 @@ from shared.events.nodes import (
     RunStatusUpdate,
     RunStopped,
 )
-from shared.events.values import RunStatus
+from fallow.shared.events.values import RunStatus
+from fallow.simulator.storage.broker import Message, message_of
 
 SURPLUS = "field_of_a_later_release"
 """What a later release may add to a record and to any of its parts. Readers of today pass over it, but not in what the

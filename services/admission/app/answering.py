@@ -10,23 +10,33 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from services.admission.app.keeping_pace import KeepingPace
-from services.admission.policy.records import Answered, as_records
-from services.admission.service import AdmissionService
-from services.admission.settings import AdmissionSettings
-from shared.cluster.model.config import CellFile
-from shared.events.base import Event, replace
-from shared.events.encoding import TYPE_HEADER, Undecodable, encode
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
-from shared.events.operations import AdvanceTime, ReloadCell
-from shared.events.reasons import RejectCode
-from shared.log.dead_letters import TOLD_MOST, dead_letter
-from shared.log.fenced_input import say_fenced, say_read_again, show_fenced
-from shared.log.layout import Layout
-from shared.log.machine.consumer import Bad, Dead, DeadLetterLimit, Handled, Taken, Tally, in_parts, joined, take_batch
-from shared.log.machine.losses import Loss, LossKind
-from shared.log.opening import AWAY, OpenLog, layout_of, open_log
-from shared.log.port import (
+from fallow.services.admission.app.keeping_pace import KeepingPace
+from fallow.services.admission.policy.records import Answered, as_records
+from fallow.services.admission.service import AdmissionService
+from fallow.services.admission.settings import AdmissionSettings
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.base import Event, replace
+from fallow.shared.events.encoding import TYPE_HEADER, Undecodable, encode
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
+from fallow.shared.events.operations import AdvanceTime, ReloadCell
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.log.dead_letters import TOLD_MOST, dead_letter
+from fallow.shared.log.fenced_input import say_fenced, say_read_again, show_fenced
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.consumer import (
+    Bad,
+    Dead,
+    DeadLetterLimit,
+    Handled,
+    Taken,
+    Tally,
+    in_parts,
+    joined,
+    take_batch,
+)
+from fallow.shared.log.machine.losses import Loss, LossKind
+from fallow.shared.log.opening import AWAY, OpenLog, layout_of, open_log
+from fallow.shared.log.port import (
     Log,
     LogTruncated,
     LogUnavailable,
@@ -36,14 +46,14 @@ from shared.log.port import (
     TopicPartition,
     UnreadableRecords,
 )
-from shared.log.reading import event_of, header, unreadable
-from shared.log.sharing.delivery import Delivery
-from shared.log.sharing.faststream_recipe import FastStreamSubscription
-from shared.log.sharing.share import Subscription
-from shared.runtime.clocks import SteppedCellClock
-from shared.runtime.files.cell_file import reloaded
-from shared.runtime.process import Context, wait_for
-from shared.runtime.together import together
+from fallow.shared.log.reading import event_of, header, unreadable
+from fallow.shared.log.sharing.delivery import Delivery
+from fallow.shared.log.sharing.faststream_recipe import FastStreamSubscription
+from fallow.shared.log.sharing.share import Subscription
+from fallow.shared.runtime.clocks import SteppedCellClock
+from fallow.shared.runtime.files.cell_file import reloaded
+from fallow.shared.runtime.process import Context, wait_for
+from fallow.shared.runtime.together import together
 
 OPERATIONS_PAUSE_S, OPERATIONS_PATIENT_MS = 1.0, 500
 LOOK_FOR_TOPICS_MS = 5_000

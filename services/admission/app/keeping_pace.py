@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from prometheus_client import Counter, Gauge
 
-from services.admission.policy.backpressure import Backpressure
-from services.admission.settings import AdmissionSettings
-from shared.events.decisions import input_name
-from shared.events.encoding import UNREAD
-from shared.log.layout import Layout
-from shared.log.machine.sights import Sights
-from shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record, TopicPartition
-from shared.runtime.process import Context
+from fallow.services.admission.policy.backpressure import Backpressure
+from fallow.services.admission.settings import AdmissionSettings
+from fallow.shared.events.decisions import input_name
+from fallow.shared.events.encoding import UNREAD
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.sights import Sights
+from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record, TopicPartition
+from fallow.shared.runtime.process import Context
 
 LOOK_EVERY_S, PATIENT_MS = 0.5, 250
 DECISIONS_MOST = 2_000

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.admission.policy import limits
-from services.admission.policy.ceilings import Ceilings, priorities_of
-from services.admission.policy.resolve import Home, Rejection, home_of, tenant_of
-from shared.cluster.model.config import CellFile
-from shared.events.reasons import RejectCode
-from shared.events.values import JobSpec
+from fallow.services.admission.policy import limits
+from fallow.services.admission.policy.ceilings import Ceilings, priorities_of
+from fallow.services.admission.policy.resolve import Home, Rejection, home_of, tenant_of
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.values import JobSpec
 
 REMEMBERED_MOST = 10_000
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from services.admission.policy.resolve import Rejection
-from shared.cluster.model.config import CellFile
-from shared.events.base import CALENDAR_FROM_MS
-from shared.events.encoding import encode
-from shared.events.reasons import RejectCode
-from shared.events.values import JobSpec
+from fallow.services.admission.policy.resolve import Rejection
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.base import CALENDAR_FROM_MS
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.values import JobSpec
 
 ARRAY_BYTES_MOST = 800_000
 """All elements of an array become jobs in one record of the log."""

@@ -6,12 +6,12 @@ What of that is left at the moment is placement's to say, which knows what is in
 
 from __future__ import annotations
 
-from services.admission.policy.resolve import Home, Rejection
-from shared.cluster.model.config import CellFile, Pool, depths_of
-from shared.cluster.quota.room import available, firm_room
-from shared.cluster.quota.tree import QuotaTree
-from shared.events.reasons import RejectCode
-from shared.events.values import GPU, JobKind, JobSpec
+from fallow.services.admission.policy.resolve import Home, Rejection
+from fallow.shared.cluster.model.config import CellFile, Pool, depths_of
+from fallow.shared.cluster.quota.room import available, firm_room
+from fallow.shared.cluster.quota.tree import QuotaTree
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.values import GPU, JobKind, JobSpec
 
 
 class Ceilings:

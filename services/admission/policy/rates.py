@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.admission.policy.course import Bucket, Course
-from services.admission.policy.resolve import Rejection
-from shared.cluster.model.config import CellFile
-from shared.events.reasons import RejectCode
+from fallow.services.admission.policy.course import Bucket, Course
+from fallow.services.admission.policy.resolve import Rejection
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.reasons import RejectCode
 
 TOKEN = 1_000_000
 SECOND_MS = 1_000

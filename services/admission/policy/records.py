@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from shared.events.base import Event
-from shared.events.jobs import JOBS_MOST, AdmittedJob, JobAdmitted, JobsAdmitted
+from fallow.shared.events.base import Event
+from fallow.shared.events.jobs import JOBS_MOST, AdmittedJob, JobAdmitted, JobsAdmitted
 
 JOBS_BYTES_MOST = 60_000
 """So many bytes of admitted jobs make one record: placement takes a record into a decision whole."""

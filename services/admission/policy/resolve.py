@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.events.reasons import RejectCode
-from shared.events.values import JobKind, JobSpec, NodeRole
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.values import JobKind, JobSpec, NodeRole
 
 NAMED_CHARACTERS_MOST = 200
 

@@ -12,24 +12,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 
-from services.executor.app.catching_up import CatchingUp
-from services.executor.app.outbox import Batch, Outbox, without_outdated
-from services.executor.app.own_machine import FindMachine, OwnMachine, own_machine
-from services.executor.diaries import GROWN_BYTES, Diaries, Lives
-from services.executor.policy.lease import Lease, gone_on_with
-from services.executor.policy.machine_agent import OwnNode, keeps_boot
-from services.executor.policy.turn import Now, Observation, Start, Stop, Turn
-from services.executor.policy.worker_environment import Gang, gang_of
-from services.executor.settings import AgentSettings
-from services.executor.telemetry import ExecutorTelemetry
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.opening import OpenLog, layout_of, open_log
-from shared.log.port import Log, LogUnavailable
-from shared.log.sharing.cell_work import work_apart
-from shared.runtime.process import Context, wait_for
-from shared.runtime.settings import ClockKind
-from shared.runtime.together import together
+from fallow.services.executor.app.catching_up import CatchingUp
+from fallow.services.executor.app.outbox import Batch, Outbox, without_outdated
+from fallow.services.executor.app.own_machine import FindMachine, OwnMachine, own_machine
+from fallow.services.executor.diaries import GROWN_BYTES, Diaries, Lives
+from fallow.services.executor.policy.lease import Lease, gone_on_with
+from fallow.services.executor.policy.machine_agent import OwnNode, keeps_boot
+from fallow.services.executor.policy.turn import Now, Observation, Start, Stop, Turn
+from fallow.services.executor.policy.worker_environment import Gang, gang_of
+from fallow.services.executor.settings import AgentSettings
+from fallow.services.executor.telemetry import ExecutorTelemetry
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.opening import OpenLog, layout_of, open_log
+from fallow.shared.log.port import Log, LogUnavailable
+from fallow.shared.log.sharing.cell_work import work_apart
+from fallow.shared.runtime.process import Context, wait_for
+from fallow.shared.runtime.settings import ClockKind
+from fallow.shared.runtime.together import together
 
 POLL_WAIT_MS, RECORDS_PER_POLL = 1_000, 500
 

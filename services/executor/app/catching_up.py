@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from shared.log.follower import Follower
-from shared.log.port import Log, LogUnavailable, TopicPartition
-from shared.runtime.process import Context
-from shared.runtime.settings import ServiceSettings
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.port import Log, LogUnavailable, TopicPartition
+from fallow.shared.runtime.process import Context
+from fallow.shared.runtime.settings import ServiceSettings
 
 AWAY_FIRST_S = 0.25
 LOOK_AGAIN_MS = 5_000

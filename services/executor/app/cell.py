@@ -6,22 +6,22 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 
-from services.executor.app.catching_up import LOOK_AGAIN_MS, CatchingUp
-from services.executor.app.outbox import Outbox
-from services.executor.diaries import Diaries, Lives
-from services.executor.policy.records import by_node
-from services.executor.policy.slots import Slots
-from services.executor.policy.turn import Now, Turn
-from services.executor.service import ExecutorService
-from services.executor.settings import ExecutorSettings
-from services.executor.telemetry import ExecutorTelemetry
-from shared.events.operations import AdvanceTime
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.port import Log, LogTruncated, LogUnavailable, UnreadableRecords
-from shared.log.reading import event_of
-from shared.runtime.clocks import SteppedCellClock, WallCellClock
-from shared.runtime.process import Context
+from fallow.services.executor.app.catching_up import LOOK_AGAIN_MS, CatchingUp
+from fallow.services.executor.app.outbox import Outbox
+from fallow.services.executor.diaries import Diaries, Lives
+from fallow.services.executor.policy.records import by_node
+from fallow.services.executor.policy.slots import Slots
+from fallow.services.executor.policy.turn import Now, Turn
+from fallow.services.executor.service import ExecutorService
+from fallow.services.executor.settings import ExecutorSettings
+from fallow.services.executor.telemetry import ExecutorTelemetry
+from fallow.shared.events.operations import AdvanceTime
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, UnreadableRecords
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.clocks import SteppedCellClock, WallCellClock
+from fallow.shared.runtime.process import Context
 
 POLL_WAIT_MS = 1_000
 """How long a reader waits for decisions before it waits anew."""

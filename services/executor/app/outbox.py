@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.executor.policy.records import Said, as_records
-from services.executor.telemetry import ExecutorTelemetry
-from shared.events.base import CellEvent
-from shared.events.nodes import NodeEvent, NodeReport, NodesReported, RunsReported
-from shared.log.layout import Layout
-from shared.log.port import Log, LogUnavailable, Outgoing, RecordTooLarge
-from shared.runtime.process import Context
-from shared.runtime.settings import ServiceSettings
+from fallow.services.executor.policy.records import Said, as_records
+from fallow.services.executor.telemetry import ExecutorTelemetry
+from fallow.shared.events.base import CellEvent
+from fallow.shared.events.nodes import NodeEvent, NodeReport, NodesReported, RunsReported
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, LogUnavailable, Outgoing, RecordTooLarge
+from fallow.shared.runtime.process import Context
+from fallow.shared.runtime.settings import ServiceSettings
 
 EVENTS_PER_PUBLISH = 5_000
 RETRY_FIRST_S, RETRY_MOST_S = 0.05, 1.0

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from services.executor.files import DiskFiles, Files
-from services.executor.node_registration import home_of, offer_of
-from services.executor.policy.lease import KeptLease
-from services.executor.policy.turn import Observation, Start, Stop
-from services.executor.policy.worker_environment import Gang
-from services.executor.processes.driver import ProcessDriver
-from services.executor.processes.state_folder import StateFolder
-from services.executor.settings import AgentSettings
-from shared.cluster.model.config import CellFile
-from shared.events.values import NodeSpec
+from fallow.services.executor.files import DiskFiles, Files
+from fallow.services.executor.node_registration import home_of, offer_of
+from fallow.services.executor.policy.lease import KeptLease
+from fallow.services.executor.policy.turn import Observation, Start, Stop
+from fallow.services.executor.policy.worker_environment import Gang
+from fallow.services.executor.processes.driver import ProcessDriver
+from fallow.services.executor.processes.state_folder import StateFolder
+from fallow.services.executor.settings import AgentSettings
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.values import NodeSpec
 
 
 class State(Protocol):

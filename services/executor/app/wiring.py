@@ -7,20 +7,20 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from services.executor.app.cell import CellExecutor
-from services.executor.diaries import Diaries
-from services.executor.files import DiskFiles
-from services.executor.nodes_file import load_nodes
-from services.executor.service import ExecutorService
-from services.executor.settings import ExecutorSettings
-from services.executor.telemetry import ExecutorTelemetry
-from shared.cluster.model.config import CellFile
-from shared.events.values import NodeSpec, RunStatus
-from shared.log.opening import OpenLog, joined, layout_of, open_log
-from shared.log.port import Log, LogUnavailable, Member
-from shared.log.sharing.cell_work import work_apart
-from shared.runtime.process import Context, wait_for
-from shared.runtime.settings import ClockKind
+from fallow.services.executor.app.cell import CellExecutor
+from fallow.services.executor.diaries import Diaries
+from fallow.services.executor.files import DiskFiles
+from fallow.services.executor.nodes_file import load_nodes
+from fallow.services.executor.service import ExecutorService
+from fallow.services.executor.settings import ExecutorSettings
+from fallow.services.executor.telemetry import ExecutorTelemetry
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.values import NodeSpec, RunStatus
+from fallow.shared.log.opening import OpenLog, joined, layout_of, open_log
+from fallow.shared.log.port import Log, LogUnavailable, Member
+from fallow.shared.log.sharing.cell_work import work_apart
+from fallow.shared.runtime.process import Context, wait_for
+from fallow.shared.runtime.settings import ClockKind
 
 SLOTS_TOPIC = "executor-slots"
 SETTLE_WAIT_S = 3.0

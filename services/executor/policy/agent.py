@@ -23,15 +23,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from services.executor.policy.desired import Action, DesiredRun, RunKey, worker_name
-from services.executor.policy.lease import Lease, lease_allowed_ms
-from services.executor.policy.records import Said, in_parts
-from services.executor.policy.turn import Observation, Start, Stop, Turn
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.events import nodes as n
-from shared.events.operations import CellPolicy
-from shared.events.value import replace
-from shared.events.values import GPU, RUN_IS_OVER, NodeSpec, ObservedRun, RunStatus, WorkerPlace
+from fallow.services.executor.policy.desired import Action, DesiredRun, RunKey, worker_name
+from fallow.services.executor.policy.lease import Lease, lease_allowed_ms
+from fallow.services.executor.policy.records import Said, in_parts
+from fallow.services.executor.policy.turn import Observation, Start, Stop, Turn
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.events import nodes as n
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, RUN_IS_OVER, NodeSpec, ObservedRun, RunStatus, WorkerPlace
 
 
 @dataclass(slots=True)

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from shared.cluster.model.job import Job, JobStatus, index_of
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.values import Run, WorkerPlace
+from fallow.shared.cluster.model.job import Job, JobStatus, index_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.values import Run, WorkerPlace
 
 
 class Action(StrEnum):

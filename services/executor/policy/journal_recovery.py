@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.executor.policy.desired import DesiredRun, RunKey
-from services.executor.policy.turn import Now
-from shared.cluster.checks.run_journal import DiaryLine, may_be_of
-from shared.events.value import replace
-from shared.events.values import RunStatus
+from fallow.services.executor.policy.desired import DesiredRun, RunKey
+from fallow.services.executor.policy.turn import Now
+from fallow.shared.cluster.checks.run_journal import DiaryLine, may_be_of
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import RunStatus
 
 
 def open_runs(diary: Sequence[DiaryLine]) -> dict[RunKey, DiaryLine]:

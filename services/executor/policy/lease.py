@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shared.cluster.model.lease import TellsLease, longest_patience_ms
-from shared.cluster.model.state import CellState
-from shared.events.nodes import LivingNode
-from shared.events.operations import CellPolicy
+from fallow.shared.cluster.model.lease import TellsLease, longest_patience_ms
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.nodes import LivingNode
+from fallow.shared.events.operations import CellPolicy
 
 REPORTS_PER_LEASE = 3
 """A lease survives the loss of all but one of so many reports."""

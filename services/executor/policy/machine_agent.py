@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
-from services.executor.policy.agent import NodeAgent
-from services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
-from services.executor.policy.journal_recovery import closed, end_told, ended_runs, is_of, open_runs
-from services.executor.policy.lease import Lease, lease_allowed_ms, report_every_ms, settle_ms, told_ms
-from services.executor.policy.records import Said
-from services.executor.policy.turn import Now, Observation, Turn
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
-from shared.events.nodes import LivingNode
-from shared.events.value import replace
-from shared.events.values import NodeSpec, NodeStatus, RunStatus, VirtualRun, WorkerPlace
+from fallow.services.executor.policy.agent import NodeAgent
+from fallow.services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
+from fallow.services.executor.policy.journal_recovery import closed, end_told, ended_runs, is_of, open_runs
+from fallow.services.executor.policy.lease import Lease, lease_allowed_ms, report_every_ms, settle_ms, told_ms
+from fallow.services.executor.policy.records import Said
+from fallow.services.executor.policy.turn import Now, Observation, Turn
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.nodes import LivingNode
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeSpec, NodeStatus, RunStatus, VirtualRun, WorkerPlace
 
 
 def keeps_boot(state: CellState, spec: NodeSpec, boot: str) -> bool:

@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from shared.events.base import CellEvent
-from shared.events.nodes import (
+from fallow.shared.events.base import CellEvent
+from fallow.shared.events.nodes import (
     REPORTS_MOST,
     RUN_WORDS_MOST,
     NodeEvent,
@@ -17,7 +17,7 @@ from shared.events.nodes import (
     RunsReported,
     RunStatusUpdate,
 )
-from shared.events.values import ObservedRun
+from fallow.shared.events.values import ObservedRun
 
 Said = NodeEvent | RunStatusUpdate
 """One thing that a node says, under a number of its own."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from services.executor.policy.desired import RunKey
-from services.executor.policy.records import Said
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.events.values import Run, RunStatus, WorkerPlace
+from fallow.services.executor.policy.desired import RunKey
+from fallow.services.executor.policy.records import Said
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.events.values import Run, RunStatus, WorkerPlace
 
 
 class Now(NamedTuple):

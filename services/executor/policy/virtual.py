@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Container
 from heapq import heappop, heappush
 
-from services.executor.policy.turn import Observation, Start, Stop
-from shared.cluster.fold.due import ROOM_LEAST
-from shared.events.base import later
-from shared.events.values import RunStatus, VirtualRun
+from fallow.services.executor.policy.turn import Observation, Start, Stop
+from fallow.shared.cluster.fold.due import ROOM_LEAST
+from fallow.shared.events.base import later
+from fallow.shared.events.values import RunStatus, VirtualRun
 
 Live = tuple[str, int, str, int, int]
 """(job, attempt, node, rank, turn); rank -1 stands for all workers of a gang on the node."""

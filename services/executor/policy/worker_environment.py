@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from zlib import crc32
 
-from services.executor.policy.turn import Start
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.events.values import ProcessRun, WorkerPlace
+from fallow.services.executor.policy.turn import Start
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import ProcessRun, WorkerPlace
 
 PORTS_FROM, PORTS = 20_000, 10_000
 """Below the ports that systems hand out by themselves, so that a gang's port is seldom taken."""

@@ -25,14 +25,14 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
-from services.executor.policy.desired import RunKey
-from services.executor.policy.lease import KeptLease
-from services.executor.policy.turn import Observation, Start, Stop
-from services.executor.policy.worker_environment import Gang, worker_environment
-from services.executor.processes.control_groups import own_group
-from services.executor.processes.remover import Remover
-from services.executor.processes.searches import Searches
-from services.executor.processes.supervisor import (
+from fallow.services.executor.policy.desired import RunKey
+from fallow.services.executor.policy.lease import KeptLease
+from fallow.services.executor.policy.turn import Observation, Start, Stop
+from fallow.services.executor.policy.worker_environment import Gang, worker_environment
+from fallow.services.executor.processes.control_groups import own_group
+from fallow.services.executor.processes.remover import Remover
+from fallow.services.executor.processes.searches import Searches
+from fallow.services.executor.processes.supervisor import (
     cgroup_is_gone,
     kill_cgroup,
     monotonic_ms,
@@ -40,12 +40,12 @@ from services.executor.processes.supervisor import (
     read_whole,
     write_whole,
 )
-from services.executor.processes.supervisors import Supervisors
-from services.executor.processes.sweep import Sweep
-from services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
-from shared.events.encoding import shorten
-from shared.events.value import replace
-from shared.events.values import ProcessRun, RunStatus
+from fallow.services.executor.processes.supervisors import Supervisors
+from fallow.services.executor.processes.sweep import Sweep
+from fallow.services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
+from fallow.shared.events.encoding import shorten
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import ProcessRun, RunStatus
 
 LOOK_EVERY_S = 0.1
 """How often processes, reports and the lease are looked at."""

@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from pathlib import Path
 
-from services.executor.processes.remove_tree import remove_tree
+from fallow.services.executor.processes.remove_tree import remove_tree
 
 
 class Remover:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.executor.processes.supervisor import SUPERVISES, environments_among, processes, start_ticks
+from fallow.services.executor.processes.supervisor import SUPERVISES, environments_among, processes, start_ticks
 
 SEARCHERS_MOST = 4
 """So many workers may search the machine themselves between two looks: those that nobody supervises any more. One does

@@ -8,8 +8,8 @@ import os
 import secrets
 from pathlib import Path
 
-from services.executor.processes.machine import machine_boot
-from services.executor.processes.supervisor import read_whole, write_whole
+from fallow.services.executor.processes.machine import machine_boot
+from fallow.services.executor.processes.supervisor import read_whole, write_whole
 
 
 class StateFolderInUse(Exception):

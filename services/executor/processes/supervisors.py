@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from services.executor.processes.supervisor import (
+from fallow.services.executor.processes.supervisor import (
     END_AT_ONCE,
     SUPERVISES,
     below,

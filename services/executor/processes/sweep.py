@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.executor.processes.supervisor import kill_with_group, processes, search, search_newest
+from fallow.services.executor.processes.supervisor import kill_with_group, processes, search, search_newest
 
 LOOKS_MOST = 50
 """After so many looks in a row without any such process there is none, also where each look missed others: on a machine

@@ -16,10 +16,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from services.executor.processes import supervisor
-from services.executor.processes.searches import Searches
-from services.executor.processes.supervisors import Supervisors, tell
-from services.executor.processes.sweep import Sweep
+from fallow.services.executor.processes import supervisor
+from fallow.services.executor.processes.searches import Searches
+from fallow.services.executor.processes.supervisors import Supervisors, tell
+from fallow.services.executor.processes.sweep import Sweep
 
 SUPERVISOR = Path(supervisor.__file__)
 LAST_WORDS_BYTES, LAST_WORDS_CHARS = 4_096, 200

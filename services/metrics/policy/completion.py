@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from services.metrics.policy.kant.waiting import KEPT_MOST, Waits
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
+from fallow.services.metrics.policy.kant.waiting import KEPT_MOST, Waits
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
 
 
 class CompletionTimes:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
 
 Act = Callable[[CellState, Any, int], None]
 """Called with a state behind the decision (or behind a later one), the effect, and the decision's cell time."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.metrics.policy.effect_dispatch import together
-from services.metrics.policy.groups import Whose, as_it_is
-from services.metrics.policy.kant.communication import RING, CommunicationModel
-from services.metrics.policy.kant.gar import Gar, TenantGar
-from services.metrics.policy.kant.gfr import Gfr
-from services.metrics.policy.kant.jtted import Jtted
-from services.metrics.policy.kant.sor import Sor
-from services.metrics.policy.kant.waiting import KEPT_MOST, WaitingTimes
-from services.metrics.policy.queue_depth import QueueDepth
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
+from fallow.services.metrics.policy.effect_dispatch import together
+from fallow.services.metrics.policy.groups import Whose, as_it_is
+from fallow.services.metrics.policy.kant.communication import RING, CommunicationModel
+from fallow.services.metrics.policy.kant.gar import Gar, TenantGar
+from fallow.services.metrics.policy.kant.gfr import Gfr
+from fallow.services.metrics.policy.kant.jtted import Jtted
+from fallow.services.metrics.policy.kant.sor import Sor
+from fallow.services.metrics.policy.kant.waiting import KEPT_MOST, WaitingTimes
+from fallow.services.metrics.policy.queue_depth import QueueDepth
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
 
 LOOK_MS = 1_000
 """Cell time between two looks at the whole state: what a second holds may be told as if it came with its end."""

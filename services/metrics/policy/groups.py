@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shared.cluster.model.state import CellState
-from shared.events.effects import JobStarted
-from shared.events.values import WorkerPlace
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import JobStarted
+from fallow.shared.events.values import WorkerPlace
 
 FORGOTTEN = "_forgotten"
 """The tenant of a job that began and ended long before anybody looked; no name of a tenant."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from services.metrics.policy.effect_dispatch import Acts, act_on
-from shared.cluster.fold.due import DueHeap
-from shared.cluster.model.job import WAITING
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
+from fallow.services.metrics.policy.effect_dispatch import Acts, act_on
+from fallow.shared.cluster.fold.due import DueHeap
+from fallow.shared.cluster.model.job import WAITING
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
 
 
 class QueueDepth:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from services.metrics.policy.figures import Figures
-from services.metrics.policy.kant.communication import UNSTRETCHED
-from services.metrics.policy.kant.jtted import Stretches
-from services.metrics.policy.kant.waiting import Waits, percentile
-from services.metrics.policy.size_classes import SIZE_CLASSES
-from services.metrics.policy.time_weighted import TimeWeightedRatio
+from fallow.services.metrics.policy.figures import Figures
+from fallow.services.metrics.policy.kant.communication import UNSTRETCHED
+from fallow.services.metrics.policy.kant.jtted import Stretches
+from fallow.services.metrics.policy.kant.waiting import Waits, percentile
+from fallow.services.metrics.policy.size_classes import SIZE_CLASSES
+from fallow.services.metrics.policy.time_weighted import TimeWeightedRatio
 
 PERCENTS = (50, 95, 99)
 

@@ -9,13 +9,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from fractions import Fraction
 
-from services.metrics.policy.kant.gar import Gar
-from services.metrics.policy.kant.gfr import Gfr
-from services.metrics.policy.kant.sor import Sor
-from services.metrics.policy.kant.waiting import WaitingTimes, percentile
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
+from fallow.services.metrics.policy.kant.gar import Gar
+from fallow.services.metrics.policy.kant.gfr import Gfr
+from fallow.services.metrics.policy.kant.sor import Sor
+from fallow.services.metrics.policy.kant.waiting import WaitingTimes, percentile
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
 
 SUBMIT = "submit"
 """How `JobRefused` calls the request for a new job."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import NamedTuple
 
-from services.metrics.policy.figures import Figures
-from services.metrics.policy.kant.jtted import Stretches
-from services.metrics.policy.kant.waiting import Waits
-from services.metrics.policy.time_weighted import TimeWeightedRatio
+from fallow.services.metrics.policy.figures import Figures
+from fallow.services.metrics.policy.kant.jtted import Stretches
+from fallow.services.metrics.policy.kant.waiting import Waits
+from fallow.services.metrics.policy.time_weighted import TimeWeightedRatio
 
 
 class TenantSums(NamedTuple):

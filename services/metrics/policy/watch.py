@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from shared.cluster.checks import invariants as i
-from shared.cluster.checks.audit import ledger_of
-from shared.cluster.checks.invariants import Offence
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
+from fallow.shared.cluster.checks import invariants as i
+from fallow.shared.cluster.checks.audit import ledger_of
+from fallow.shared.cluster.checks.invariants import Offence
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
 
 REMEMBERED_ENDS = 10_000
 """Ended jobs that the ledger can still name in an offence, at least; at most twice as many."""

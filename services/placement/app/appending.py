@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from services.placement.app.clock_watch import ClockWatch
-from services.placement.app.metrics import CellMetrics
-from services.placement.app.setbacks import Setbacks
-from services.placement.service import PendingDecision
-from services.placement.settings import PlacementSettings
-from shared.events.decisions import CHAIN_HEADER
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.machine.tenure import Tenure, Verdict
-from shared.log.machine.writer import Draft
-from shared.log.port import Appended, AppendRefused, AppendUnknown, Log, Outgoing
-from shared.runtime.process import Context
+from fallow.services.placement.app.clock_watch import ClockWatch
+from fallow.services.placement.app.metrics import CellMetrics
+from fallow.services.placement.app.setbacks import Setbacks
+from fallow.services.placement.service import PendingDecision
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.events.decisions import CHAIN_HEADER
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.tenure import Tenure, Verdict
+from fallow.shared.log.machine.writer import Draft
+from fallow.shared.log.port import Appended, AppendRefused, AppendUnknown, Log, Outgoing
+from fallow.shared.runtime.process import Context
 
 IN_FORCE = "in force"
 """What the log of the process says of each decision whose record the writer takes to be the newest of its cell."""

@@ -6,30 +6,30 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from services.placement.app.appending import Appending
-from services.placement.app.clock_watch import ClockWatch
-from services.placement.app.inflow import Inflow
-from services.placement.app.input_watch import InputWatch
-from services.placement.app.intake import PLANS, Intake
-from services.placement.app.metrics import CellMetrics, PlacementMetrics
-from services.placement.app.nodes_watch import NodesWatch
-from services.placement.app.ownership import Ownership
-from services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MOST_S, FIRST_S, MOST_S, CannotWrite, Setbacks
-from services.placement.app.showing import Showing
-from services.placement.service import PendingDecision, PlacementService
-from services.placement.settings import PlacementSettings
-from shared.cluster.model.config import CellFile, CellPart
-from shared.events.decisions import INPUTS, input_name
-from shared.log.continued import ContinuedReader
-from shared.log.follower import Follower
-from shared.log.machine.losses import Loss, Place
-from shared.log.machine.tenure import Tenure
-from shared.log.opening import layout_of
-from shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader, TopicPartition
-from shared.runtime.clocks import WallCellClock
-from shared.runtime.files.cell_file import CellFileError, read_again, reloaded
-from shared.runtime.process import Context, wait_for
-from shared.runtime.settings import ClockKind
+from fallow.services.placement.app.appending import Appending
+from fallow.services.placement.app.clock_watch import ClockWatch
+from fallow.services.placement.app.inflow import Inflow
+from fallow.services.placement.app.input_watch import InputWatch
+from fallow.services.placement.app.intake import PLANS, Intake
+from fallow.services.placement.app.metrics import CellMetrics, PlacementMetrics
+from fallow.services.placement.app.nodes_watch import NodesWatch
+from fallow.services.placement.app.ownership import Ownership
+from fallow.services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MOST_S, FIRST_S, MOST_S, CannotWrite, Setbacks
+from fallow.services.placement.app.showing import Showing
+from fallow.services.placement.service import PendingDecision, PlacementService
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.cluster.model.config import CellFile, CellPart
+from fallow.shared.events.decisions import INPUTS, input_name
+from fallow.shared.log.continued import ContinuedReader
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.machine.losses import Loss, Place
+from fallow.shared.log.machine.tenure import Tenure
+from fallow.shared.log.opening import layout_of
+from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader, TopicPartition
+from fallow.shared.runtime.clocks import WallCellClock
+from fallow.shared.runtime.files.cell_file import CellFileError, read_again, reloaded
+from fallow.shared.runtime.process import Context, wait_for
+from fallow.shared.runtime.settings import ClockKind
 
 WAIT_MS_MOST = 1_000
 """How long a writer waits for inputs while nothing is due; it is woken when something comes."""

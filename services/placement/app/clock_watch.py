@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import asyncio
 
-from services.placement.app.setbacks import CannotWrite
-from services.placement.settings import PlacementSettings
-from shared.log.machine.broker_clock import BrokerClock
-from shared.log.port import Appended, AppendRefused, AppendUnknown, Log, LogUnavailable, Outgoing
-from shared.runtime.clocks import WallCellClock
-from shared.runtime.process import Context
-from shared.runtime.settings import ClockKind
+from fallow.services.placement.app.setbacks import CannotWrite
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.log.machine.broker_clock import BrokerClock
+from fallow.shared.log.port import Appended, AppendRefused, AppendUnknown, Log, LogUnavailable, Outgoing
+from fallow.shared.runtime.clocks import WallCellClock
+from fallow.shared.runtime.process import Context
+from fallow.shared.runtime.settings import ClockKind
 
 ASK_EVERY_MS = 10_000
 """A monotonic clock that stood still while the machine slept is found out by then."""

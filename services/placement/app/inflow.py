@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 
-from shared.log.port import LogTruncated, Reader, Record
+from fallow.shared.log.port import LogTruncated, Reader, Record
 
 POLL_WAIT_MS = 5_000
 """How long a reader waits for news before it begins to wait anew."""

@@ -12,15 +12,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
-from services.placement.app.metrics import CellMetrics
-from services.placement.settings import PlacementSettings
-from shared.events.decisions import input_name
-from shared.log.damage import DamageWatch, damage_at
-from shared.log.fenced_input import say_fenced, say_read_again, show_fenced
-from shared.log.losses import PlaceWatch, loss_met, losses_of
-from shared.log.machine.losses import Loss, LossKind, Place, fences
-from shared.log.port import Log, LogTruncated, TopicPartition
-from shared.runtime.process import Context
+from fallow.services.placement.app.metrics import CellMetrics
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.events.decisions import input_name
+from fallow.shared.log.damage import DamageWatch, damage_at
+from fallow.shared.log.fenced_input import say_fenced, say_read_again, show_fenced
+from fallow.shared.log.losses import PlaceWatch, loss_met, losses_of
+from fallow.shared.log.machine.losses import Loss, LossKind, Place, fences
+from fallow.shared.log.port import Log, LogTruncated, TopicPartition
+from fallow.shared.runtime.process import Context
 
 LOG_LOOK_S = 5.0
 """How often a writer looks whether somebody has repaired the log while an input is fenced."""

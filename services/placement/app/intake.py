@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from services.placement.app.input_watch import InputWatch
-from services.placement.app.metrics import CellMetrics
-from services.placement.service import Input, PlacementService
-from services.placement.settings import PlacementSettings
-from shared.cluster.model.config import CellPart
-from shared.events.decisions import INPUTS, input_name
-from shared.events.encoding import TYPE_HEADER, Undecodable
-from shared.events.operations import Operation, ReloadCell
-from shared.events.queue import StartsPlanned
-from shared.events.reasons import DeadLetterReason
-from shared.log.dead_letters import TOLD_MOST, dead_letter
-from shared.log.layout import Layout
-from shared.log.machine.consumer import Dead
-from shared.log.port import Log, Record
-from shared.log.reading import event_of, input_checksum
-from shared.runtime.clocks import WallCellClock
-from shared.runtime.process import Context
+from fallow.services.placement.app.input_watch import InputWatch
+from fallow.services.placement.app.metrics import CellMetrics
+from fallow.services.placement.service import Input, PlacementService
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.cluster.model.config import CellPart
+from fallow.shared.events.decisions import INPUTS, input_name
+from fallow.shared.events.encoding import TYPE_HEADER, Undecodable
+from fallow.shared.events.operations import Operation, ReloadCell
+from fallow.shared.events.queue import StartsPlanned
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.log.dead_letters import TOLD_MOST, dead_letter
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.consumer import Dead
+from fallow.shared.log.port import Log, Record
+from fallow.shared.log.reading import event_of, input_checksum
+from fallow.shared.runtime.clocks import WallCellClock
+from fallow.shared.runtime.process import Context
 
 PLANS = "queue"
 """The topic of plans. It is no input, and has no cursor: a newer plan says again what an older one said."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
-from shared.log.port import Log, LogTruncated, LogUnavailable, TopicPartition
-from shared.log.reading import event_of
+from fallow.services.placement.lifecycle.nodes.earlier_reports import EarlierReports
+from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, TopicPartition
+from fallow.shared.log.reading import event_of
 
 POLL_RECORDS, POLL_MS = 500, 1_000
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from shared.events.effects import AnyEffect, Effect
-from shared.runtime.telemetry import STEP_SECONDS
+from fallow.shared.events.effects import AnyEffect, Effect
+from fallow.shared.runtime.telemetry import STEP_SECONDS
 
 
 class PlacementMetrics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from shared.log.port import Log, LogUnavailable, TopicPartition
+from fallow.shared.log.port import Log, LogUnavailable, TopicPartition
 
 LOOK_MS_MOST = 1_000
 LOOKS_PER_LEASE = 8

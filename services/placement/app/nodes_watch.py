@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.placement.app.look_back import REACH_MS_MOST, LookBack
-from services.placement.app.metrics import CellMetrics
-from services.placement.app.nodes_end import NodesEnd
-from services.placement.lifecycle.nodes.leases import pause_ms
-from services.placement.service import PlacementService
-from services.placement.settings import PlacementSettings
-from shared.cluster.model.lease import longest_patience_ms
-from shared.events.operations import CellPolicy
-from shared.log.port import Log, TopicPartition
-from shared.runtime.process import Context
+from fallow.services.placement.app.look_back import REACH_MS_MOST, LookBack
+from fallow.services.placement.app.metrics import CellMetrics
+from fallow.services.placement.app.nodes_end import NodesEnd
+from fallow.services.placement.lifecycle.nodes.leases import pause_ms
+from fallow.services.placement.service import PlacementService
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.cluster.model.lease import longest_patience_ms
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.log.port import Log, TopicPartition
+from fallow.shared.runtime.process import Context
 
 
 class NodesWatch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.log.port import Member
+from fallow.shared.log.port import Member
 
 
 class Ownership:

@@ -6,8 +6,8 @@ would fare the same, hundreds of times a second.
 
 from __future__ import annotations
 
-from shared.log.port import AppendRefused, AppendUnknown, LogRefused, LogUnavailable
-from shared.runtime.backoff import BackOff
+from fallow.shared.log.port import AppendRefused, AppendUnknown, LogRefused, LogUnavailable
+from fallow.shared.runtime.backoff import BackOff
 
 FIRST_S, MOST_S = 0.1, 2.0
 REFUSED_MOST = 5

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.placement.app.metrics import CellMetrics
-from services.placement.decision.failures import Failures
-from services.placement.service import PlacementService
-from services.placement.settings import PlacementSettings
-from shared.cluster.model.state import CellState
-from shared.log.layout import Layout
-from shared.runtime.process import Context
+from fallow.services.placement.app.metrics import CellMetrics
+from fallow.services.placement.decision.failures import Failures
+from fallow.services.placement.service import PlacementService
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.log.layout import Layout
+from fallow.shared.runtime.process import Context
 
 HELD = "job held by a defect"
 """What the log of the process says of each job that the decision in force does without."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
-from services.placement.app.cell_writer import CellWriter, Deciding
-from services.placement.app.metrics import PlacementMetrics
-from services.placement.app.ownership import Ownership
-from services.placement.service import PlacementService
-from services.placement.settings import PlacementSettings
-from shared.cluster.model.config import CellPart
-from shared.log.opening import OpenLog, joined, layout_of, open_log
-from shared.log.sharing.cell_work import work_apart
-from shared.runtime.process import Context
-from shared.runtime.together import together
+from fallow.services.placement.app.cell_writer import CellWriter, Deciding
+from fallow.services.placement.app.metrics import PlacementMetrics
+from fallow.services.placement.app.ownership import Ownership
+from fallow.services.placement.service import PlacementService
+from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.cluster.model.config import CellPart
+from fallow.shared.log.opening import OpenLog, joined, layout_of, open_log
+from fallow.shared.log.sharing.cell_work import work_apart
+from fallow.shared.runtime.process import Context
+from fallow.shared.runtime.together import together
 
 
 async def main(

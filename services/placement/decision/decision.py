@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of
-from shared.cluster.fold.apply import APPLY
-from shared.cluster.fold.errors import IllegalEffect
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.encoding import encode
-from shared.events.values import RunStatus, WorkerPlace
+from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of
+from fallow.shared.cluster.fold.apply import APPLY
+from fallow.shared.cluster.fold.errors import IllegalEffect
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.values import RunStatus, WorkerPlace
 
 STARTS_MOST = 1_000
 BYTES_MOST = 400_000

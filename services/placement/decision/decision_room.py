@@ -11,7 +11,7 @@ inputs is made each time: an error of it may come from what was just taken in.
 
 from __future__ import annotations
 
-from services.placement.decision.decision import BYTES_MOST, ONE_STEP
+from fallow.services.placement.decision.decision import BYTES_MOST, ONE_STEP
 
 _LEAST_BYTES = 2_000
 """Below this a decision is made step by step."""

@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple
 
-from services.placement.decision.inbox import Input
-from shared.cluster.model.job import Job
-from shared.events.base import TEXT_CHARACTERS_MOST, Event
-from shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
-from shared.events.nodes import NodeEvent, NodesReported, RunEvent, RunsReported, RunStatusUpdate
+from fallow.services.placement.decision.inbox import Input
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.events.base import TEXT_CHARACTERS_MOST, Event
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
+from fallow.shared.events.nodes import NodeEvent, NodesReported, RunEvent, RunsReported, RunStatusUpdate
 
 IN_A_ROW_MOST = 3
 """So many words of one source at most are set aside with none of it between them that was taken in."""

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from shared.events.base import Event
-from shared.events.jobs import JobAdmitted, JobsAdmitted
-from shared.events.nodes import NodesReported, RunsReported
-from shared.events.value import replace
-from shared.events.values import JobSpec
+from fallow.shared.events.base import Event
+from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
+from fallow.shared.events.nodes import NodesReported, RunsReported
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec
 
 NEW_JOBS = "jobs-"
 """What the sources of new jobs begin with."""

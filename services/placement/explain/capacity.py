@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.cluster.capacity.constraints import misfit, wrong_kind
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Wish
+from fallow.shared.cluster.capacity.constraints import misfit, wrong_kind
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Wish
 
 UNITS_TOLD_MOST = 5
 

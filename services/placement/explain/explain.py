@@ -10,32 +10,32 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from services.placement.explain.capacity import PoolRoom, pool_room
-from services.placement.explain.fair_share import TenantShare, share_of
-from services.placement.explain.queue_position import jobs_before
-from services.placement.explain.shortfall import shortfall
-from services.placement.fit.empty_capacity import waits_for_closed
-from services.placement.owners.owners import Owners
-from services.placement.queue.heads import head_before
-from services.placement.requests.arrays import may_start_one_more
-from services.placement.search.gang import Places, bytes_needed, place_gang
-from services.placement.search.partial_start import places_to_enter
-from services.placement.search.reason_precedence import PRECEDENCE, STRUCTURAL, ReasonKind
-from services.placement.search.unacknowledged_starts import with_confirmations
-from services.placement.search.walled_off import walled_off
-from shared.cluster.capacity.constraints import wrong_kind
-from shared.cluster.capacity.hardware import CLOSED
-from shared.cluster.capacity.maintenance import shut_for
-from shared.cluster.model.config import Queue
-from shared.cluster.model.dependencies import is_live
-from shared.cluster.model.independent_workers import in_line
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.room import rooms
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.values import GPU, JobSpec, NodeStatus
+from fallow.services.placement.explain.capacity import PoolRoom, pool_room
+from fallow.services.placement.explain.fair_share import TenantShare, share_of
+from fallow.services.placement.explain.queue_position import jobs_before
+from fallow.services.placement.explain.shortfall import shortfall
+from fallow.services.placement.fit.empty_capacity import waits_for_closed
+from fallow.services.placement.owners.owners import Owners
+from fallow.services.placement.queue.heads import head_before
+from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.services.placement.search.gang import Places, bytes_needed, place_gang
+from fallow.services.placement.search.partial_start import places_to_enter
+from fallow.services.placement.search.reason_precedence import PRECEDENCE, STRUCTURAL, ReasonKind
+from fallow.services.placement.search.unacknowledged_starts import with_confirmations
+from fallow.services.placement.search.walled_off import walled_off
+from fallow.shared.cluster.capacity.constraints import wrong_kind
+from fallow.shared.cluster.capacity.hardware import CLOSED
+from fallow.shared.cluster.capacity.maintenance import shut_for
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.dependencies import is_live
+from fallow.shared.cluster.model.independent_workers import in_line
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.room import rooms
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import GPU, JobSpec, NodeStatus
 
 NAMED_MOST = 5
 """So many of the jobs ahead are named."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.placement.queue.fair_share import Share, Shares, totals_of
-from shared.cluster.model.file_in_force import waiting_limits_in_force
-from shared.cluster.model.job import WAITING
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.waiting_limits import WaitingLimits
+from fallow.services.placement.queue.fair_share import Share, Shares, totals_of
+from fallow.shared.cluster.model.file_in_force import waiting_limits_in_force
+from fallow.shared.cluster.model.job import WAITING
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop
 from itertools import takewhile
 
-from services.placement.queue.fair_share import Shares
-from services.placement.queue.fair_share_heap import FairShareHeap, came_of
-from services.placement.requests.arrays import may_start_one_more
-from shared.cluster.capacity.gpu_types import types_for
-from shared.cluster.model.config import Queue
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.queue_order import order_in
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import Usage, accounts
-from shared.events.queue import QueueOrder
-from shared.events.values import JobSpec
+from fallow.services.placement.queue.fair_share import Shares
+from fallow.services.placement.queue.fair_share_heap import FairShareHeap, came_of
+from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.shared.cluster.capacity.gpu_types import types_for
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.queue_order import order_in
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import Usage, accounts
+from fallow.shared.events.queue import QueueOrder
+from fallow.shared.events.values import JobSpec
 
 
 def jobs_before(state: CellState, job: Job, queue: Queue, now_ms: int) -> list[Job]:

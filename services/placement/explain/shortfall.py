@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import nsmallest
 
-from services.placement.search.topology_request import Seeker, seeker_of
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.topology import topology_for
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.room import rooms
-from shared.events.values import GPU, JobSpec, Level, Wish
+from fallow.services.placement.search.topology_request import Seeker, seeker_of
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.topology import topology_for
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.room import rooms
+from fallow.shared.events.values import GPU, JobSpec, Level, Wish
 
 UNITS_MOST = 8
 

@@ -12,9 +12,9 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
 
-from services.placement.fit.min_units import fewest
-from shared.cluster.model.node import lowest, mask_of
-from shared.events.values import NodeSpec
+from fallow.services.placement.fit.min_units import fewest
+from fallow.shared.cluster.model.node import lowest, mask_of
+from fallow.shared.events.values import NodeSpec
 
 MASK_BITS_USUAL = 16
 """What is asked of nodes of so many devices is remembered."""

@@ -11,15 +11,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.constraints import Needs
-from shared.cluster.capacity.hardware import Hardware, Kind, UnitsAlike, hardware_of
-from shared.cluster.capacity.node_filter_index import marks_of, needs_of
-from shared.cluster.model.independent_workers import in_line
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.events.value import replace
-from shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, Resources, TopologyRequest, Wish
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.constraints import Needs
+from fallow.shared.cluster.capacity.hardware import Hardware, Kind, UnitsAlike, hardware_of
+from fallow.shared.cluster.capacity.node_filter_index import marks_of, needs_of
+from fallow.shared.cluster.model.independent_workers import in_line
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, Resources, TopologyRequest, Wish
 
 
 class Form(NamedTuple):

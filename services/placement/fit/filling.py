@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from services.placement.fit.device_selection import Devices, devices_for
-from services.placement.fit.free_capacity import FreeCapacity, more_that_suit
-from shared.cluster.capacity.masks import each_bit
-from shared.cluster.model.node import Node
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.services.placement.fit.device_selection import Devices, devices_for
+from fallow.services.placement.fit.free_capacity import FreeCapacity, more_that_suit
+from fallow.shared.cluster.capacity.masks import each_bit
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 Run = tuple[str, Devices, int]
 """A node, devices of it, and how many workers share these: more than one on a shared device only."""

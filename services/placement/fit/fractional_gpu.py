@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from services.placement.fit.filling import fill, fullest, places_in, shares_on, together, workers_of
-from services.placement.fit.free_capacity import FreeCapacity, more_that_suit
-from services.placement.fit.gang_packing import Portion
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.masks import each_bit, mask_from
-from shared.cluster.capacity.topology import Topology, numbers_of
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, Level, WorkerPlace
+from fallow.services.placement.fit.filling import fill, fullest, places_in, shares_on, together, workers_of
+from fallow.services.placement.fit.free_capacity import FreeCapacity, more_that_suit
+from fallow.services.placement.fit.gang_packing import Portion
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.masks import each_bit, mask_from
+from fallow.shared.cluster.capacity.topology import Topology, numbers_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 
 class FractionalGang:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from services.placement.fit.device_selection import devices_of_one
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.node_filter_index import allowed
-from shared.cluster.model.node import Node, mask_of
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, Resources, WorkerPlace
+from fallow.services.placement.fit.device_selection import devices_of_one
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.node_filter_index import allowed
+from fallow.shared.cluster.model.node import Node, mask_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, Resources, WorkerPlace
 
 _NEAR = (1 << 512) - 1
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from services.placement.fit.device_selection import Devices, devices_for, held_by_islands
-from services.placement.fit.free_capacity import more_that_suit
-from services.placement.fit.min_units import Part, fewest
-from shared.cluster.capacity.masks import each_bit
-from shared.cluster.capacity.topology import OUTWARD, Ranking, Topology
-from shared.events.values import GPU, JobSpec, Level, WorkerPlace
+from fallow.services.placement.fit.device_selection import Devices, devices_for, held_by_islands
+from fallow.services.placement.fit.free_capacity import more_that_suit
+from fallow.services.placement.fit.min_units import Part, fewest
+from fallow.shared.cluster.capacity.masks import each_bit
+from fallow.shared.cluster.capacity.topology import OUTWARD, Ranking, Topology
+from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 Portion = tuple[range, Level, int]
 """So many workers within these slots, on as few units of this level as possible."""

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from services.placement.fit.empty_capacity import workers_on
-from services.placement.fit.fewest_gpus import Offer, cheapest
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.hardware import Hardware, UnitsAlike, hardware_of
-from shared.cluster.capacity.masks import each_bit
-from shared.cluster.model.node import lowest_of
-from shared.cluster.model.state import CellState
-from shared.events.values import JobSpec, Level, Wish
+from fallow.services.placement.fit.empty_capacity import workers_on
+from fallow.services.placement.fit.fewest_gpus import Offer, cheapest
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.hardware import Hardware, UnitsAlike, hardware_of
+from fallow.shared.cluster.capacity.masks import each_bit
+from fallow.shared.cluster.model.node import lowest_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobSpec, Level, Wish
 
 KEPT_MOST = 200
 """So many choices at most are gone on with from one unit to the next: those with the fewest GPUs for each worker."""

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from services.placement.fit.empty_capacity import Reach
-from services.placement.owners.room_to_come import Ground, Plan, may_be_held_for_ever
-from services.placement.owners.units_to_come import is_in_units, plan_in_units
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.node_filter_index import marks_of, needs_of
-from shared.cluster.model.node import lowest_of
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import KeptPlace
-from shared.events.values import GPU, JobSpec
+from fallow.services.placement.fit.empty_capacity import Reach
+from fallow.services.placement.owners.room_to_come import Ground, Plan, may_be_held_for_ever
+from fallow.services.placement.owners.units_to_come import is_in_units, plan_in_units
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.node_filter_index import marks_of, needs_of
+from fallow.shared.cluster.model.node import lowest_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import KeptPlace
+from fallow.shared.events.values import GPU, JobSpec
 
 NO_PLAN = Plan([], [], 0, 0, 0, None)
 """No pool has any node for the job."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from services.placement.fit.empty_capacity import (
+from fallow.services.placement.fit.empty_capacity import (
     Reach,
     could_ever_start,
     could_hold,
@@ -19,17 +19,17 @@ from services.placement.fit.empty_capacity import (
     full_of_own,
     reach_of,
 )
-from services.placement.requests.arrays import may_start_one_more
-from services.placement.search.quota_check import is_ever_allowed
-from shared.cluster.capacity.gpu_types import types_for
-from shared.cluster.model.independent_workers import in_line
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import over_limit
-from shared.cluster.quota.room import firm_room, lineage
-from shared.cluster.quota.tree import Account, Branch
-from shared.events.value import replace
-from shared.events.values import JobSpec
+from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.services.placement.search.quota_check import is_ever_allowed
+from fallow.shared.cluster.capacity.gpu_types import types_for
+from fallow.shared.cluster.model.independent_workers import in_line
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import over_limit
+from fallow.shared.cluster.quota.room import firm_room, lineage
+from fallow.shared.cluster.quota.tree import Account, Branch
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec
 
 KINDS_MOST = 8
 """For the largest jobs of so many kinds places are kept for one owner. Jobs of one kind may use the same nodes."""

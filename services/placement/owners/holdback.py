@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from services.placement.owners.kept_index import KeptFrom, kept_in
-from services.placement.policy.policies import POLICIES, Places
-from services.placement.search.beside_kept import search_beside
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import Taking
-from shared.events.reasons import PendingReason
-from shared.events.values import GPU, JobSpec
+from fallow.services.placement.owners.kept_index import KeptFrom, kept_in
+from fallow.services.placement.policy.policies import POLICIES, Places
+from fallow.services.placement.search.beside_kept import search_beside
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import Taking
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import GPU, JobSpec
 
 Search = Callable[[CellState, PoolCapacity], Places | None]
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from services.placement.fit.empty_capacity import Reach, meet, without
-from services.placement.owners.claim_places import Found, Free, Look, pick
-from services.placement.owners.claims import Claim
-from services.placement.owners.patience import changes_ms, turned_since_ms
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import Kept, Taking
+from fallow.services.placement.fit.empty_capacity import Reach, meet, without
+from fallow.services.placement.owners.claim_places import Found, Free, Look, pick
+from fallow.services.placement.owners.claims import Claim
+from fallow.services.placement.owners.patience import changes_ms, turned_since_ms
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import Kept, Taking
 
 
 class Other(NamedTuple):

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import Kept, KeptPlace, KeptPlaces
-from shared.cluster.quota.room import Borrower, lineage
-from shared.cluster.quota.tree import Account
-from shared.events.values import JobSpec
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import Kept, KeptPlace, KeptPlaces
+from fallow.shared.cluster.quota.room import Borrower, lineage
+from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events.values import JobSpec
 
 KEPT = "kept"
 """The name of this view of a pool."""

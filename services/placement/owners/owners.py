@@ -6,18 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from services.placement.owners.claims import Wanted, claims_of, waiter
-from services.placement.owners.kept_in_order import KeptInOrder
-from services.placement.owners.kept_index import carry_over
-from services.placement.owners.waiting_owners import WaitingOwners
-from services.placement.policy.frag_aware.changed_nodes import changed_nodes, forget_changes
-from services.placement.queue.lines.lines import Lines
-from shared.cluster.model.independent_workers import grows
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import NOTHING_KEPT, KeptPlaces
-from shared.cluster.quota.room import lineage
-from shared.events.reasons import PendingReason
+from fallow.services.placement.owners.claims import Wanted, claims_of, waiter
+from fallow.services.placement.owners.kept_in_order import KeptInOrder
+from fallow.services.placement.owners.kept_index import carry_over
+from fallow.services.placement.owners.waiting_owners import WaitingOwners
+from fallow.services.placement.policy.frag_aware.changed_nodes import changed_nodes, forget_changes
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.shared.cluster.model.independent_workers import grows
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import NOTHING_KEPT, KeptPlaces
+from fallow.shared.cluster.quota.room import lineage
+from fallow.shared.events.reasons import PendingReason
 
 
 class Owners:

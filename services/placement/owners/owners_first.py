@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from services.placement.fit.empty_capacity import Reach
-from services.placement.owners.kept_index import kept_in
-from services.placement.queue.planned_places import are_free_for
-from services.placement.search.quota_check import refusal_of_places
-from shared.cluster.capacity.gpu_types import types_for
-from shared.cluster.capacity.hardware import hardware_of
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import KeptPlace, taken
-from shared.cluster.quota.room import Borrower
-from shared.cluster.quota.tree import Account
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec, WorkerPlace
+from fallow.services.placement.fit.empty_capacity import Reach
+from fallow.services.placement.owners.kept_index import kept_in
+from fallow.services.placement.queue.planned_places import are_free_for
+from fallow.services.placement.search.quota_check import refusal_of_places
+from fallow.shared.cluster.capacity.gpu_types import types_for
+from fallow.shared.cluster.capacity.hardware import hardware_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import KeptPlace, taken
+from fallow.shared.cluster.quota.room import Borrower
+from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec, WorkerPlace
 
 
 def fits_in(state: CellState, spec: JobSpec) -> dict[str, Account]:

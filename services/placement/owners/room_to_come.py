@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from services.placement.fit.device_selection import devices_for
-from services.placement.fit.filling import fill, fullest, workers_of
-from services.placement.fit.free_capacity import FreeCapacity, more_that_suit
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.masks import each_bit
-from shared.cluster.capacity.node_filter_index import allowed
-from shared.cluster.model.node import Node, lowest_of, mask_of
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import KeptPlace
-from shared.events.value import replace
-from shared.events.values import GPU, WORKERS_MOST, JobSpec
+from fallow.services.placement.fit.device_selection import devices_for
+from fallow.services.placement.fit.filling import fill, fullest, workers_of
+from fallow.services.placement.fit.free_capacity import FreeCapacity, more_that_suit
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.masks import each_bit
+from fallow.shared.cluster.capacity.node_filter_index import allowed
+from fallow.shared.cluster.model.node import Node, lowest_of, mask_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import KeptPlace
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, WORKERS_MOST, JobSpec
 
 
 class Plan(NamedTuple):

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from services.placement.owners.room_to_come import Ground, Plan
-from shared.cluster.capacity.topology import numbers_of, topology_for
-from shared.events.values import GPU, JobSpec, Wish
+from fallow.services.placement.owners.room_to_come import Ground, Plan
+from fallow.shared.cluster.capacity.topology import numbers_of, topology_for
+from fallow.shared.events.values import GPU, JobSpec, Wish
 
 Key = tuple[int, int, int, int, int]
 """What a slice more would gain in a unit, the most first; whether that is a guess, and the unit in its order."""

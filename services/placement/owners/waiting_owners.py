@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from heapq import heapify, heappop
 from typing import NamedTuple
 
-from services.placement.fit.empty_capacity import marks_of_reach
-from services.placement.owners.claims import Claim, Form, Waiter, Wanted, claims_of, could_use_room, waiter
-from services.placement.queue.lines.classes import TENANT
-from services.placement.queue.lines.line import Line
-from services.placement.queue.lines.lines import Lines
-from services.placement.queue.lines.row import Row
-from services.placement.queue.lines.touched import Touched
-from services.placement.requests.arrays import may_start_one_more
-from shared.cluster.model.job import JobStatus
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.tree import Account, Branch
-from shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.services.placement.fit.empty_capacity import marks_of_reach
+from fallow.services.placement.owners.claims import Claim, Form, Waiter, Wanted, claims_of, could_use_room, waiter
+from fallow.services.placement.queue.lines.classes import TENANT
+from fallow.services.placement.queue.lines.line import Line
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.queue.lines.row import Row
+from fallow.services.placement.queue.lines.touched import Touched
+from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.tree import Account, Branch
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 
 
 class Change(NamedTuple):

@@ -7,13 +7,13 @@ fits.
 
 from __future__ import annotations
 
-from services.placement.fit.device_selection import devices_of_one
-from services.placement.fit.filling import fill, fullest
-from services.placement.fit.free_capacity import FreeCapacity, first_suitable
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.node_filter_index import allowed
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.services.placement.fit.device_selection import devices_of_one
+from fallow.services.placement.fit.filling import fill, fullest
+from fallow.services.placement.fit.free_capacity import FreeCapacity, first_suitable
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.node_filter_index import allowed
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 
 def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPlace | None:

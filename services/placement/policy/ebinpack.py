@@ -10,14 +10,14 @@ a leaf group before a spine: within it to as few leaf groups and nodes as possib
 
 from __future__ import annotations
 
-from services.placement.fit.filling import fullest, places_of_gang
-from services.placement.fit.free_capacity import FreeCapacity
-from services.placement.fit.gang_packing import GangPacker, fill, places_of_each, places_on
-from services.placement.fit.min_units import Part
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.topology import OUTWARD, topology_for
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, Level, WorkerPlace
+from fallow.services.placement.fit.filling import fullest, places_of_gang
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.fit.gang_packing import GangPacker, fill, places_of_each, places_on
+from fallow.services.placement.fit.min_units import Part
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.topology import OUTWARD, topology_for
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:

@@ -8,20 +8,20 @@ Training never uses the zone, under no policy: that is a constraint of its own
 
 from __future__ import annotations
 
-from services.placement.fit.filling import count_room, fullest, places_of_gang
-from services.placement.fit.free_capacity import FreeCapacity
-from services.placement.fit.gang_packing import GangPacker, places_on
-from services.placement.fit.ranks import by_node
-from services.placement.policy import ebinpack
-from services.placement.policy.ebinpack import pack
-from services.placement.policy.spread import spread
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.constraints import is_general
-from shared.cluster.capacity.topology import Topology, numbers_of, topology_for
-from shared.cluster.model.node import is_in_zone
-from shared.cluster.model.state import CellState
-from shared.events.value import replace
-from shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
+from fallow.services.placement.fit.filling import count_room, fullest, places_of_gang
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.fit.gang_packing import GangPacker, places_on
+from fallow.services.placement.fit.ranks import by_node
+from fallow.services.placement.policy import ebinpack
+from fallow.services.placement.policy.ebinpack import pack
+from fallow.services.placement.policy.spread import spread
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.constraints import is_general
+from fallow.shared.cluster.capacity.topology import Topology, numbers_of, topology_for
+from fallow.shared.cluster.model.node import is_in_zone
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
 
 
 def takes_whole_nodes(spec: JobSpec, zone: Topology) -> bool:

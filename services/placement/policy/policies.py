@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from services.placement.fit.filling import fullest, lowest, places_of_gang
-from services.placement.fit.free_capacity import FreeCapacity
-from services.placement.policy import best_fit, ebinpack, espread, spread
-from services.placement.policy.frag_aware import frag_aware
-from services.placement.policy.lifetime import lifetime
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.model.state import CellState
-from shared.events.values import JobSpec, WorkerPlace
+from fallow.services.placement.fit.filling import fullest, lowest, places_of_gang
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.policy import best_fit, ebinpack, espread, spread
+from fallow.services.placement.policy.frag_aware import frag_aware
+from fallow.services.placement.policy.lifetime import lifetime
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobSpec, WorkerPlace
 
 Places = tuple[WorkerPlace, ...]
 

@@ -6,15 +6,15 @@ before a second to any, always to the emptiest node, and to one without another 
 
 from __future__ import annotations
 
-from services.placement.fit.filling import count_room, fill_shares, places_in
-from services.placement.fit.free_capacity import FreeCapacity
-from services.placement.fit.ranks import by_node
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.masks import mask_from
-from shared.cluster.capacity.topology import Topology, Units, numbers_of, topology_for
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, Level, WorkerPlace
+from fallow.services.placement.fit.filling import count_room, fill_shares, places_in
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.fit.ranks import by_node
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.masks import mask_from
+from fallow.shared.cluster.capacity.topology import Topology, Units, numbers_of, topology_for
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 LOOKS_TO_PLACE = 20
 """To place a worker by itself takes so long as to look at so many nodes."""

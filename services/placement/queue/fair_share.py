@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shared.cluster.capacity.gpu_types import all_milli, gpu_types_of
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import Quotas, Usage
+from fallow.shared.cluster.capacity.gpu_types import all_milli, gpu_types_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import Quotas, Usage
 
 SHARE_ONE = 1_000_000_000
 """A share is told in billionths of all GPUs of its type."""

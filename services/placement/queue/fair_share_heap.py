@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
 from itertools import pairwise
 
-from services.placement.queue.fair_share import Shares
-from shared.cluster.model.job import Job
+from fallow.services.placement.queue.fair_share import Shares
+from fallow.shared.cluster.model.job import Job
 
 Came = tuple[int, int]
 """When a job was submitted, in milliseconds, and its number in its cell."""

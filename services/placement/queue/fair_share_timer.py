@@ -6,10 +6,10 @@ put another job first, which fits.
 
 from __future__ import annotations
 
-from shared.cluster.model.config import CellPart
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.fair_use import tick_ms
-from shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.cluster.model.config import CellPart
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.fair_use import tick_ms
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 
 
 class FairShareTimer:

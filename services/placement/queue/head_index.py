@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from services.placement.fit.empty_capacity import Reach, meet
+from fallow.services.placement.fit.empty_capacity import Reach, meet
 
 BLOCK = 32
 

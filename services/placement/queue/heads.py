@@ -22,28 +22,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of
-from services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
-from services.placement.queue.head_index import HeadIndex
-from services.placement.queue.lines.classes import WORKERS, Key, room_of
-from services.placement.queue.lines.row import Need
-from services.placement.queue.reserved import Kept, Reserved
-from services.placement.search.partial_start import places_to_enter
-from services.placement.search.quota_check import is_ever_allowed, waits_by_types
-from services.placement.search.reason_precedence import PRECEDENCE, STRUCTURAL, ReasonKind, is_of_quota
-from shared.cluster.capacity.gpu_types import types_for
-from shared.cluster.capacity.maintenance import longest_run_ms, shut_for
-from shared.cluster.capacity.masks import mask_from
-from shared.cluster.model.config import Queue
-from shared.cluster.model.independent_workers import grows, in_line
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.queue_order import Order, order_in
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import accounts
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.value import replace as changed
-from shared.events.values import JobSpec
+from fallow.services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of
+from fallow.services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
+from fallow.services.placement.queue.head_index import HeadIndex
+from fallow.services.placement.queue.lines.classes import WORKERS, Key, room_of
+from fallow.services.placement.queue.lines.row import Need
+from fallow.services.placement.queue.reserved import Kept, Reserved
+from fallow.services.placement.search.partial_start import places_to_enter
+from fallow.services.placement.search.quota_check import is_ever_allowed, waits_by_types
+from fallow.services.placement.search.reason_precedence import PRECEDENCE, STRUCTURAL, ReasonKind, is_of_quota
+from fallow.shared.cluster.capacity.gpu_types import types_for
+from fallow.shared.cluster.capacity.maintenance import longest_run_ms, shut_for
+from fallow.shared.cluster.capacity.masks import mask_from
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.independent_workers import grows, in_line
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.queue_order import Order, order_in
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import accounts
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace as changed
+from fallow.shared.events.values import JobSpec
 
 PASSES: Final = (ReasonKind.QUOTA, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 WAITED_FOR: Final = (

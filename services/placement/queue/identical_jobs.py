@@ -4,13 +4,13 @@ depend on whose it is, and each but the first costs next to nothing.
 
 from __future__ import annotations
 
-from services.placement.queue.lines.course import Course
-from services.placement.queue.lines.row import Need, Row
-from services.placement.search.gang import Places, place_alike
-from services.placement.search.quota_check import refusal_of_places
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec
+from fallow.services.placement.queue.lines.course import Course
+from fallow.services.placement.queue.lines.row import Need, Row
+from fallow.services.placement.search.gang import Places, place_alike
+from fallow.services.placement.search.quota_check import refusal_of_places
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec
 
 TOGETHER_MOST = 64
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.placement.search.quota_check import refusal_of_places
-from shared.cluster.capacity.constraints import misfit
-from shared.cluster.capacity.maintenance import shut_for
-from shared.cluster.model.node import Node, mask_of
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, LoanStatus, NodeStatus, WorkerPlace
+from fallow.services.placement.search.quota_check import refusal_of_places
+from fallow.shared.cluster.capacity.constraints import misfit
+from fallow.shared.cluster.capacity.maintenance import shut_for
+from fallow.shared.cluster.model.node import Node, mask_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, LoanStatus, NodeStatus, WorkerPlace
 
 
 def may_start_in(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.queue.planned_places import are_places_of, is_in_service_by
-from shared.cluster.capacity.gang_bytes import bytes_of, is_too_large
-from shared.cluster.model.job import HOLDING, Job, JobStatus
-from shared.cluster.model.node import mask_of
-from shared.cluster.model.run_time import end_estimate_ms, run_estimate_ms
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.base import LARGEST_INTEGER, later
-from shared.events.queue import PlannedStart, StartsPlanned
-from shared.events.reasons import ClearReason
-from shared.events.values import GPU, WorkerPlace
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.queue.planned_places import are_places_of, is_in_service_by
+from fallow.shared.cluster.capacity.gang_bytes import bytes_of, is_too_large
+from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
+from fallow.shared.cluster.model.node import mask_of
+from fallow.shared.cluster.model.run_time import end_estimate_ms, run_estimate_ms
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import LARGEST_INTEGER, later
+from fallow.shared.events.queue import PlannedStart, StartsPlanned
+from fallow.shared.events.reasons import ClearReason
+from fallow.shared.events.values import GPU, WorkerPlace
 
 LATER_PERCENT, LATER_LEAST_MS = 10, 1_000
 """A start that moves back by less than so much of the time until then is not written again: estimates that are outlived

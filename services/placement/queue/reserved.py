@@ -13,20 +13,20 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from services.placement.fit.empty_capacity import Reach
-from services.placement.owners.owners_first import fits_in, kept_from_owner, waits_for_owners
-from services.placement.search.quota_check import waits_by_types
-from shared.cluster.model.config import Queue
-from shared.cluster.model.independent_workers import in_line
-from shared.cluster.model.job import Job
-from shared.cluster.model.queue_order import Order, order_in
-from shared.cluster.model.run_time import run_estimate_ms
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.tree import Account
-from shared.events.effects import ReservationSet
-from shared.events.queue import QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.values import WorkerPlace
+from fallow.services.placement.fit.empty_capacity import Reach
+from fallow.services.placement.owners.owners_first import fits_in, kept_from_owner, waits_for_owners
+from fallow.services.placement.search.quota_check import waits_by_types
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.independent_workers import in_line
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.queue_order import Order, order_in
+from fallow.shared.cluster.model.run_time import run_estimate_ms
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events.effects import ReservationSet
+from fallow.shared.events.queue import QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import WorkerPlace
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,32 +9,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from services.placement.fit.empty_capacity import Reach, meet, without
-from services.placement.owners.owners_first import leaves_owners_alone
-from services.placement.queue.fair_share import Shares
-from services.placement.queue.heads import WAITED_FOR, Head, Heads, is_due, reserved_head
-from services.placement.queue.identical_jobs import BatchPlacement
-from services.placement.queue.lines.course import ByShares, Course, OneLine, Turns
-from services.placement.queue.lines.line import Line
-from services.placement.queue.lines.lines import Lines
-from services.placement.queue.lines.reasons import tell
-from services.placement.queue.lines.row import InVain, Need, RoomRows, Row
-from services.placement.queue.planned_places import may_start_in
-from services.placement.queue.reserved import Off, Reserved, reach_of_places
-from services.placement.requests.arrays import may_start_one_more
-from services.placement.search.beside import place_beside
-from services.placement.search.elsewhere import place_job
-from services.placement.search.gang import Places, place_gang
-from services.placement.search.partial_start import places_to_enter
-from services.placement.search.quota_check import is_ever_allowed, is_over_limits
-from services.placement.search.reason_precedence import OF_QUOTA, STRUCTURAL, is_of_quota
-from services.placement.search.unacknowledged_starts import with_confirmations
-from shared.cluster.model.independent_workers import grows
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.queue_order import Order
-from shared.cluster.model.state import CellState
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
+from fallow.services.placement.fit.empty_capacity import Reach, meet, without
+from fallow.services.placement.owners.owners_first import leaves_owners_alone
+from fallow.services.placement.queue.fair_share import Shares
+from fallow.services.placement.queue.heads import WAITED_FOR, Head, Heads, is_due, reserved_head
+from fallow.services.placement.queue.identical_jobs import BatchPlacement
+from fallow.services.placement.queue.lines.course import ByShares, Course, OneLine, Turns
+from fallow.services.placement.queue.lines.line import Line
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.queue.lines.reasons import tell
+from fallow.services.placement.queue.lines.row import InVain, Need, RoomRows, Row
+from fallow.services.placement.queue.planned_places import may_start_in
+from fallow.services.placement.queue.reserved import Off, Reserved, reach_of_places
+from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.services.placement.search.beside import place_beside
+from fallow.services.placement.search.elsewhere import place_job
+from fallow.services.placement.search.gang import Places, place_gang
+from fallow.services.placement.search.partial_start import places_to_enter
+from fallow.services.placement.search.quota_check import is_ever_allowed, is_over_limits
+from fallow.services.placement.search.reason_precedence import OF_QUOTA, STRUCTURAL, is_of_quota
+from fallow.services.placement.search.unacknowledged_starts import with_confirmations
+from fallow.shared.cluster.model.independent_workers import grows
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.queue_order import Order
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
 
 Start = Callable[[Job, Places, str], bool]
 """Takes a job that fits, with its places and the head that it passes by that (or ""), changes the state, and says

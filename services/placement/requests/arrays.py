@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shared.cluster.model.arrays import element_id
-from shared.cluster.model.state import CellState
-from shared.events.value import replace
-from shared.events.values import JobSpec
+from fallow.shared.cluster.model.arrays import element_id
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec
 
 
 def elements(spec: JobSpec) -> Iterator[JobSpec]:

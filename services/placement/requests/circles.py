@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
-from shared.cluster.model.arrays import elements_of
-from shared.cluster.model.state import CellState
-from shared.events.values import JobSpec
+from fallow.shared.cluster.model.arrays import elements_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobSpec
 
 STEPS_MOST = 10_000
 """So many waits each of the two sides of a search may follow."""

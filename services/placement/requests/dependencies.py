@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.requests.circles import STEPS_MOST, circle
-from shared.cluster.model.dependencies import is_live
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import CancelReason, PendingReason, RefuseCode
-from shared.events.values import JobSpec
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.requests.circles import STEPS_MOST, circle
+from fallow.shared.cluster.model.dependencies import is_live
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import CancelReason, PendingReason, RefuseCode
+from fallow.shared.events.values import JobSpec
 
 SETTLED_MOST = 1_000
 """The waits of so many jobs end in one record at most, those of the others in the next ones."""

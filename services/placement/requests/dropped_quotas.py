@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from services.placement.decision.decision import DecisionBuilder
-from shared.cluster.model.config import CellFile, TenantQuota
-from shared.cluster.model.file_in_force import quotas_dropped
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.tree import Account
-from shared.events import effects as e
-from shared.events.operations import Quota
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.shared.cluster.model.config import CellFile, TenantQuota
+from fallow.shared.cluster.model.file_in_force import quotas_dropped
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Quota
 
 
 def dropped(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> dict[Account, Quota]:

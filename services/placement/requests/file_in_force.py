@@ -8,12 +8,12 @@ and goes by it again when it writes the cell. Until a person reloads the cell, t
 
 from __future__ import annotations
 
-from services.placement.decision.decision import DecisionBuilder
-from shared.cluster.model.config import CellFile
-from shared.cluster.model.file_in_force import as_effect, difference, from_effect
-from shared.cluster.model.state import CellState
-from shared.events.effects import CellFileSet
-from shared.events.encoding import encode
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.file_in_force import as_effect, difference, from_effect
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import CellFileSet
+from fallow.shared.events.encoding import encode
 
 
 class FileInForce:

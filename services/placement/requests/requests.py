@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.requests import arrays, dependencies
-from shared.cluster.model.arrays import ArrayJob, elements_of
-from shared.cluster.model.independent_workers import is_service
-from shared.cluster.model.job import WAITING, Job, JobStatus
-from shared.cluster.model.spec_bytes import spec_bytes
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.waiting_limits import WaitingLimits
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.jobs import AdmittedJob, JobAdmitted, JobCancelRequested, JobUpdateRequested
-from shared.events.reasons import RefuseCode, StopReason
-from shared.events.value import replace
-from shared.events.values import JobSpec
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.requests import arrays, dependencies
+from fallow.shared.cluster.model.arrays import ArrayJob, elements_of
+from fallow.shared.cluster.model.independent_workers import is_service
+from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
+from fallow.shared.cluster.model.spec_bytes import spec_bytes
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.jobs import AdmittedJob, JobAdmitted, JobCancelRequested, JobUpdateRequested
+from fallow.shared.events.reasons import RefuseCode, StopReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec
 
 _NEVER_REFUSED = frozenset(("priority", "max_run_ms"))
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.requests.dropped_quotas import dropped, remove_unused, says_nothing
-from services.placement.requests.requests import too_old
-from shared.cluster.model.arrays import elements_of
-from shared.cluster.model.config import LEASE_MS_LEAST, CellFile
-from shared.cluster.model.job import WAITING, Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
-from shared.cluster.quota.rules import Fault, fault_among, fault_in_pools, top_down
-from shared.cluster.quota.tree import Account
-from shared.events import effects as e
-from shared.events.base import Event
-from shared.events.encoding import encode
-from shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
-from shared.events.reasons import ProposalCode, RefuseCode
-from shared.events.value import replace
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.requests.dropped_quotas import dropped, remove_unused, says_nothing
+from fallow.services.placement.requests.requests import too_old
+from fallow.shared.cluster.model.arrays import elements_of
+from fallow.shared.cluster.model.config import LEASE_MS_LEAST, CellFile
+from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
+from fallow.shared.cluster.quota.rules import Fault, fault_among, fault_in_pools, top_down
+from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
+from fallow.shared.events.reasons import ProposalCode, RefuseCode
+from fallow.shared.events.value import replace
 
 SET_QUOTA, SET_POLICY = "set-quota", "set-policy"
 """How refusals name what they are about."""

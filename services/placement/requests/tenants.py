@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.requests.dropped_quotas import remove_lowest
-from services.placement.requests.settings import refuse
-from shared.cluster.model.job import WAITING, Job, JobStatus
-from shared.cluster.quota.tree import Account
-from shared.events import effects as e
-from shared.events.operations import RemoveQuota
-from shared.events.reasons import ProposalCode
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.requests.dropped_quotas import remove_lowest
+from fallow.services.placement.requests.settings import refuse
+from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
+from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import RemoveQuota
+from fallow.shared.events.reasons import ProposalCode
 
 REMOVE_QUOTA = "remove-quota"
 """How a refusal names what it is about."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from services.placement.fit.empty_capacity import Reach
-from services.placement.search.elsewhere import place_job
-from services.placement.search.gang import Places, place_gang
-from services.placement.search.partial_start import places_to_enter
-from shared.cluster.capacity.masks import each_bit
-from shared.cluster.model.job import Job
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.cluster.model.unacknowledged import closed
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
+from fallow.services.placement.fit.empty_capacity import Reach
+from fallow.services.placement.search.elsewhere import place_job
+from fallow.services.placement.search.gang import Places, place_gang
+from fallow.services.placement.search.partial_start import places_to_enter
+from fallow.shared.cluster.capacity.masks import each_bit
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.model.unacknowledged import closed
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
 
 CLOSED_MOST = 200
 """Where the heads could be on more of the job's nodes, only pools are tried on none of whose nodes they could be: to

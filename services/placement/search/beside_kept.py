@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import TypeVar
 
-from services.placement.owners.kept_index import KeptIndex
-from services.placement.policy.frag_aware.changed_nodes import seen_of
-from shared.cluster.capacity.capacity import Capacity, PoolCapacity
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.kept_places import KeptPlace, Taking
+from fallow.services.placement.owners.kept_index import KeptIndex
+from fallow.services.placement.policy.frag_aware.changed_nodes import seen_of
+from fallow.shared.cluster.capacity.capacity import Capacity, PoolCapacity
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import KeptPlace, Taking
 
 BESIDE = "beside what is kept"
 """The name of this view of a pool."""

@@ -4,13 +4,13 @@ others.
 
 from __future__ import annotations
 
-from services.placement.fit.empty_capacity import could_hold, could_hold_later
-from services.placement.search.reason_precedence import is_of_quota
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.node_filter_index import marks_of, needs_of
-from shared.cluster.model.state import CellState
-from shared.events.reasons import PendingReason
-from shared.events.values import GPU, JobSpec
+from fallow.services.placement.fit.empty_capacity import could_hold, could_hold_later
+from fallow.services.placement.search.reason_precedence import is_of_quota
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.node_filter_index import marks_of, needs_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import GPU, JobSpec
 
 
 def narrowed(state: CellState, pool: PoolCapacity, spec: JobSpec, found: PendingReason) -> PendingReason:

@@ -12,13 +12,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 
-from services.placement.policy.frag_aware.costs import costs_of
-from services.placement.search.gang import Places, place_gang
-from shared.cluster.model.job import Job
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.cluster.model.unacknowledged import closed
-from shared.events.reasons import PendingReason
+from fallow.services.placement.policy.frag_aware.costs import costs_of
+from fallow.services.placement.search.gang import Places, place_gang
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.model.unacknowledged import closed
+from fallow.shared.events.reasons import PendingReason
 
 
 def place_job(state: CellState, job: Job) -> Places | PendingReason:

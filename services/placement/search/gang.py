@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from functools import partial
 
-from services.placement.fit.filling import fill, fullest
-from services.placement.fit.free_capacity import FreeCapacity
-from services.placement.owners.holdback import Search, each_off_kept_places, off_kept_places
-from services.placement.policy.policies import POLICIES, Places
-from services.placement.search.constraint_reasons import narrowed
-from services.placement.search.open_longest import place_where_open_longest, tells_no_time
-from services.placement.search.quota_check import is_parted, refusal_in_pool, refusal_of_places
-from services.placement.search.same_node import place_on_same
-from services.placement.search.topology_request import fits_anywhere, place_wish, seeker_of
-from services.placement.search.whole_nodes import cheapest_places
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.gang_bytes import bytes_of, is_too_large
-from shared.cluster.capacity.gpu_types import gpu_types_of
-from shared.cluster.capacity.node_filter_index import allowed
-from shared.cluster.capacity.topology import topology_for
-from shared.cluster.model.state import CellState
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Wish, WorkerPlace
+from fallow.services.placement.fit.filling import fill, fullest
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.owners.holdback import Search, each_off_kept_places, off_kept_places
+from fallow.services.placement.policy.policies import POLICIES, Places
+from fallow.services.placement.search.constraint_reasons import narrowed
+from fallow.services.placement.search.open_longest import place_where_open_longest, tells_no_time
+from fallow.services.placement.search.quota_check import is_parted, refusal_in_pool, refusal_of_places
+from fallow.services.placement.search.same_node import place_on_same
+from fallow.services.placement.search.topology_request import fits_anywhere, place_wish, seeker_of
+from fallow.services.placement.search.whole_nodes import cheapest_places
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.gang_bytes import bytes_of, is_too_large
+from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
+from fallow.shared.cluster.capacity.node_filter_index import allowed
+from fallow.shared.cluster.capacity.topology import topology_for
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, Wish, WorkerPlace
 
 __all__ = ["POLICIES", "Places", "place_alike", "place_gang"]
 

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from services.placement.fit.empty_capacity import could_hold_singly
-from services.placement.fit.filling import count_room
-from services.placement.fit.free_capacity import FreeCapacity
-from services.placement.owners.holdback import off_kept_places
-from services.placement.search.elsewhere import places_elsewhere_first
-from services.placement.search.gang import Places, place_gang
-from services.placement.search.quota_check import is_over_limits, refusal_of_places
-from services.placement.search.replicas import place_replicas
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of
-from shared.cluster.capacity.gpu_types import gpu_types_of, types_for
-from shared.cluster.model.independent_workers import fewest_of, is_service, may_enter, paused_ranks
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.services.placement.fit.empty_capacity import could_hold_singly
+from fallow.services.placement.fit.filling import count_room
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.owners.holdback import off_kept_places
+from fallow.services.placement.search.elsewhere import places_elsewhere_first
+from fallow.services.placement.search.gang import Places, place_gang
+from fallow.services.placement.search.quota_check import is_over_limits, refusal_of_places
+from fallow.services.placement.search.replicas import place_replicas
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of
+from fallow.shared.cluster.capacity.gpu_types import gpu_types_of, types_for
+from fallow.shared.cluster.model.independent_workers import fewest_of, is_service, may_enter, paused_ranks
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 AT_ONCE_MOST = 1_000
 """So many workers enter in one step at most, if the job can start with so few: its record must have room for them."""

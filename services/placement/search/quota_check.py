@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.placement.fit.empty_capacity import goes_to_several_pools, open_room, reach_of
-from services.placement.owners.kept_of_cell import kept_of_cell_milli
-from services.placement.search.whole_nodes import takes_milli, whole_by_type
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.gpu_types import gpu_types_of, idle_milli, open_milli, types_for
-from shared.cluster.capacity.hardware import CLOSED
-from shared.cluster.capacity.taken_alone import with_whole_nodes
-from shared.cluster.model.independent_workers import in_line
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import over_limit
-from shared.cluster.quota.room import drawn_from_cell, firm_room, has_guarantee, lineage
-from shared.cluster.quota.tree import QuotaTree
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobSpec, WorkerPlace
+from fallow.services.placement.fit.empty_capacity import goes_to_several_pools, open_room, reach_of
+from fallow.services.placement.owners.kept_of_cell import kept_of_cell_milli
+from fallow.services.placement.search.whole_nodes import takes_milli, whole_by_type
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.gpu_types import gpu_types_of, idle_milli, open_milli, types_for
+from fallow.shared.cluster.capacity.hardware import CLOSED
+from fallow.shared.cluster.capacity.taken_alone import with_whole_nodes
+from fallow.shared.cluster.model.independent_workers import in_line
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import over_limit
+from fallow.shared.cluster.quota.room import drawn_from_cell, firm_room, has_guarantee, lineage
+from fallow.shared.cluster.quota.tree import QuotaTree
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, WorkerPlace
 
 
 def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> PendingReason | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, TypeGuard
 
-from shared.events.reasons import PendingReason
+from fallow.shared.events.reasons import PendingReason
 
 
 class ReasonKind(StrEnum):

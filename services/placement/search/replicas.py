@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from services.placement.fit.filling import fill, fill_shares, fullest, places_in
-from services.placement.fit.free_capacity import FreeCapacity
-from services.placement.fit.gang_packing import GangPacker, places_on
-from services.placement.policy.ebinpack import pack
-from services.placement.policy.espread import takes_whole_nodes
-from services.placement.policy.spread import LOOKS_TO_PLACE
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.constraints import is_general
-from shared.cluster.capacity.topology import Topology, numbers_of, topology_for
-from shared.cluster.model.node import Node, is_in_zone
-from shared.cluster.model.state import CellState
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, Level, WorkerPlace
+from fallow.services.placement.fit.filling import fill, fill_shares, fullest, places_in
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.fit.gang_packing import GangPacker, places_on
+from fallow.services.placement.policy.ebinpack import pack
+from fallow.services.placement.policy.espread import takes_whole_nodes
+from fallow.services.placement.policy.spread import LOOKS_TO_PLACE
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.constraints import is_general
+from fallow.shared.cluster.capacity.topology import Topology, numbers_of, topology_for
+from fallow.shared.cluster.model.node import Node, is_in_zone
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
 
 def place_replicas(

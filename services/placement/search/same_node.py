@@ -7,16 +7,16 @@ changed since nodes were counted, and no other has as few, it is that one; whate
 
 from __future__ import annotations
 
-from services.placement.fit.device_selection import devices_for, held_by_islands
-from services.placement.fit.free_capacity import more_that_suit
-from services.placement.search.quota_check import refusal
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.constraints import misfit
-from shared.cluster.capacity.gpu_types import gpu_types_of
-from shared.cluster.capacity.taken_alone import healthy_milli
-from shared.cluster.model.node import Node, is_in_zone
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
+from fallow.services.placement.fit.device_selection import devices_for, held_by_islands
+from fallow.services.placement.fit.free_capacity import more_that_suit
+from fallow.services.placement.search.quota_check import refusal
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.constraints import misfit
+from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
+from fallow.shared.cluster.capacity.taken_alone import healthy_milli
+from fallow.shared.cluster.model.node import Node, is_in_zone
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
 
 
 def place_on_same(state: CellState, spec: JobSpec, most: int = 1) -> list[WorkerPlace]:

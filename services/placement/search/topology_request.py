@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.placement.fit.fractional_gpu import FractionalGang
-from services.placement.fit.gang_packing import GangPacker, Portion
-from services.placement.fit.min_units import evenly, fewest
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.topology import OUTWARD, Topology
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
+from fallow.services.placement.fit.fractional_gpu import FractionalGang
+from fallow.services.placement.fit.gang_packing import GangPacker, Portion
+from fallow.services.placement.fit.min_units import evenly, fewest
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.topology import OUTWARD, Topology
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
 
 Seeker = GangPacker | FractionalGang
 

@@ -4,15 +4,15 @@ confirm what was started there.
 
 from __future__ import annotations
 
-from services.placement.fit.free_capacity import FreeCapacity
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.constraints import misfit
-from shared.cluster.capacity.hardware import hardware_of
-from shared.cluster.capacity.maintenance import shut_for
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.reasons import PendingReason
-from shared.events.values import GPU, JobSpec
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.constraints import misfit
+from fallow.shared.cluster.capacity.hardware import hardware_of
+from fallow.shared.cluster.capacity.maintenance import shut_for
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import GPU, JobSpec
 
 OF_ROOM = (PendingReason.NO_FREE_GPUS, PendingReason.FRAGMENTED)
 

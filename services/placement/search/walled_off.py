@@ -4,12 +4,12 @@ numbers, for people.
 
 from __future__ import annotations
 
-from services.placement.search.whole_nodes import takes_milli
-from shared.cluster.capacity.gpu_types import idle_milli, types_for
-from shared.cluster.capacity.taken_alone import with_whole_nodes
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.room import drawn_from_cell
-from shared.events.values import GPU, JobSpec
+from fallow.services.placement.search.whole_nodes import takes_milli
+from fallow.shared.cluster.capacity.gpu_types import idle_milli, types_for
+from fallow.shared.cluster.capacity.taken_alone import with_whole_nodes
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.room import drawn_from_cell
+from fallow.shared.events.values import GPU, JobSpec
 
 
 def walled_off(state: CellState, spec: JobSpec) -> list[str]:

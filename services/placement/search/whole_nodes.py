@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.placement.fit.empty_capacity import goes_to_several_pools, reach_of
-from services.placement.fit.fewest_gpus import cheapest
-from services.placement.fit.filling import fullest, places_of_gang
-from services.placement.fit.free_capacity import FreeCapacity
-from services.placement.fit.whole_units import Choice, fewest_in_units, gpus_in_units, is_in_units, offers_of
-from services.placement.policy.policies import Places
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.hardware import hardware_of
-from shared.cluster.capacity.node_filter_index import allowed
-from shared.cluster.capacity.taken_alone import healthy_milli
-from shared.cluster.model.node import lowest_of
-from shared.cluster.model.state import CellState
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.services.placement.fit.empty_capacity import goes_to_several_pools, reach_of
+from fallow.services.placement.fit.fewest_gpus import cheapest
+from fallow.services.placement.fit.filling import fullest, places_of_gang
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.fit.whole_units import Choice, fewest_in_units, gpus_in_units, is_in_units, offers_of
+from fallow.services.placement.policy.policies import Places
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.hardware import hardware_of
+from fallow.shared.cluster.capacity.node_filter_index import allowed
+from fallow.shared.cluster.capacity.taken_alone import healthy_milli
+from fallow.shared.cluster.model.node import lowest_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 
 def takes_milli(state: CellState, spec: JobSpec, gpu_type: str) -> int:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from services.projector.app.metrics import CellMetrics, ProjectorMetrics
-from services.projector.service import Lag, Pace, Patience
-from services.projector.settings import ProjectorSettings
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.port import Log, LogUnavailable
-from shared.log.sharing.cell_tasks import Tenure
-from shared.runtime.process import Context, wait_for
-from shared.runtime.settings import ClockKind
-from shared.view.keys import keys_of
-from shared.view.library import LIBRARY
-from shared.view.machine import Projection
-from shared.view.steps import Outcome, Took, take_step
-from shared.view.store import CellView, Functions, ViewMisused, ViewUnavailable
+from fallow.services.projector.app.metrics import CellMetrics, ProjectorMetrics
+from fallow.services.projector.service import Lag, Pace, Patience
+from fallow.services.projector.settings import ProjectorSettings
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, LogUnavailable
+from fallow.shared.log.sharing.cell_tasks import Tenure
+from fallow.shared.runtime.process import Context, wait_for
+from fallow.shared.runtime.settings import ClockKind
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.library import LIBRARY
+from fallow.shared.view.machine import Projection
+from fallow.shared.view.steps import Outcome, Took, take_step
+from fallow.shared.view.store import CellView, Functions, ViewMisused, ViewUnavailable
 
 POLL_WALL_MS = 250
 """How long to wait for news while the view is not where the fold is, or is not known to be."""

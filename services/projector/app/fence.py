@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from services.projector.settings import ProjectorSettings
-from shared.runtime.process import Context
-from shared.view.store import CellView, ViewMisused, ViewUnavailable
+from fallow.services.projector.settings import ProjectorSettings
+from fallow.shared.runtime.process import Context
+from fallow.shared.view.store import CellView, ViewMisused, ViewUnavailable
 
 FIRST_S = 0.25
 

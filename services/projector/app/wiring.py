@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.projector.app.cell import CellProjector
-from services.projector.app.fence import tell_readers
-from services.projector.app.metrics import ProjectorMetrics
-from services.projector.settings import ProjectorSettings
-from shared.log.opening import OpenLog, layout_of, open_log
-from shared.log.sharing.cell_tasks import Tenure
-from shared.log.sharing.owned_cells import work_on_owned_cells
-from shared.runtime.process import Context
-from shared.view.keys import keys_of
-from shared.view.redis_view import RedisFunctions
-from shared.view.store import CellView, OpenFunctions
+from fallow.services.projector.app.cell import CellProjector
+from fallow.services.projector.app.fence import tell_readers
+from fallow.services.projector.app.metrics import ProjectorMetrics
+from fallow.services.projector.settings import ProjectorSettings
+from fallow.shared.log.opening import OpenLog, layout_of, open_log
+from fallow.shared.log.sharing.cell_tasks import Tenure
+from fallow.shared.log.sharing.owned_cells import work_on_owned_cells
+from fallow.shared.runtime.process import Context
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.redis_view import RedisFunctions
+from fallow.shared.view.store import CellView, OpenFunctions
 
 
 def redis_of(context: Context[ProjectorSettings]) -> OpenFunctions:

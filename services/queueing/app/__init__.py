@@ -1,5 +1,5 @@
 """The wiring of queueing: the log, and for each owned cell one fold, of which plans and snapshots are made."""
 
-from services.queueing.app.wiring import main
+from fallow.services.queueing.app.wiring import main
 
 __all__ = ["main"]

@@ -9,22 +9,22 @@ from collections.abc import Callable, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from services.queueing.app.snapshots import Keeper
-from services.queueing.policy.estimator import Declared
-from services.queueing.policy.forecast_error import ForecastError
-from services.queueing.policy.plan import in_parts, plan_of
-from services.queueing.policy.planner import plan_starts
-from services.queueing.settings import QueueingSettings
-from shared.cluster.model.config import CellFile
-from shared.cluster.model.file_in_force import part_in_force
-from shared.events.decisions import Decision
-from shared.events.queue import PlannedStart, QueuePlan, QueuePlanned, StartsPlanned
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.port import Log, LogUnavailable, Outgoing, RecordTooLarge
-from shared.log.sharing.cell_tasks import Tenure
-from shared.runtime.clocks import SteppedCellClock
-from shared.runtime.process import Context, wait_for
+from fallow.services.queueing.app.snapshots import Keeper
+from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.forecast_error import ForecastError
+from fallow.services.queueing.policy.plan import in_parts, plan_of
+from fallow.services.queueing.policy.planner import plan_starts
+from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.file_in_force import part_in_force
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.queue import PlannedStart, QueuePlan, QueuePlanned, StartsPlanned
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Log, LogUnavailable, Outgoing, RecordTooLarge
+from fallow.shared.log.sharing.cell_tasks import Tenure
+from fallow.shared.runtime.clocks import SteppedCellClock
+from fallow.shared.runtime.process import Context, wait_for
 
 PATIENT_MS = 500
 """So long may decisions gather before they are read: nobody waits for a plan."""

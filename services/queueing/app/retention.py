@@ -6,9 +6,9 @@ every record behind it.
 
 from __future__ import annotations
 
-from shared.log.layout import Layout
-from shared.log.machine.snapshot import Catalogue
-from shared.log.port import Log, TopicPartition
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.snapshot import Catalogue
+from fallow.shared.log.port import Log, TopicPartition
 
 
 async def delete_old(log: Log, layout: Layout, cell: str, catalogue: Catalogue, keep_ms: int, wall_ms: int) -> int:

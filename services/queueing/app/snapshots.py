@@ -16,18 +16,18 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from services.queueing.app.retention import delete_old
-from services.queueing.settings import QueueingSettings
-from shared.events.snapshots import SnapshotManifest
-from shared.log.follower import Follower
-from shared.log.layout import Layout
-from shared.log.machine.snapshot import NEWEST, Catalogue, Cut, cut_whole
-from shared.log.port import Log, LogTruncated, LogUnavailable
-from shared.log.sharing.cell_tasks import Tenure
-from shared.log.snapshots import read_catalogue, write_cut
-from shared.runtime.backoff import BackOff
-from shared.runtime.process import Context
-from shared.runtime.settings import ClockKind
+from fallow.services.queueing.app.retention import delete_old
+from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.events.snapshots import SnapshotManifest
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.snapshot import NEWEST, Catalogue, Cut, cut_whole
+from fallow.shared.log.port import Log, LogTruncated, LogUnavailable
+from fallow.shared.log.sharing.cell_tasks import Tenure
+from fallow.shared.log.snapshots import read_catalogue, write_cut
+from fallow.shared.runtime.backoff import BackOff
+from fallow.shared.runtime.process import Context
+from fallow.shared.runtime.settings import ClockKind
 
 T = TypeVar("T")
 

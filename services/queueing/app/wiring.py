@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from services.queueing.app.cell import CellPlanner, QueueingMetrics
-from services.queueing.app.snapshots import Keeper, SnapshotMetrics
-from services.queueing.settings import QueueingSettings
-from shared.cluster.model.config import CellFile
-from shared.log.opening import OpenLog, layout_of, open_log, topics_file
-from shared.log.sharing.cell_tasks import Tenure
-from shared.log.sharing.owned_cells import work_on_owned_cells
-from shared.runtime.process import Context
+from fallow.services.queueing.app.cell import CellPlanner, QueueingMetrics
+from fallow.services.queueing.app.snapshots import Keeper, SnapshotMetrics
+from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.log.opening import OpenLog, layout_of, open_log, topics_file
+from fallow.shared.log.sharing.cell_tasks import Tenure
+from fallow.shared.log.sharing.owned_cells import work_on_owned_cells
+from fallow.shared.runtime.process import Context
 
 
 def declared_retention_ms(file: CellFile) -> int | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from shared.cluster.model.job import Job
-from shared.cluster.model.run_time import end_estimate_ms, run_estimate_ms
-from shared.cluster.model.state import CellState
-from shared.events.values import JobSpec, WorkerPlace
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.run_time import end_estimate_ms, run_estimate_ms
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobSpec, WorkerPlace
 
 
 class Estimator(Protocol):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.queue import PlannedStart
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.queue import PlannedStart
 
 REMEMBERED_MOST = 10_000
 """So many planned starts are remembered; the oldest goes first."""

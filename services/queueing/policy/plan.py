@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from services.placement.explain.queue_position import turns_of
-from shared.cluster.model.config import Queue
-from shared.cluster.model.job import WAITING, Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events.queue import QueuePlan
+from fallow.services.placement.explain.queue_position import turns_of
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.queue import QueuePlan
 
 NEXT_MOST = 100
 """So many jobs of a queue are named."""

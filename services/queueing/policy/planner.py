@@ -18,28 +18,28 @@ from itertools import count
 
 import msgspec
 
-from services.placement.explain.queue_position import turns_of
-from services.placement.fit.empty_capacity import Reach, meet, reach_of
-from services.placement.queue.lines.classes import room_of
-from services.placement.queue.planned_places import may_start_in
-from services.placement.search.elsewhere import place_job
-from services.placement.search.gang import Places, place_gang
-from services.placement.search.quota_check import is_ever_allowed, limit_reached
-from services.placement.search.reason_precedence import STRUCTURAL
-from services.queueing.policy.estimator import Estimator
-from shared.cluster.capacity.gpu_types import types_for
-from shared.cluster.fold.allocation import release, take
-from shared.cluster.fold.apply import APPLY
-from shared.cluster.model.config import Queue
-from shared.cluster.model.job import HOLDING, Job, JobStatus
-from shared.cluster.model.queue_order import order_in
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import accounts
-from shared.events import effects as e
-from shared.events.base import later
-from shared.events.queue import PlannedStart, QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec, NodeStatus, WorkerPlace
+from fallow.services.placement.explain.queue_position import turns_of
+from fallow.services.placement.fit.empty_capacity import Reach, meet, reach_of
+from fallow.services.placement.queue.lines.classes import room_of
+from fallow.services.placement.queue.planned_places import may_start_in
+from fallow.services.placement.search.elsewhere import place_job
+from fallow.services.placement.search.gang import Places, place_gang
+from fallow.services.placement.search.quota_check import is_ever_allowed, limit_reached
+from fallow.services.placement.search.reason_precedence import STRUCTURAL
+from fallow.services.queueing.policy.estimator import Estimator
+from fallow.shared.cluster.capacity.gpu_types import types_for
+from fallow.shared.cluster.fold.allocation import release, take
+from fallow.shared.cluster.fold.apply import APPLY
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
+from fallow.shared.cluster.model.queue_order import order_in
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import accounts
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import later
+from fallow.shared.events.queue import PlannedStart, QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec, NodeStatus, WorkerPlace
 
 CANDIDATES_EACH = 4
 """So many times as many jobs are looked at as may be planned: some of them fit now."""

@@ -15,8 +15,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from shared.cluster.capacity.effort import Effort
-from shared.cluster.model.node import NOTHING, Node, NodeShare, share_of
+from fallow.shared.cluster.capacity.effort import Effort
+from fallow.shared.cluster.model.node import NOTHING, Node, NodeShare, share_of
 
 
 class View(Protocol):

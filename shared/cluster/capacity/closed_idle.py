@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.values import NodeStatus
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import NodeStatus
 
 CLOSED_IDLE = "closed idle"
 """The name of this view of a pool."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.closed_idle import closed_idle, idle_by_type
-from shared.cluster.capacity.hardware import hardware_of
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.closed_idle import closed_idle, idle_by_type
+from fallow.shared.cluster.capacity.hardware import hardware_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec
 
 
 def gpu_types_of(state: CellState, pool: PoolCapacity) -> dict[str, None]:

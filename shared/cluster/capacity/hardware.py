@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.first_kept import FirstKept
-from shared.cluster.capacity.masks import mask_from
-from shared.cluster.capacity.topology import OUTWARD, Path, path_of
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.values import Level, NodeSpec, NodeStatus
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.first_kept import FirstKept
+from fallow.shared.cluster.capacity.masks import mask_from
+from fallow.shared.cluster.capacity.topology import OUTWARD, Path, path_of
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import Level, NodeSpec, NodeStatus
 
 HARDWARE = "hardware"
 """The name of this view of a pool."""

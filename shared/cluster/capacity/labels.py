@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from shared.cluster.capacity.constraints import parsed
-from shared.cluster.capacity.masks import mask_from
+from fallow.shared.cluster.capacity.constraints import parsed
+from fallow.shared.cluster.capacity.masks import mask_from
 
 _MASKS_OF_A_KEY_MOST = 1_024
 """So many values of one key at most are kept as masks, which are as wide as the pool; those of fewer nodes as lists."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.model.state import CellState
-from shared.events.values import JobSpec
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobSpec
 
 
 def longest_run_ms(state: CellState, spec: JobSpec) -> int:

@@ -14,15 +14,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.constraints import Needs, is_general, tolerates
-from shared.cluster.capacity.first_kept import FirstKept
-from shared.cluster.capacity.labels import Labels
-from shared.cluster.capacity.maintenance import shut_for
-from shared.cluster.capacity.masks import mask_from
-from shared.cluster.model.node import ZONE_LABEL, ZONE_NAME, Node
-from shared.cluster.model.state import CellState
-from shared.events.values import JobKind, JobSpec, NodeRole, NodeSpec
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.constraints import Needs, is_general, tolerates
+from fallow.shared.cluster.capacity.first_kept import FirstKept
+from fallow.shared.cluster.capacity.labels import Labels
+from fallow.shared.cluster.capacity.maintenance import shut_for
+from fallow.shared.cluster.capacity.masks import mask_from
+from fallow.shared.cluster.model.node import ZONE_LABEL, ZONE_NAME, Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobKind, JobSpec, NodeRole, NodeSpec
 
 MEMBERS_MOST = 256
 """So many needs have the nodes that suit them remembered."""

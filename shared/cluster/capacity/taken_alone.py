@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.fold.undo_log import Entry
-from shared.cluster.model.job import Job
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import charge
-from shared.cluster.quota.tree import Account, Cohort
-from shared.events.values import GPU
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.fold.undo_log import Entry
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import charge
+from fallow.shared.cluster.quota.tree import Account, Cohort
+from fallow.shared.events.values import GPU
 
 TAKEN_ALONE = "taken alone"
 """The name of this view of a pool."""

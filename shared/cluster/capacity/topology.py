@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from operator import attrgetter, itemgetter
 
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.constraints import Needs
-from shared.cluster.capacity.effort import Effort
-from shared.cluster.capacity.masks import each_bit, mask_from
-from shared.cluster.capacity.node_filter_index import Test, marks_of, needs_of
-from shared.cluster.model.node import Node, share_of
-from shared.cluster.model.state import CellState
-from shared.events.values import JobSpec, Level, NodeSpec
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.constraints import Needs
+from fallow.shared.cluster.capacity.effort import Effort
+from fallow.shared.cluster.capacity.masks import each_bit, mask_from
+from fallow.shared.cluster.capacity.node_filter_index import Test, marks_of, needs_of
+from fallow.shared.cluster.model.node import Node, share_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobSpec, Level, NodeSpec
 
 OUTWARD: tuple[Level, ...] = (Level.NODE, Level.DOMAIN, Level.LEAF, Level.SPINE, Level.SUPERSPINE)
 """The levels from near to far."""

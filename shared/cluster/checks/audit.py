@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from shared.cluster.checks.audit_quota import QuotaBooks
-from shared.cluster.checks.invariants import Offence
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.operations import Quota
-from shared.events.value import replace
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.cluster.checks.audit_quota import QuotaBooks
+from fallow.shared.cluster.checks.invariants import Offence
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 Raised = dict[tuple[str, str], None]
 """The accounts whose use a decision has raised so far."""

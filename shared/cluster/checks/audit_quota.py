@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from shared.events.operations import Quota
+from fallow.shared.events.operations import Quota
 
 Account = tuple[str, str]
 

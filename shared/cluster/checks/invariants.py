@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, fields
 
-from shared.cluster.capacity.capacity import PoolCapacity, recount
-from shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
-from shared.cluster.model.spec_bytes import spec_bytes
-from shared.cluster.model.state import CellState
-from shared.cluster.model.unacknowledged import count_unacknowledged
-from shared.cluster.quota.quota import Usage, accounts
-from shared.events.values import GPU
+from fallow.shared.cluster.capacity.capacity import PoolCapacity, recount
+from fallow.shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
+from fallow.shared.cluster.model.spec_bytes import spec_bytes
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.model.unacknowledged import count_unacknowledged
+from fallow.shared.cluster.quota.quota import Usage, accounts
+from fallow.shared.events.values import GPU
 
 
 @dataclass(slots=True, frozen=True)

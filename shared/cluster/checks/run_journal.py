@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shared.cluster.checks.invariants import Offence
-from shared.events.base import Attempt, Count, JobId, Millis, Name, NodeId, Value
-from shared.events.decisions import Decision
-from shared.events.effects import (
+from fallow.shared.cluster.checks.invariants import Offence
+from fallow.shared.events.base import Attempt, Count, JobId, Millis, Name, NodeId, Value
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import (
     JobEnqueued,
     JobFinished,
     JobResizing,
@@ -21,7 +21,7 @@ from shared.events.effects import (
     JobStarted,
     WorkersSettled,
 )
-from shared.events.values import GPU, RunStatus, WorkerPlace
+from fallow.shared.events.values import GPU, RunStatus, WorkerPlace
 
 
 class DiaryLine(Value, forbid_unknown_fields=False):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from shared.cluster.fold import apply_jobs as jobs
-from shared.cluster.fold import apply_nodes as nodes
-from shared.cluster.fold import apply_workers as workers
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
+from fallow.shared.cluster.fold import apply_jobs as jobs
+from fallow.shared.cluster.fold import apply_nodes as nodes
+from fallow.shared.cluster.fold import apply_workers as workers
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
 
 APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.WriterStarted: nodes.writer_started,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any, Never
 
-from shared.cluster.capacity.constraints import must_not_run
-from shared.cluster.fold.allocation import release, take
-from shared.cluster.fold.errors import IllegalEffect, require
-from shared.cluster.fold.finished_jobs import is_digest
-from shared.cluster.fold.spec_interning import share
-from shared.cluster.model import arrays, dependencies
-from shared.cluster.model.independent_workers import fewest_of, may_start_ms, paused_ranks, starting
-from shared.cluster.model.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
-from shared.cluster.model.spec_bytes import spec_bytes
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import StopReason
-from shared.events.values import LoanStatus, NodeStatus, RunStatus, WorkerPlace
+from fallow.shared.cluster.capacity.constraints import must_not_run
+from fallow.shared.cluster.fold.allocation import release, take
+from fallow.shared.cluster.fold.errors import IllegalEffect, require
+from fallow.shared.cluster.fold.finished_jobs import is_digest
+from fallow.shared.cluster.fold.spec_interning import share
+from fallow.shared.cluster.model import arrays, dependencies
+from fallow.shared.cluster.model.independent_workers import fewest_of, may_start_ms, paused_ranks, starting
+from fallow.shared.cluster.model.job import HOLDING, NO_RUNS, WAITING, Job, JobStatus, attempt_of, resume
+from fallow.shared.cluster.model.spec_bytes import spec_bytes
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.values import LoanStatus, NodeStatus, RunStatus, WorkerPlace
 
 # To look up a member of an enumeration costs more than most of what is done with it here.
 _QUEUED, _STARTING, _RUNNING = JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from shared.cluster.fold.allocation import change_node, enter_pool, leave_pool
-from shared.cluster.fold.errors import IllegalEffect, require
-from shared.cluster.model.lease import longest_named_with, longest_with, patience_ms
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.cluster.model.unacknowledged import go_by
-from shared.cluster.quota.quota import remove_quota, set_quota
-from shared.cluster.quota.rules import contradiction
-from shared.events import effects as e
-from shared.events.values import LoanStatus, NodeRole, NodeStatus
+from fallow.shared.cluster.fold.allocation import change_node, enter_pool, leave_pool
+from fallow.shared.cluster.fold.errors import IllegalEffect, require
+from fallow.shared.cluster.model.lease import longest_named_with, longest_with, patience_ms
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.model.unacknowledged import go_by
+from fallow.shared.cluster.quota.quota import remove_quota, set_quota
+from fallow.shared.cluster.quota.rules import contradiction
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import LoanStatus, NodeRole, NodeStatus
 
 
 def node_of(state: CellState, node_id: str) -> Node:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from shared.cluster.fold import apply_jobs as jobs
-from shared.cluster.fold.allocation import release, take
-from shared.cluster.fold.errors import IllegalEffect, require
-from shared.cluster.model.independent_workers import is_service, paused_ranks, starting
-from shared.cluster.model.job import Job, JobStatus, index_of, worker_of
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.values import RunStatus, Setback, WorkerPlace
+from fallow.shared.cluster.fold import apply_jobs as jobs
+from fallow.shared.cluster.fold.allocation import release, take
+from fallow.shared.cluster.fold.errors import IllegalEffect, require
+from fallow.shared.cluster.model.independent_workers import is_service, paused_ranks, starting
+from fallow.shared.cluster.model.job import Job, JobStatus, index_of, worker_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import RunStatus, Setback, WorkerPlace
 
 _STARTING, _RUNNING, _STOPPING = JobStatus.STARTING, JobStatus.RUNNING, JobStatus.STOPPING
 

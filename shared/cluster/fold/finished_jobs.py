@@ -12,8 +12,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from shared.cluster.fold.undo_log import Entry
-from shared.cluster.model.job import FINAL, FinishedJob, JobStatus
+from fallow.shared.cluster.fold.undo_log import Entry
+from fallow.shared.cluster.model.job import FINAL, FinishedJob, JobStatus
 
 SEGMENT_JOBS = 87_381
 """As many ids as fill a table of 2**17 places, the most dense that a table can be."""

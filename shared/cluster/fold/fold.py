@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.cluster.fold.apply import APPLY
-from shared.cluster.fold.errors import IllegalEffect
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision, next_chain
-from shared.events.encoding import Undecodable
+from fallow.shared.cluster.fold.apply import APPLY
+from fallow.shared.cluster.fold.errors import IllegalEffect
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.events.encoding import Undecodable
 
 
 class DamagedLog(Exception):

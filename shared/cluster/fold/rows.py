@@ -10,23 +10,23 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
-from shared.cluster.fold.finished_jobs import is_digest
-from shared.cluster.fold.spec_interning import share
-from shared.cluster.model.arrays import ArrayJob
-from shared.cluster.model.dependencies import index
-from shared.cluster.model.job import HOLDING, WAITING, FinishedJob, Job
-from shared.cluster.model.node import Node
-from shared.cluster.model.spec_bytes import spec_bytes
-from shared.cluster.model.state import CellState
-from shared.cluster.model.unacknowledged import go_by
-from shared.cluster.quota.fair_use import Used
-from shared.cluster.quota.quota import charge
-from shared.cluster.quota.rules import contradiction
-from shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
-from shared.events.encoding import shorten
-from shared.events.operations import CellPolicy, Quota
-from shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
-from shared.events.values import WorkerRange
+from fallow.shared.cluster.fold.finished_jobs import is_digest
+from fallow.shared.cluster.fold.spec_interning import share
+from fallow.shared.cluster.model.arrays import ArrayJob
+from fallow.shared.cluster.model.dependencies import index
+from fallow.shared.cluster.model.job import HOLDING, WAITING, FinishedJob, Job
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.spec_bytes import spec_bytes
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.model.unacknowledged import go_by
+from fallow.shared.cluster.quota.fair_use import Used
+from fallow.shared.cluster.quota.quota import charge
+from fallow.shared.cluster.quota.rules import contradiction
+from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
+from fallow.shared.events.encoding import shorten
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
+from fallow.shared.events.values import WorkerRange
 
 K = TypeVar("K", int, str)
 V = TypeVar("V")

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared.cluster.fold.errors import require
-from shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.fold.errors import require
+from fallow.shared.cluster.model.job import Job, JobStatus
 
 if TYPE_CHECKING:
-    from shared.cluster.model.state import CellState
+    from fallow.shared.cluster.model.state import CellState
 
 
 @dataclass(slots=True)

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from shared.cluster.quota.rules import fault_among, fault_in_pools
-from shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
-from shared.events.effects import CELL_FILE_CHARACTERS_MOST
-from shared.events.operations import CellPolicy, Quota, ReclaimFrom
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
+from fallow.shared.cluster.quota.rules import fault_among, fault_in_pools
+from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
+from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MOST
+from fallow.shared.events.operations import CellPolicy, Quota, ReclaimFrom
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
 
 AGING_MOST_MS = 10 * 365 * 86_400_000
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from shared.cluster.model.job import FINAL, Job, JobStatus
-from shared.events.values import AfterWhen
+from fallow.shared.cluster.model.job import FINAL, Job, JobStatus
+from fallow.shared.events.values import AfterWhen
 
 if TYPE_CHECKING:
-    from shared.cluster.model.state import CellState
+    from fallow.shared.cluster.model.state import CellState
 
 
 def is_live(state: CellState, job_id: str) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import blake2b
 
-from shared.cluster.model.config import CellFile, CellPart, Queue
-from shared.cluster.quota.waiting_limits import WaitingLimits
-from shared.events.effects import CellFileSet
-from shared.events.operations import Quota
+from fallow.shared.cluster.model.config import CellFile, CellPart, Queue
+from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
+from fallow.shared.events.effects import CellFileSet
+from fallow.shared.events.operations import Quota
 
 DIGEST_BYTES = 16
 

@@ -8,9 +8,9 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from shared.cluster.model.workers_index import WorkersIndex
-from shared.events.reasons import PendingReason, StopReason
-from shared.events.values import JobSpec, RunStatus, Setback, WorkerPlace
+from fallow.shared.cluster.model.workers_index import WorkersIndex
+from fallow.shared.events.reasons import PendingReason, StopReason
+from fallow.shared.events.values import JobSpec, RunStatus, Setback, WorkerPlace
 
 
 class JobStatus(StrEnum):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from shared.cluster.model.state import CellState
-from shared.events.operations import CellPolicy
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.operations import CellPolicy
 
 
 class TellsLease(Protocol):

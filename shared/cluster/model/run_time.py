@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events.base import LATEST_MS, later
-from shared.events.values import JobKind, JobSpec, WorkerPlace
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import LATEST_MS, later
+from fallow.shared.events.values import JobKind, JobSpec, WorkerPlace
 
 
 def run_estimate_ms(state: CellState, spec: JobSpec) -> int | None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shared.cluster.capacity.capacity import Capacity, PoolCapacity
-from shared.cluster.fold.finished_jobs import FinishedJobs
-from shared.cluster.fold.spec_interning import Kinds
-from shared.cluster.fold.undo_log import UndoLog
-from shared.cluster.model.arrays import ArrayJob
-from shared.cluster.model.job import Job
-from shared.cluster.model.node import Node
-from shared.cluster.model.unacknowledged import Unacknowledged
-from shared.cluster.quota.fair_use import FairUse
-from shared.cluster.quota.tree import Quotas, QuotaTree, Usage
-from shared.events.decisions import CHAIN_START
-from shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
-from shared.events.operations import CellPolicy
+from fallow.shared.cluster.capacity.capacity import Capacity, PoolCapacity
+from fallow.shared.cluster.fold.finished_jobs import FinishedJobs
+from fallow.shared.cluster.fold.spec_interning import Kinds
+from fallow.shared.cluster.fold.undo_log import UndoLog
+from fallow.shared.cluster.model.arrays import ArrayJob
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.unacknowledged import Unacknowledged
+from fallow.shared.cluster.quota.fair_use import FairUse
+from fallow.shared.cluster.quota.tree import Quotas, QuotaTree, Usage
+from fallow.shared.events.decisions import CHAIN_START
+from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
+from fallow.shared.events.operations import CellPolicy
 
 
 @dataclass(slots=True)

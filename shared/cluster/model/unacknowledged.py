@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shared.cluster.model.job import Job, worker_of
-from shared.cluster.model.node import Node
-from shared.events.values import RunStatus, WorkerPlace
+from fallow.shared.cluster.model.job import Job, worker_of
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.events.values import RunStatus, WorkerPlace
 
 if TYPE_CHECKING:
-    from shared.cluster.model.state import CellState
+    from fallow.shared.cluster.model.state import CellState
 
 _STARTING = RunStatus.STARTING
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from shared.cluster.model.job import HOLDING, Job
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import accounts
-from shared.cluster.quota.tree import Account
+from fallow.shared.cluster.model.job import HOLDING, Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import accounts
+from fallow.shared.cluster.quota.tree import Account
 
 
 class Borrowed(NamedTuple):

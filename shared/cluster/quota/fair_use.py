@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import isqrt
 from typing import Final, NamedTuple
 
-from shared.cluster.quota.quota import Account, Usage
+from fallow.shared.cluster.quota.quota import Account, Usage
 
 TICKS = 64
 """Ticks to a half-life."""

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from shared.events.values import GPU
+from fallow.shared.events.values import GPU
 
 if TYPE_CHECKING:
-    from shared.cluster.model.state import CellState
-    from shared.cluster.quota.tree import Account
+    from fallow.shared.cluster.model.state import CellState
+    from fallow.shared.cluster.quota.tree import Account
 
 
 class KeptPlace(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shared.cluster.quota.quota import accounts
-from shared.cluster.quota.tree import Quotas
+from fallow.shared.cluster.quota.quota import accounts
+from fallow.shared.cluster.quota.tree import Quotas
 
 
 def min_run_ms(quotas: Quotas, preemptor: str, victim: str, gpu_type: str) -> int:

@@ -5,9 +5,9 @@ Use is counted at the tenant and at each of its ancestors, so one look at each t
 
 from __future__ import annotations
 
-from shared.cluster.fold.undo_log import Entry, UndoLog
-from shared.cluster.quota.tree import Account, Branch, Quotas, QuotaTree, Usage
-from shared.events.operations import Quota
+from fallow.shared.cluster.fold.undo_log import Entry, UndoLog
+from fallow.shared.cluster.quota.tree import Account, Branch, Quotas, QuotaTree, Usage
+from fallow.shared.events.operations import Quota
 
 __all__ = ["Account", "QuotaTree", "Quotas", "Usage", "accounts", "charge", "over_limit", "remove_quota", "set_quota"]
 

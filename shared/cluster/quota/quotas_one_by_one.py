@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from shared.cluster.quota.rules import LEVELS_MOST, Fault, contradiction, fault_of_holder
-from shared.cluster.quota.tree import Account, Quotas
-from shared.events.operations import Quota
+from fallow.shared.cluster.quota.rules import LEVELS_MOST, Fault, contradiction, fault_of_holder
+from fallow.shared.cluster.quota.tree import Account, Quotas
+from fallow.shared.events.operations import Quota
 
 
 class QuotasOneByOne:

@@ -4,7 +4,7 @@ lend. All of it in milli-GPUs.
 
 from __future__ import annotations
 
-from shared.cluster.quota.tree import Account, Branch, QuotaTree
+from fallow.shared.cluster.quota.tree import Account, Branch, QuotaTree
 
 
 def firm_room(tree: QuotaTree, account: Account, free_milli: int) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.cluster.capacity.gpu_types import idle_anywhere_milli
-from shared.cluster.capacity.taken_alone import with_whole_nodes
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.room import left_by_others, within_rooms
-from shared.cluster.quota.tree import Account, Branch
-from shared.events.operations import Quota
+from fallow.shared.cluster.capacity.gpu_types import idle_anywhere_milli
+from fallow.shared.cluster.capacity.taken_alone import with_whole_nodes
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.room import left_by_others, within_rooms
+from fallow.shared.cluster.quota.tree import Account, Branch
+from fallow.shared.events.operations import Quota
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from shared.cluster.quota.kept_places import NOTHING_KEPT
-from shared.events.operations import Quota
+from fallow.shared.cluster.quota.kept_places import NOTHING_KEPT
+from fallow.shared.events.operations import Quota
 
 Account = tuple[str, str]
 """(tenant, GPU type)."""

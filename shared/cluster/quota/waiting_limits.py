@@ -4,8 +4,8 @@ fills the whole cell's, and then the jobs of all others are refused.
 
 from __future__ import annotations
 
-from shared.cluster.model.config import CellFile
-from shared.cluster.model.state import CellState
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.state import CellState
 
 
 class WaitingLimits:

@@ -15,11 +15,11 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError, for_code
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
-from shared.log.admin.access_rules import AccessDifferences, Pattern, Resource, Rule, access_differences
-from shared.log.kafka.connection import client_options
-from shared.log.kafka.producer import refused
-from shared.log.port import LogUnavailable
-from shared.runtime.kafka_access import KafkaAccess
+from fallow.shared.log.admin.access_rules import AccessDifferences, Pattern, Resource, Rule, access_differences
+from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.producer import refused
+from fallow.shared.log.port import LogUnavailable
+from fallow.shared.runtime.kafka_access import KafkaAccess
 
 BOUND_S = 30.0
 REQUEST_BOUND_MS = 10_000

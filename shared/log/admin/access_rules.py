@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
-from shared.runtime.several_lines import ErrorOfSeveralLines
+from fallow.shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
+from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 PER_TENANT = "submissions"
 """The topic of which a tenant may have one of its own."""

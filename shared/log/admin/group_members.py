@@ -7,9 +7,9 @@ import asyncio
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
 
-from shared.log.kafka.connection import client_options
-from shared.log.port import LogUnavailable
-from shared.runtime.kafka_access import KafkaAccess
+from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.port import LogUnavailable
+from fallow.shared.runtime.kafka_access import KafkaAccess
 
 BOUND_S, AGAIN_S = 10.0, 0.2
 REQUEST_BOUND_MS = 5_000

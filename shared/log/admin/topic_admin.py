@@ -12,10 +12,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from shared.log.admin.topics import RETENTION, ActualTopic, Difference, DifferenceKind, TopicSpec, differences
-from shared.log.kafka.connection import client_options
-from shared.log.port import LogUnavailable, TopicPartition
-from shared.runtime.kafka_access import KafkaAccess
+from fallow.shared.log.admin.topics import RETENTION, ActualTopic, Difference, DifferenceKind, TopicSpec, differences
+from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.port import LogUnavailable, TopicPartition
+from fallow.shared.runtime.kafka_access import KafkaAccess
 
 ADMIN_BOUND_S = 30.0
 REQUEST_BOUND_MS = 10_000

@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
-from shared.runtime.several_lines import ErrorOfSeveralLines
+from fallow.shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
+from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 TOPIC_NAME_CHARS_MAX = 249
 MS_PER_HOUR = 3_600_000

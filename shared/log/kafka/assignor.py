@@ -8,7 +8,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment, ConsumerProtocolMemberMetadata
 
-from shared.log.machine.sharing import as_bytes, from_bytes, share
+from fallow.shared.log.machine.sharing import as_bytes, from_bytes, share
 
 
 class DecliningAssignor(RoundRobinPartitionAssignor):  # type: ignore[misc]  # aiokafka ships no types

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from aiokafka.errors import KafkaError
 
-from shared.log.port import LogUnavailable
+from fallow.shared.log.port import LogUnavailable
 
 STOP_BOUND_S = 3.0
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 from typing import Any
 
-from shared.log.port import LogUnavailable
-from shared.runtime.kafka_access import AccessError, KafkaAccess, access_to
+from fallow.shared.log.port import LogUnavailable
+from fallow.shared.runtime.kafka_access import AccessError, KafkaAccess, access_to
 
 
 def client_options(kafka: str | KafkaAccess) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.consumer.fetcher import FetchResult
 
-from shared.log.kafka.offsets import TrueOffsets
-from shared.log.kafka.unread import TRIES_MOST, Failure, TellingClient, Unread, failed_fetch
-from shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record, bytes_of, unreadable_at
+from fallow.shared.log.kafka.offsets import TrueOffsets
+from fallow.shared.log.kafka.unread import TRIES_MOST, Failure, TellingClient, Unread, failed_fetch
+from fallow.shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record, bytes_of, unreadable_at
 
 COMMITTED = "read_committed"
 """The isolation level of every consumer of ours: a record of a transaction that was given up is never read."""

@@ -10,16 +10,16 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError
 
-from shared.log.admin.topic_admin import delete_records
-from shared.log.kafka.closing import close, start_or_close
-from shared.log.kafka.connection import client_options
-from shared.log.kafka.consumer import COMMITTED, WRITTEN
-from shared.log.kafka.group_timers import QUICK, GroupTimers
-from shared.log.kafka.looks import KafkaLooks
-from shared.log.kafka.member import KafkaMember
-from shared.log.kafka.producer import BoundedProducer, Compression, refused, send, send_all
-from shared.log.kafka.reader import Fetching, KafkaReader
-from shared.log.port import (
+from fallow.shared.log.admin.topic_admin import delete_records
+from fallow.shared.log.kafka.closing import close, start_or_close
+from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.consumer import COMMITTED, WRITTEN
+from fallow.shared.log.kafka.group_timers import QUICK, GroupTimers
+from fallow.shared.log.kafka.looks import KafkaLooks
+from fallow.shared.log.kafka.member import KafkaMember
+from fallow.shared.log.kafka.producer import BoundedProducer, Compression, refused, send, send_all
+from fallow.shared.log.kafka.reader import Fetching, KafkaReader
+from fallow.shared.log.port import (
     AppendAnswer,
     Appended,
     AppendRefused,
@@ -31,7 +31,7 @@ from shared.log.port import (
     Record,
     TopicPartition,
 )
-from shared.runtime.kafka_access import KafkaAccess, access_to
+from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 
 APPEND_BOUND_MS = 3_000
 PUBLISH_BOUND_MS = 10_000

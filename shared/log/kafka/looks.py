@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from shared.log.kafka.closing import close
-from shared.log.kafka.connection import client_options
-from shared.log.kafka.consumer import SteadyConsumer
-from shared.log.kafka.producer import refused
-from shared.log.port import LogUnavailable, Record, TopicPartition, unreadable_at
-from shared.runtime.kafka_access import KafkaAccess, access_to
+from fallow.shared.log.kafka.closing import close
+from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.consumer import SteadyConsumer
+from fallow.shared.log.kafka.producer import refused
+from fallow.shared.log.port import LogUnavailable, Record, TopicPartition, unreadable_at
+from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 
 LOOK_BOUND_S = 10.0
 STEP_MS = 200

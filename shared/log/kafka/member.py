@@ -13,12 +13,12 @@ from collections.abc import Collection
 from aiokafka import ConsumerRebalanceListener
 from aiokafka import TopicPartition as KafkaTopicPartition
 
-from shared.log.kafka.assignor import DecliningAssignor
-from shared.log.kafka.closing import close, start_or_close
-from shared.log.kafka.connection import client_options
-from shared.log.kafka.consumer import SteadyConsumer
-from shared.log.kafka.group_timers import GroupTimers
-from shared.runtime.kafka_access import KafkaAccess, access_to
+from fallow.shared.log.kafka.assignor import DecliningAssignor
+from fallow.shared.log.kafka.closing import close, start_or_close
+from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.consumer import SteadyConsumer
+from fallow.shared.log.kafka.group_timers import GroupTimers
+from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 
 REBALANCE_TIMEOUT_MS = 5_000
 """How long the others wait for a member that does not come to a rebalance."""

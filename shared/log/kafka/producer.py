@@ -18,9 +18,9 @@ from aiokafka import errors as kafka_errors
 from aiokafka.errors import BrokerResponseError, KafkaError, MessageSizeTooLargeError, ProducerClosed
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from shared.log.kafka.connection import client_options
-from shared.log.port import RECORD_BYTES_MAX, LogRefused, LogUnavailable, Outgoing, RecordTooLarge, Refusal
-from shared.runtime.kafka_access import KafkaAccess, access_to
+from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.port import RECORD_BYTES_MAX, LogRefused, LogUnavailable, Outgoing, RecordTooLarge, Refusal
+from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 
 Compression = Literal["gzip"]
 

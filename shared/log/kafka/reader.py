@@ -10,12 +10,12 @@ from itertools import chain
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError, TopicAuthorizationFailedError
 
-from shared.log.kafka.closing import close, start_or_close
-from shared.log.kafka.connection import client_options
-from shared.log.kafka.consumer import SteadyConsumer
-from shared.log.kafka.unread import Failure
-from shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition, UnreadableRecords
-from shared.runtime.kafka_access import KafkaAccess, access_to
+from fallow.shared.log.kafka.closing import close, start_or_close
+from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.consumer import SteadyConsumer
+from fallow.shared.log.kafka.unread import Failure
+from fallow.shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition, UnreadableRecords
+from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 
 START_BOUND_S = 10.0
 TRUNCATION_QUERY_BOUND_S = 3.0

@@ -21,11 +21,11 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
-from shared.log.kafka.consumer import Batches, SteadyConsumer
-from shared.log.machine.losses import Place
-from shared.log.port import LogRefused, LogTruncated, LogUnavailable, Refusal, TopicPartition, UnreadableRecords
-from shared.log.sharing.delivery import Delivery
-from shared.log.sharing.share import CommitFailed
+from fallow.shared.log.kafka.consumer import Batches, SteadyConsumer
+from fallow.shared.log.machine.losses import Place
+from fallow.shared.log.port import LogRefused, LogTruncated, LogUnavailable, Refusal, TopicPartition, UnreadableRecords
+from fallow.shared.log.sharing.delivery import Delivery
+from fallow.shared.log.sharing.share import CommitFailed
 
 POLL_WAIT_MS = 200
 """An empty poll lasts at least so long, whatever it is asked for: FastStream sleeps after each."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from shared.log.port import Record, TopicPartition, bytes_of
+from fallow.shared.log.port import Record, TopicPartition, bytes_of
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.log.port import TopicPartition, cannot_be_read
+from fallow.shared.log.port import TopicPartition, cannot_be_read
 
 SAID_ONCE = frozenset({"jobs", "proposals", "operations"})
 """Inputs of a cell that say a thing once. In `nodes` a newer record says again what a deleted one has said: nodes

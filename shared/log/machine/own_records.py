@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared.log.reading import checksum_of
+from fallow.shared.log.reading import checksum_of
 
 RECORDS_MOST, BYTES_MOST = 1_000, 4_000_000
 """So much is read again before a writer goes on after a failed append or takes its cell again: what stands before was

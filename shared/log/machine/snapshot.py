@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from shared.cluster.fold.rows import DamagedRow, count_rest, read_row, rows_of
-from shared.cluster.model.state import CellState
-from shared.events.encoding import shorten
-from shared.events.snapshots import CHUNK_BYTES_MOST, SnapshotChunk, SnapshotManifest
+from fallow.shared.cluster.fold.rows import DamagedRow, count_rest, read_row, rows_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.encoding import shorten
+from fallow.shared.events.snapshots import CHUNK_BYTES_MOST, SnapshotChunk, SnapshotManifest
 
 PIECE_CHARACTERS_MOST = 200_000
 """A longer row is cut: no character of JSON text takes more than four bytes, so a piece always fits into a chunk."""

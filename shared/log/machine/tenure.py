@@ -12,13 +12,13 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
-from shared.cluster.fold.fold import DamagedLog
-from shared.cluster.model.state import CellState
-from shared.events.effects import AnyEffect
-from shared.events.encoding import Undecodable
-from shared.events.reasons import DeadLetterReason
-from shared.log.machine.writer import Draft, UnwritableDecision, Writer
-from shared.log.port import AppendAnswer, Appended, AppendRefused, Refusal
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import AnyEffect
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.log.machine.writer import Draft, UnwritableDecision, Writer
+from fallow.shared.log.port import AppendAnswer, Appended, AppendRefused, Refusal
 
 
 class Trial(Protocol):

@@ -16,16 +16,16 @@ from typing import Final, get_args
 import msgspec
 from msgspec.structs import force_setattr
 
-from shared.cluster.fold.fold import DamagedLog, seal
-from shared.cluster.model.state import CellState
-from shared.events.base import LARGEST_INTEGER, LATEST_MS
-from shared.events.decisions import Decision, next_chain
-from shared.events.effects import OF_WORKERS, AnyEffect, JobEnqueued, JobStarted
-from shared.events.encoding import Undecodable, decode
-from shared.events.reasons import DeadLetterReason
-from shared.events.value import replace
-from shared.events.values import DEVICES_MOST, WorkerRange
-from shared.log.port import RECORD_BYTES_MAX
+from fallow.shared.cluster.fold.fold import DamagedLog, seal
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS
+from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.events.effects import OF_WORKERS, AnyEffect, JobEnqueued, JobStarted
+from fallow.shared.events.encoding import Undecodable, decode
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import DEVICES_MOST, WorkerRange
+from fallow.shared.log.port import RECORD_BYTES_MAX
 
 ENVELOPE_BYTES_MOST: Final = 8_000
 """What key, headers and framing of a decision take at most: a writer's name has at most 500 characters."""

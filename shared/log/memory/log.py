@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shared.log.machine.partitioner import partition_of
-from shared.log.memory.member import MemoryGroup, MemoryMember
-from shared.log.memory.reader import MemoryReader
-from shared.log.port import (
+from fallow.shared.log.machine.partitioner import partition_of
+from fallow.shared.log.memory.member import MemoryGroup, MemoryMember
+from fallow.shared.log.memory.reader import MemoryReader
+from fallow.shared.log.port import (
     RECORD_BYTES_MAX,
     AppendAnswer,
     Appended,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from shared.log.machine.sharing import share
+from fallow.shared.log.machine.sharing import share
 
 
 class MemoryGroup:

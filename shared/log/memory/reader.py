@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition, UnreadableRecords
+from fallow.shared.log.port import LogTruncated, LogUnavailable, Record, TopicPartition, UnreadableRecords
 
 if TYPE_CHECKING:
-    from shared.log.memory.log import MemoryBroker
+    from fallow.shared.log.memory.log import MemoryBroker
 
 
 class MemoryReader:

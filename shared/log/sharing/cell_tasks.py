@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from shared.log.layout import Layout
-from shared.log.port import Member
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.port import Member
 
 LINGER_S = 30.0
 

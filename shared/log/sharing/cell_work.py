@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shared.cluster.fold.fold import DamagedLog
-from shared.log.layout import Layout
-from shared.log.machine.snapshot import DamagedSnapshot
-from shared.log.machine.writer import UnwritableDecision
-from shared.log.port import LogTruncated, UnreadableRecords
-from shared.log.snapshots import NoUsableSnapshot
-from shared.runtime.endings import ending_of
-from shared.runtime.http.health import Fence
-from shared.runtime.process import Context
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.snapshot import DamagedSnapshot
+from fallow.shared.log.machine.writer import UnwritableDecision
+from fallow.shared.log.port import LogTruncated, UnreadableRecords
+from fallow.shared.log.snapshots import NoUsableSnapshot
+from fallow.shared.runtime.endings import ending_of
+from fallow.shared.runtime.http.health import Fence
+from fallow.shared.runtime.process import Context
 
 AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 60.0
 STEADY_MS = 120_000

@@ -13,12 +13,12 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.log.damage import DamageWatch
-from shared.log.losses import PlaceWatch, loss_met, losses_of
-from shared.log.machine.losses import Loss, LossKind, Place
-from shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Record, RecordTooLarge, TopicPartition
-from shared.log.reading import input_checksum, stands_for_unreadable
-from shared.log.sharing.share import Batches, CommitFailed, Share
+from fallow.shared.log.damage import DamageWatch
+from fallow.shared.log.losses import PlaceWatch, loss_met, losses_of
+from fallow.shared.log.machine.losses import Loss, LossKind, Place
+from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Record, RecordTooLarge, TopicPartition
+from fallow.shared.log.reading import input_checksum, stands_for_unreadable
+from fallow.shared.log.sharing.share import Batches, CommitFailed, Share
 
 COMMIT_EVERY_S = 1.0
 """What was handled since the last commit is handled again by the next owner when this process is killed."""

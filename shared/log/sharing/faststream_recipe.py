@@ -19,13 +19,13 @@ from faststream.exceptions import StopApplication
 from faststream.kafka import KafkaBroker
 from faststream.security import BaseSecurity, SASLPlaintext, SASLScram256, SASLScram512
 
-from shared.log.kafka.connection import tls_of
-from shared.log.kafka.group_timers import EMBEDDED, QUICK, GroupTimers
-from shared.log.kafka.reader import PARTITION_FETCH_BYTES_MAX
-from shared.log.kafka.sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
-from shared.log.port import LogUnavailable, Record
-from shared.log.sharing.delivery import Delivery, DeliveryGaveUp
-from shared.runtime.kafka_access import KafkaAccess, Mechanism, access_to
+from fallow.shared.log.kafka.connection import tls_of
+from fallow.shared.log.kafka.group_timers import EMBEDDED, QUICK, GroupTimers
+from fallow.shared.log.kafka.reader import PARTITION_FETCH_BYTES_MAX
+from fallow.shared.log.kafka.sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
+from fallow.shared.log.port import LogUnavailable, Record
+from fallow.shared.log.sharing.delivery import Delivery, DeliveryGaveUp
+from fallow.shared.runtime.kafka_access import KafkaAccess, Mechanism, access_to
 
 GRACEFUL_STOP_S = 10.0
 MAX_POLL_INTERVAL_MS = 300_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from shared.log.layout import Layout
-from shared.log.opening import joined
-from shared.log.port import Log
-from shared.log.sharing.cell_tasks import CellTasks, Tenure, Work
-from shared.log.sharing.cell_work import work_apart
-from shared.runtime.process import Context
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.opening import joined
+from fallow.shared.log.port import Log
+from fallow.shared.log.sharing.cell_tasks import CellTasks, Tenure, Work
+from fallow.shared.log.sharing.cell_work import work_apart
+from fallow.shared.runtime.process import Context
 
 
 async def work_on_owned_cells(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from shared.log.machine.losses import Place
-from shared.log.port import Record, TopicPartition
+from fallow.shared.log.machine.losses import Place
+from fallow.shared.log.port import Record, TopicPartition
 
 Batches = Mapping[TopicPartition, list[Record]]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from shared.cluster.model.config import CellFile
-from shared.events.encoding import shorten
-from shared.runtime.files.text_file import TextFileError, read_text_file
-from shared.runtime.files.yaml_text import (
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.encoding import shorten
+from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
+from fallow.shared.runtime.files.yaml_text import (
     DEPTH_MOST,
     FieldPath,
     QuickYamlLoader,
@@ -24,10 +24,10 @@ from shared.runtime.files.yaml_text import (
     field_name,
     key_mistakes,
 )
-from shared.runtime.several_lines import ErrorOfSeveralLines
+from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 if TYPE_CHECKING:
-    from shared.runtime.process import Context
+    from fallow.shared.runtime.process import Context
 
 MISTAKES_TOLD = 20
 """A person mends these first; a file that was generated wrongly has thousands."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from shared.events.encoding import shorten
+from fallow.shared.events.encoding import shorten
 
 NUMBER_CHARS_MOST = 64
 """Python makes a number of any length and then refuses to print it, so that no message could name it."""

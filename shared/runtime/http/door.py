@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from time import perf_counter
 
-from shared.runtime.http.turns import BANKED_S, REST
+from fallow.shared.runtime.http.turns import BANKED_S, REST
 
 CONNECTION_S = 0.0004
 """What a connection costs besides answers: measured with requests that are none, each answered by 400."""

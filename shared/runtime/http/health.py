@@ -21,11 +21,11 @@ import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from shared.runtime.clocks import monotonic_ms
-from shared.runtime.http.connections import SCRAPED, BoundedHttp, is_gone, places_left
-from shared.runtime.http.door import Door
-from shared.runtime.http.turns import Turns
-from shared.runtime.telemetry import rss_bytes
+from fallow.shared.runtime.clocks import monotonic_ms
+from fallow.shared.runtime.http.connections import SCRAPED, BoundedHttp, is_gone, places_left
+from fallow.shared.runtime.http.door import Door
+from fallow.shared.runtime.http.turns import Turns
+from fallow.shared.runtime.telemetry import rss_bytes
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

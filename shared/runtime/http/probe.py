@@ -1,4 +1,5 @@
-"""`python -S -m shared.runtime.http.probe [PATH]`: exit code 0 if the service in this container answers PATH with 200.
+"""`python -S -m fallow.shared.runtime.http.probe [PATH]`: exit code 0 if this container's service answers
+PATH with 200.
 
 It runs every few seconds beside each service, so it imports next to nothing. PATH is /readyz if none is given; the port
 is FALLOW_HTTP_PORT, on this machine.

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.runtime.stack import docker, embedded_broker, kafka_jars, valkey
-from shared.runtime.stack.child import StackError
-from shared.runtime.stack.server import Given, Server, Source
+from fallow.shared.runtime.stack import docker, embedded_broker, kafka_jars, valkey
+from fallow.shared.runtime.stack.child import StackError
+from fallow.shared.runtime.stack.server import Given, Server, Source
 
 
 @dataclass(frozen=True, slots=True)

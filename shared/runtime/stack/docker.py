@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from shared.runtime.clocks import monotonic_ms
-from shared.runtime.stack import kafka_wire, valkey
-from shared.runtime.stack.child import StackError, told_by
-from shared.runtime.stack.ports import LOCAL, free_port
-from shared.runtime.stack.server import Source
+from fallow.shared.runtime.clocks import monotonic_ms
+from fallow.shared.runtime.stack import kafka_wire, valkey
+from fallow.shared.runtime.stack.child import StackError, told_by
+from fallow.shared.runtime.stack.ports import LOCAL, free_port
+from fallow.shared.runtime.stack.server import Source
 
 KAFKA_IMAGE = "apache/kafka:4.3.1"
 VALKEY_IMAGE = "valkey/valkey:9"

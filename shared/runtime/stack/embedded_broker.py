@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from shared.runtime.stack.child import Child, environment_with
-from shared.runtime.stack.server import Source
+from fallow.shared.runtime.stack.child import Child, environment_with
+from fallow.shared.runtime.stack.server import Source
 
 START_WAIT_S = 20.0
-TOP = Path(__file__).parents[3]
+TOP = Path(__file__).parents[4]
 
 
 def obstacle() -> str | None:
@@ -35,7 +35,7 @@ class EmbeddedBroker:
 
     def __init__(self, data_dir: Path) -> None:
         self._output = data_dir / "embedded-broker.log"
-        module = ["-P", "-m", "shared.runtime.stack.embedded_broker_process"]
+        module = ["-P", "-m", "fallow.shared.runtime.stack.embedded_broker_process"]
         # The package may not be installed: -m looks in the folder that PYTHONPATH names.
         environment = environment_with(TOP)
         self._child = Child("the embedded broker", [sys.executable, *module], self._output, environment)

@@ -1,4 +1,4 @@
-"""librdkafka's broker in memory, as a process of its own: `python -m shared.runtime.stack.embedded_broker_process`.
+"""librdkafka's broker in memory, a process of its own: `python -m fallow.shared.runtime.stack.embedded_broker_process`.
 
 Prints its bootstrap address in one line on standard output and serves until it is ended. What it cannot do, design
 section "Running it" in the README says; it is for the demo, and for tests where no Kafka can be had.

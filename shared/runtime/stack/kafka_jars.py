@@ -15,10 +15,10 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from shared.runtime.stack.child import Child, StackError
-from shared.runtime.stack.kafka_wire import answers
-from shared.runtime.stack.ports import LOCAL, free_ports
-from shared.runtime.stack.server import Source
+from fallow.shared.runtime.stack.child import Child, StackError
+from fallow.shared.runtime.stack.kafka_wire import answers
+from fallow.shared.runtime.stack.ports import LOCAL, free_ports
+from fallow.shared.runtime.stack.server import Source
 
 DEPLOY = Path(__file__).parents[3] / "deploy" / "kafka"
 JAVA_VERSION_MIN = 17

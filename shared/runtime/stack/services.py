@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shared.runtime.stack.child import StackError, environment_with, last_lines, until_parent_dies, what_it_said
-from shared.runtime.stack.http_get import KeptConnection, Unanswered
-from shared.runtime.stack.ports import LOCAL
-from shared.runtime.telemetry import rss_bytes, rss_peak_bytes
+from fallow.shared.runtime.stack.child import StackError, environment_with, last_lines, until_parent_dies, what_it_said
+from fallow.shared.runtime.stack.http_get import KeptConnection, Unanswered
+from fallow.shared.runtime.stack.ports import LOCAL
+from fallow.shared.runtime.telemetry import rss_bytes, rss_peak_bytes
 
-TOP = Path(__file__).parents[3]
+TOP = Path(__file__).parents[4]
 READY_WAIT_S = 60.0
 STOP_WAIT_S = 10.0
 LOOK_AGAIN_S = 0.02

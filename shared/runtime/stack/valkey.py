@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from shared.runtime.stack.child import Child
-from shared.runtime.stack.ports import LOCAL, free_port
-from shared.runtime.stack.server import Source
+from fallow.shared.runtime.stack.child import Child
+from fallow.shared.runtime.stack.ports import LOCAL, free_port
+from fallow.shared.runtime.stack.server import Source
 
 SERVER_PROGRAMS = ("valkey-server", "redis-server")
 MAJOR_VERSION_MIN = 7  # Redis Functions, which the view is made of

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from math import inf
 
-from shared.cluster.model.state import CellState
-from shared.events.values import JobSpec
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobSpec
 
 
 def told_ms(state: CellState, spec: JobSpec) -> float | None:

@@ -8,17 +8,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from services.placement.queue.lines.lines import Lines
-from services.placement.queue.scheduling_cycle import schedule_queues
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.topology import OUTWARD, Parts, Topology, path_of
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.config import Queue
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy
-from shared.events.values import (
+from fallow.services.placement.queue.lines.lines import Lines
+from fallow.services.placement.queue.scheduling_cycle import schedule_queues
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.topology import OUTWARD, Parts, Topology, path_of
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.values import (
     GPU,
     JobKind,
     JobSpec,

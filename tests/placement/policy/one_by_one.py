@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, Level
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, Level
 from tests.placement.policy.networks import may_use, unit_of
 
 Seat = tuple[str, tuple[int, ...]]

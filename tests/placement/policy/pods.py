@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from services.placement.search.gang import place_gang
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 
 
 def machine(

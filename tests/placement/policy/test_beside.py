@@ -6,13 +6,13 @@ from copy import copy
 
 import pytest
 
-from services.placement.search.beside import CLOSED_MOST, place_beside
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.job import Job
-from shared.cluster.model.node import Node
-from shared.events import effects as e
-from shared.events.reasons import PendingReason
-from shared.events.values import NodeStatus
+from fallow.services.placement.search.beside import CLOSED_MOST, place_beside
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import NodeStatus
 from tests.placement.policy.networks import POOL, Machine, gang, network
 
 

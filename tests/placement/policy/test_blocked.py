@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.queue.lines.blocked import AGAIN_MOST, ANY, ASKS_MOST, OF_A_TENANT, Blocked
-from services.placement.queue.lines.closing import Closing
-from services.placement.queue.lines.row import Ask, Need, Row
-from shared.events.reasons import PendingReason
+from fallow.services.placement.queue.lines.blocked import AGAIN_MOST, ANY, ASKS_MOST, OF_A_TENANT, Blocked
+from fallow.services.placement.queue.lines.closing import Closing
+from fallow.services.placement.queue.lines.row import Ask, Need, Row
+from fallow.shared.events.reasons import PendingReason
 
 
 def need(tenant: str, ask: Ask = ANY, *, longest_ms: int = 0) -> Need:

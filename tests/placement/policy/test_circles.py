@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.requests import arrays, circles
-from services.placement.requests.circles import STEPS_MOST, circle
-from shared.cluster.model.arrays import element_id
-from shared.events.jobs import AdmittedJob, JobsAdmitted
-from shared.events.reasons import RefuseCode
-from shared.events.values import AFTER_MOST, Dependency, JobSpec
+from fallow.services.placement.requests import arrays, circles
+from fallow.services.placement.requests.circles import STEPS_MOST, circle
+from fallow.shared.cluster.model.arrays import element_id
+from fallow.shared.events.jobs import AdmittedJob, JobsAdmitted
+from fallow.shared.events.reasons import RefuseCode
+from fallow.shared.events.values import AFTER_MOST, Dependency, JobSpec
 from tests.placement.world import CELL, DIGEST, World, admitted, codes, spec_of
 
 NUMBERS = range(7)

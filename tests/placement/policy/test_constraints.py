@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from services.placement.search.gang import POLICIES, place_gang
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.errors import IllegalEffect
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import PendingReason
-from shared.events.value import build_valid
-from shared.events.values import JobKind, JobSpec, Level, NodeRole, NodeStatus, TopologyRequest, Wish
+from fallow.services.placement.search.gang import POLICIES, place_gang
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.errors import IllegalEffect
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import build_valid
+from fallow.shared.events.values import JobKind, JobSpec, Level, NodeRole, NodeStatus, TopologyRequest, Wish
 from tests.placement.policy.networks import Machine, gang, network, node_spec, nodes_of, place, start
 
 POLICY = pytest.mark.parametrize("policy", sorted(POLICIES))

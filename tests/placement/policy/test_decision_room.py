@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.decision.decision import BYTES_MOST
-from services.placement.decision.decision_room import DecisionRoom
-from services.placement.decision.inbox import Input
-from shared.events.base import Event
-from shared.events.jobs import AdmittedJob, JobsAdmitted
-from shared.events.nodes import NodeReport, NodesReported, RunsReported, RunStatusUpdate
-from shared.events.values import RunStatus
+from fallow.services.placement.decision.decision import BYTES_MOST
+from fallow.services.placement.decision.decision_room import DecisionRoom
+from fallow.services.placement.decision.inbox import Input
+from fallow.shared.events.base import Event
+from fallow.shared.events.jobs import AdmittedJob, JobsAdmitted
+from fallow.shared.events.nodes import NodeReport, NodesReported, RunsReported, RunStatusUpdate
+from fallow.shared.events.values import RunStatus
 from tests.placement.world import CELL, DIGEST, admitted, spec_of
 
 

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.fit.device_selection import devices_for
-from services.placement.search.gang import POLICIES, place_gang
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.node import bits
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy
-from shared.events.reasons import PendingReason
-from shared.events.value import build_valid
-from shared.events.values import JobSpec, NodeSpec, NodeStatus
+from fallow.services.placement.fit.device_selection import devices_for
+from fallow.services.placement.search.gang import POLICIES, place_gang
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.node import bits
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import build_valid
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus
 from tests.placement.policy.networks import POOL, gang, start
 
 PAIRS = NodeSpec(id="n", pool=POOL, gpus=8, islands=(4, 4), nics=(2, 2, 2, 2))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from services.placement.search.gang import place_gang
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
 from tests.placement.policy.networks import Machine, gang, network, node_spec, nodes_of, start, unit_of
 
 

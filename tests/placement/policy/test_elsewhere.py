@@ -11,20 +11,20 @@ from itertools import combinations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from services.placement.search.elsewhere import place_job, places_elsewhere_first
-from services.placement.search.gang import POLICIES, Places, place_gang
-from services.placement.search.partial_start import places_for
-from shared.cluster.capacity.capacity import recount
-from shared.cluster.capacity.topology import differs_from_recount
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.apply import apply
-from shared.cluster.fold.rows import digest_of
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import PendingReason, RequeueReason
-from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, NodeStatus, WorkerPlace
+from fallow.services.placement.search.elsewhere import place_job, places_elsewhere_first
+from fallow.services.placement.search.gang import POLICIES, Places, place_gang
+from fallow.services.placement.search.partial_start import places_for
+from fallow.shared.cluster.capacity.capacity import recount
+from fallow.shared.cluster.capacity.topology import differs_from_recount
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason, RequeueReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec, Level, NodeStatus, WorkerPlace
 from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import MACHINES, Machine, gang, indices_of, network, start, walked
 from tests.placement.policy.test_every_policy import GANGS, SHARES

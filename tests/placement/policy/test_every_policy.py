@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.search.gang import POLICIES, place_gang
-from shared.cluster.capacity.capacity import recount
-from shared.cluster.capacity.topology import differs_from_recount
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.model.state import CellState
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish
+from fallow.services.placement.search.gang import POLICIES, place_gang
+from fallow.shared.cluster.capacity.capacity import recount
+from fallow.shared.cluster.capacity.topology import differs_from_recount
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish
 from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import (
     ALONE,

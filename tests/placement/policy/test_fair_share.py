@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.queue.fair_share import Share, Shares, totals_of
-from services.placement.queue.fair_share_heap import FairShareHeap
-from shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.fair_use import FairUse, Used
-from shared.cluster.quota.quota import Account
-from shared.events.operations import Quota
+from fallow.services.placement.queue.fair_share import Share, Shares, totals_of
+from fallow.services.placement.queue.fair_share_heap import FairShareHeap
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.fair_use import FairUse, Used
+from fallow.shared.cluster.quota.quota import Account
+from fallow.shared.events.operations import Quota
 from tests.placement.world import CELL, cell_with, joined, lost
 
 FILE = CellFile(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.fit.fewest_gpus import CHOICES_MOST, Offer, _Choice, cheapest
+from fallow.services.placement.fit.fewest_gpus import CHOICES_MOST, Offer, _Choice, cheapest
 from tests.hypothesis_profile import EXAMPLES
 
 Kinds = list[tuple[int, int, int]]

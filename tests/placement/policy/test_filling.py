@@ -11,18 +11,18 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from services.placement.fit.filling import count_room, fill, fullest
-from services.placement.fit.fractional_gpu import FractionalGang
-from services.placement.fit.free_capacity import FreeCapacity
-from services.placement.search.gang import place_gang
-from services.placement.search.replicas import Domains, place_replicas
-from shared.cluster.capacity.topology import numbers_of, topology_for
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
+from fallow.services.placement.fit.filling import count_room, fill, fullest
+from fallow.services.placement.fit.fractional_gpu import FractionalGang
+from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.search.gang import place_gang
+from fallow.services.placement.search.replicas import Domains, place_replicas
+from fallow.shared.cluster.capacity.topology import numbers_of, topology_for
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
 from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import (
     ALONE,

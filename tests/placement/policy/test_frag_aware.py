@@ -8,16 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.policy.frag_aware.demand import ask_of
-from services.placement.policy.frag_aware.node_score_index import NodeScoreIndex, board_of
-from services.placement.search.gang import place_gang
-from shared.cluster.checks.invariants import check_state
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobSpec, NodeSpec, NodeStatus
+from fallow.services.placement.policy.frag_aware.demand import ask_of
+from fallow.services.placement.policy.frag_aware.node_score_index import NodeScoreIndex, board_of
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.cluster.checks.invariants import check_state
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus
 from tests.placement.policy.pods import cell, machine, nodes_of, pod, start, wait
 
 GPU_TYPES = ("gpu", "old")

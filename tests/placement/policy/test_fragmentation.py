@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from services.placement.policy.frag_aware.demand import Demand, Kind, ResourceRequest, age_of
-from services.placement.policy.frag_aware.fragmentation import SCALE, Losses, Stranding, rests
+from fallow.services.placement.policy.frag_aware.demand import Demand, Kind, ResourceRequest, age_of
+from fallow.services.placement.policy.frag_aware.fragmentation import SCALE, Losses, Stranding, rests
 from tests.placement.policy.pods import cell, machine, pod, wait
 
 A, B = Kind("a", "gpu"), Kind("b", "gpu")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.queue.head_index import HeadIndex
+from fallow.services.placement.queue.head_index import HeadIndex
 
 
 @dataclass(frozen=True)

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.gang import place_gang
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.cluster.model.unacknowledged import closed
-from shared.cluster.quota.kept_places import KeptPlace, taken
-from shared.events import effects as e
-from shared.events.operations import CellPolicy
-from shared.events.reasons import PendingReason, StopReason
-from shared.events.value import replace
-from shared.events.values import GPU, JobKind, JobSpec, NodeStatus, WorkerPlace
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.model.unacknowledged import closed
+from fallow.shared.cluster.quota.kept_places import KeptPlace, taken
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.reasons import PendingReason, StopReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeStatus, WorkerPlace
 from tests.placement.policy.naive_lifetime import naive_node
 from tests.placement.policy.networks import Machine, gang, network, node_spec
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.constraints import Needs
-from shared.cluster.capacity.hardware import REMEMBERED_MOST, Hardware, hardware_of
-from shared.cluster.capacity.masks import each_bit, mask_from
-from shared.cluster.capacity.node_filter_index import NodeFilterIndex, allowed, marks_of, needs_of
-from shared.cluster.capacity.topology import (
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.constraints import Needs
+from fallow.shared.cluster.capacity.hardware import REMEMBERED_MOST, Hardware, hardware_of
+from fallow.shared.cluster.capacity.masks import each_bit, mask_from
+from fallow.shared.cluster.capacity.node_filter_index import NodeFilterIndex, allowed, marks_of, needs_of
+from fallow.shared.cluster.capacity.topology import (
     LOOKS_TO_INDEX_NODE,
     OUTWARD,
     PARTS_MOST,
@@ -22,12 +22,12 @@ from shared.cluster.capacity.topology import (
     topology_for,
     topology_of,
 )
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.node import ZONE_NAME, Node, is_in_zone
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.value import replace
-from shared.events.values import JobSpec, Level, NodeStatus
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.node import ZONE_NAME, Node, is_in_zone
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, Level, NodeStatus
 from tests.placement.policy.networks import Machine, gang, indices_of, may_use, network, node_spec
 from tests.placement.policy.test_network_index import MOVES, Cell, Move
 

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.gang import place_gang
-from shared.cluster.capacity.gpu_types import gpu_types_of
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobSpec, NodeSpec, NodeStatus
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus
 from tests.placement.policy.networks import POOL, gang, start
 
 POLICIES = st.sampled_from(("best-fit", "first-fit", "spread", "e-binpack"))

@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.gang import place_gang
-from shared.cluster.capacity.capacity import recount
-from shared.cluster.capacity.topology import Topology, differs_from_recount, topology_of
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.node import is_in_zone
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobSpec, Level, NodeRole, NodeSpec, NodeStatus, TopologyRequest
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.cluster.capacity.capacity import recount
+from fallow.shared.cluster.capacity.topology import Topology, differs_from_recount, topology_of
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.node import is_in_zone
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, Level, NodeRole, NodeSpec, NodeStatus, TopologyRequest
 from tests.placement.policy.networks import NAMES, Machine, gang, indices_of, network, node_spec, start
 
 Move = tuple[str, int, str | None]

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.gang import place_gang
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec, Level
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec, Level
 from tests.placement.policy.networks import Machine, gang, network, nodes_of, start, unit_of, units_of
 
 GPUS = 4

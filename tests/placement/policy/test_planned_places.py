@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from services.placement.queue.planned_places import are_places_of, is_in_service_by, may_start_in
-from shared.cluster.model.state import CellState
-from shared.events.base import Event
-from shared.events.operations import Drain, PlanMaintenance
-from shared.events.value import replace
-from shared.events.values import JobSpec, NodeStatus, Resources, WorkerPlace
+from fallow.services.placement.queue.planned_places import are_places_of, is_in_service_by, may_start_in
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import Event
+from fallow.shared.events.operations import Drain, PlanMaintenance
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, NodeStatus, Resources, WorkerPlace
 from tests.placement.test_borrowing import share
 from tests.placement.test_kept_places import FILE
 from tests.placement.world import CELL, World, admitted, joined, report, set_quotas, spec_of, started

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from services.placement.explain.explain import why_not
-from services.placement.explain.fair_share import shares_of
-from services.placement.explain.queue_position import jobs_before
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.explain.fair_share import shares_of
+from fallow.services.placement.explain.queue_position import jobs_before
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
 from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of
 
 FAIR = QueueOrder.FAIR_SHARE

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.replicas import place_replicas
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobKind, JobSpec, Level, Resources, WorkerPlace
+from fallow.services.placement.search.replicas import place_replicas
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Resources, WorkerPlace
 from tests.placement.policy.networks import POOL, Machine, network
 
 

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.fit.gang_packing import GangPacker
-from services.placement.search.topology_request import fits_anywhere, seeker_of
-from shared.cluster.capacity.topology import topology_of
-from shared.cluster.model.state import CellState
-from shared.events.values import JobSpec, Level
+from fallow.services.placement.fit.gang_packing import GangPacker
+from fallow.services.placement.search.topology_request import fits_anywhere, seeker_of
+from fallow.shared.cluster.capacity.topology import topology_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobSpec, Level
 from tests.placement.policy.networks import POOL, Machine, gang, network, room_on
 
 MACHINES = st.builds(

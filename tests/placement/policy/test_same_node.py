@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.placement.search.gang import place_gang
-from services.placement.search.same_node import place_on_same
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import JobKind, JobSpec, Level, NodeStatus, TopologyRequest
+from fallow.services.placement.search.gang import place_gang
+from fallow.services.placement.search.same_node import place_on_same
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec, Level, NodeStatus, TopologyRequest
 from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import POOL, Machine, gang, node_spec, start
 

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.explain.shortfall import shortfall
-from services.placement.search.gang import place_gang
-from shared.cluster.fold.apply import apply
-from shared.events import effects as e
-from shared.events.operations import Quota
-from shared.events.reasons import PendingReason
-from shared.events.values import Level, TopologyRequest, Wish
+from fallow.services.placement.explain.shortfall import shortfall
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import Level, TopologyRequest, Wish
 from tests.placement.policy.networks import MACHINES, Machine, gang, holds, network, units_of
 
 REQUIRED_LEAF = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)

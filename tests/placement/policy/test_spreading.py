@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.search.gang import POLICIES, place_gang
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.operations import CellPolicy
-from shared.events.reasons import PendingReason
-from shared.events.values import JobKind, Level, NodeRole, NodeStatus, TopologyRequest
+from fallow.services.placement.search.gang import POLICIES, place_gang
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobKind, Level, NodeRole, NodeStatus, TopologyRequest
 from tests.placement.policy.networks import MACHINES, Machine, gang, network, node_spec, nodes_of, start
 
 INFERENCE = JobKind.INFERENCE

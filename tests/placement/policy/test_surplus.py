@@ -8,12 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from services.placement.lifecycle.runs.surplus import in_order_of_cost
-from shared.cluster.fold.apply import apply
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.events.effects import NodeChanged
-from shared.events.values import GPU, JobKind, JobSpec, Level, NodeSpec, NodeStatus, Position, RunStatus, WorkerPlace
+from fallow.services.placement.lifecycle.runs.surplus import in_order_of_cost
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import NodeChanged
+from fallow.shared.events.values import (
+    GPU,
+    JobKind,
+    JobSpec,
+    Level,
+    NodeSpec,
+    NodeStatus,
+    Position,
+    RunStatus,
+    WorkerPlace,
+)
 
 LEAVES = st.sampled_from(("a", "b", None))
 NODES = st.lists(st.tuples(LEAVES, st.booleans()), min_size=1, max_size=5)

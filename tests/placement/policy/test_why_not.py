@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from services.placement.explain.explain import WhyNot, why_not
-from services.placement.search.gang import place_gang
-from services.placement.search.reason_precedence import PRECEDENCE, ReasonKind
-from shared.cluster.model.config import Queue
-from shared.events.effects import JobDeferred
-from shared.events.operations import Cordon, HoldJob
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
-from shared.events.value import replace
-from shared.events.values import Dependency, Level, Position, Resources, TopologyRequest, Wish
+from fallow.services.placement.explain.explain import WhyNot, why_not
+from fallow.services.placement.search.gang import place_gang
+from fallow.services.placement.search.reason_precedence import PRECEDENCE, ReasonKind
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.events.effects import JobDeferred
+from fallow.shared.events.operations import Cordon, HoldJob
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import Dependency, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.policy.networks import indices_of
 from tests.placement.world import (
     CELL,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from services.placement.search.gang import place_gang
-from shared.events.reasons import PendingReason
-from shared.events.values import Level, TopologyRequest, Wish
+from fallow.services.placement.search.gang import place_gang
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import Level, TopologyRequest, Wish
 from tests.placement.policy.networks import Machine, gang, network, nodes_of, unit_of
 
 

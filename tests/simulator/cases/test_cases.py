@@ -14,15 +14,15 @@ from typer.testing import CliRunner
 
 from fallow.cli.app import app
 from fallow.replay.workload import WorkloadError
+from fallow.services.placement.policy.policies import POLICIES
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.value import replace
 from fallow.simulate.case import read_case
 from fallow.simulator.cases.expectations import AT_THE_END, JUDGES
 from fallow.simulator.cases.names import Names
 from fallow.simulator.cases.run import CaseRun
 from fallow.simulator.cases.schema import CaseError, Expect, case_of
 from fallow.simulator.cases.setting import Setting
-from services.placement.policy.policies import POLICIES
-from shared.events.operations import CellPolicy
-from shared.events.value import replace
 from tests.simulator.cases.small_cases import LINE, line, verdict
 
 RUN = CliRunner()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.jobs import JobCancelRequested
 from fallow.simulator.history.evidence import Wish
-from shared.events import effects as e
-from shared.events.decisions import Decision, next_chain
-from shared.events.encoding import encode
-from shared.events.jobs import JobCancelRequested
 from tests.cluster.examples import enqueued
 from tests.simulator.history.story import CELL, Story, admitted, finished_gang, two_nodes, with_gang
 

@@ -7,11 +7,20 @@ from typing import Any
 
 import pytest
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.values import (
+    Level,
+    NodeRole,
+    NodeSpec,
+    NodeStatus,
+    Position,
+    Resources,
+    TopologyRequest,
+    Wish,
+)
 from fallow.simulator.history.evidence import Evidence
 from fallow.simulator.history.judge import judge
-from shared.events import effects as e
-from shared.events.operations import CellPolicy, Quota
-from shared.events.values import Level, NodeRole, NodeSpec, NodeStatus, Position, Resources, TopologyRequest, Wish
 from tests.cluster.examples import DIGEST, enqueued, node, place, started
 from tests.simulator.history.story import CELL, Story
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shared.events import effects as e
-from shared.events.reasons import RequeueReason
-from shared.events.values import JobKind, NodeStatus, Setback, WorkerPlace
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import RequeueReason
+from fallow.shared.events.values import JobKind, NodeStatus, Setback, WorkerPlace
 from tests.cluster.examples import enqueued, node, place, started
 from tests.simulator.history.story import Story, two_nodes
 

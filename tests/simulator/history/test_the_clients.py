@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.jobs import JobCancelRequested, JobRejected, JobUpdateRequested
+from fallow.shared.events.reasons import RefuseCode, RejectCode, StopReason
+from fallow.shared.events.submissions import JobChanges
+from fallow.shared.events.value import replace
+from fallow.shared.view.compare import job_rows_of, tenant_rows_of
+from fallow.shared.view.row_text import node_row, node_text
 from fallow.simulator.history.evidence import Reading, View, Wish
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.jobs import JobCancelRequested, JobRejected, JobUpdateRequested
-from shared.events.reasons import RefuseCode, RejectCode, StopReason
-from shared.events.submissions import JobChanges
-from shared.events.value import replace
-from shared.view.compare import job_rows_of, tenant_rows_of
-from shared.view.row_text import node_row, node_text
 from tests.cluster.examples import DIGEST, cell, enqueued, node, place, quota, started, stopping
 from tests.simulator.history.story import CELL, Story, admitted, finished_gang, two_nodes, with_gang
 

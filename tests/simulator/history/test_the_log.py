@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from shared.events import effects as e
-from shared.events.decisions import Decision, next_chain
-from shared.events.encoding import encode
-from shared.events.operations import CellPolicy, Quota
-from shared.events.reasons import ClearReason, FailReason, RequeueReason, StopReason
-from shared.events.value import replace as changed
-from shared.events.values import JobKind, NodeRole, Resources
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.reasons import ClearReason, FailReason, RequeueReason, StopReason
+from fallow.shared.events.value import replace as changed
+from fallow.shared.events.values import JobKind, NodeRole, Resources
 from tests.cluster.examples import enqueued, node, place, quota, requeued, started, stopping
 from tests.simulator.history.story import CELL, finished_gang, two_nodes, with_gang
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import RefuseCode
 from fallow.simulator.history.answers import updates_of_arrays
-from shared.events import effects as e
-from shared.events.reasons import RefuseCode
 from tests.cluster.examples import enqueued
 
 

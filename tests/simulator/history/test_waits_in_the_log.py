@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shared.events import effects as e
-from shared.events.reasons import CancelReason, FailReason
-from shared.events.values import AfterWhen, Dependency
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import CancelReason, FailReason
+from fallow.shared.events.values import AfterWhen, Dependency
 from tests.cluster.examples import enqueued, node, place, started
 from tests.simulator.history.story import Story
 

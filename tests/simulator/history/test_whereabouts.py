@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shared.events import effects as e
-from shared.events.values import Level, NodeSpec, NodeStatus, Position, TopologyRequest, Wish
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import Level, NodeSpec, NodeStatus, Position, TopologyRequest, Wish
 from tests.cluster.examples import enqueued, place, started
 from tests.simulator.history.story import Story
 

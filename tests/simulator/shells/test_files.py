@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fallow.services.executor.diaries import Diaries
+from fallow.services.executor.files import DiskFiles, Files
+from fallow.shared.cluster.checks.run_journal import DiaryLine
+from fallow.shared.events.encoding import encode
 from fallow.simulator.process import Died, Process
 from fallow.simulator.shells.files import WorldFiles
 from fallow.simulator.shells.log import Dead
 from fallow.simulator.trouble.faults import Fault
 from fallow.simulator.world import World
-from services.executor.diaries import Diaries
-from services.executor.files import DiskFiles, Files
-from shared.cluster.checks.run_journal import DiaryLine
-from shared.events.encoding import encode
 
 EVERY = ("a", "b")
 

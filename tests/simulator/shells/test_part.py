@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from fallow.services.executor.app.agent import NodeTakenOver
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.opening import OpenLog
+from fallow.shared.log.port import LogTruncated
+from fallow.shared.log.sharing.cell_work import work_apart
+from fallow.shared.runtime.process import Context
 from fallow.simulator.process import Process
 from fallow.simulator.shells.part import Shell, ShellPart
 from fallow.simulator.shells.services import EXECUTOR
 from fallow.simulator.world import World
-from services.executor.app.agent import NodeTakenOver
-from shared.cluster.fold.fold import DamagedLog
-from shared.log.layout import Layout
-from shared.log.opening import OpenLog
-from shared.log.port import LogTruncated
-from shared.log.sharing.cell_work import work_apart
-from shared.runtime.process import Context
 
 
 def ran_into(error: Exception, *, ends: tuple[type[Exception], ...] = ()) -> tuple[World, Process]:

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import HOLDING
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import GPU, JobSpec, NodeSpec, Resources, VirtualRun
 from fallow.simulate.policies import policy_of
 from fallow.simulator.trace.cell import VirtualCell
-from shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
-from shared.cluster.model.job import HOLDING
-from shared.events.operations import CellPolicy
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.submissions import SubmitJob
-from shared.events.values import GPU, JobSpec, NodeSpec, Resources, VirtualRun
 
 HOUR_MS = 3_600_000
 GPUS = 32

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from fallow.cli.app import app
 from fallow.replay.trace import counted_nodes, read_trace, workload_of
+from fallow.shared.events.queue import QueueDiscipline
 from fallow.simulate.seeds import drawn
 from fallow.simulate.simulate import arrivals_of
 from fallow.simulator.trace.run import Arrival
-from shared.events.queue import QueueDiscipline
 from tests.simulator.trace.made_up import write
 from tests.simulator.trace.recompute import figures, table
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import NodeStatus
 from fallow.simulator.history.books import Books, JobPage, NodePage
-from shared.events import effects as e
-from shared.events.values import NodeStatus
 
 
 def planned(books: Books, effect: e.MaintenanceSet) -> None:

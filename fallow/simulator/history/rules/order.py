@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import JobKind, JobSpec
 from fallow.simulator.history.books import HOLDS, QUEUED, Books, JobPage
 from fallow.simulator.history.evidence import Violation
 from fallow.simulator.history.log_form import InForce
@@ -26,8 +28,6 @@ from fallow.simulator.history.rules.sure_limits import (
     surely_allowed,
     waits_for_room,
 )
-from shared.events import effects as e
-from shared.events.values import JobKind, JobSpec
 
 REST_MS = 1_500
 """Placement comes by its lines many times in so long."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import JobKind, JobSpec
 from fallow.simulator.history.books import QUEUED, Books, JobPage
 from fallow.simulator.history.rules.places_in_queues import stands
 from fallow.simulator.history.rules.queue_rules import DEFAULT, UNKNOWN
-from shared.events import effects as e
-from shared.events.values import JobKind, JobSpec
 
 STALE_MOST = 8
 """For fewer decisions a plan may be in force that is over."""

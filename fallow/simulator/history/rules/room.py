@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeRole, NodeStatus, Wish
 from fallow.simulator.history.books import Books, JobPage, NodePage
 from fallow.simulator.history.rules.whereabouts import LEVELS, unit_of, unwanted_company, wrong_node
-from shared.events.values import GPU, JobKind, JobSpec, NodeRole, NodeStatus, Wish
 
 Group = tuple[str, str]
 """A pool, and a GPU type in it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+from fallow.shared.events.values import GPU, NodeStatus
 from fallow.simulator.history.books import Books
-from shared.events.values import GPU, NodeStatus
 
 Shares = Mapping[str, Fraction]
 """By tenant, with all below it: the largest part of a GPU type that it holds, over its weight."""

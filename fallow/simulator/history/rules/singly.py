@@ -5,9 +5,9 @@ Each function takes in one effect and tells what is wrong with it, by the books'
 
 from __future__ import annotations
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import JobKind, WorkerPlace
 from fallow.simulator.history.books import Books, JobPage
-from shared.events import effects as e
-from shared.events.values import JobKind, WorkerPlace
 
 
 def wrong_start(books: Books, page: JobPage, effect: e.JobStarted) -> str | None:

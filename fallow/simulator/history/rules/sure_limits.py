@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from fallow.shared.events.values import GPU, JobSpec, NodeStatus
 from fallow.simulator.history.books import Books, NodePage
 from fallow.simulator.history.rules.room import is_open
-from shared.events.values import GPU, JobSpec, NodeStatus
 
 
 def surely_allowed(books: Books, spec: JobSpec, gpu_type: str) -> bool:

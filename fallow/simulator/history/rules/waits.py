@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import CancelReason
+from fallow.shared.events.values import AfterWhen, Dependency
 from fallow.simulator.history.books import AWAITING, FINISHED, QUEUED, Books, JobPage
-from shared.events import effects as e
-from shared.events.reasons import CancelReason
-from shared.events.values import AfterWhen, Dependency
 
 
 def status_without_hold(books: Books, page: JobPage) -> str:

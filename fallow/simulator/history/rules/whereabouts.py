@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fallow.shared.events.values import JobSpec, Level, NodeSpec, Wish
 from fallow.simulator.history.books import Books, NodePage
-from shared.events.values import JobSpec, Level, NodeSpec, Wish
 
 LEVELS = (Level.NODE, Level.DOMAIN, Level.LEAF, Level.SPINE, Level.SUPERSPINE)
 

@@ -10,11 +10,11 @@ from bisect import bisect_left
 from itertools import accumulate
 from typing import NamedTuple
 
-from services.metrics.policy.effect_dispatch import Acts
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.values import GPU, NodeSpec
+from fallow.services.metrics.policy.effect_dispatch import Acts
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import GPU, NodeSpec
 
 Leaf = tuple[str | None, str | None, str | None]
 """A leaf group by its name and those of the units around it. Nodes that name no leaf are one group."""

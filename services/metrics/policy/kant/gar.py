@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from services.metrics.policy.groups import as_it_is
-from services.metrics.policy.time_weighted import PoolRatios, TimeWeightedRatio
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
+from fallow.services.metrics.policy.groups import as_it_is
+from fallow.services.metrics.policy.time_weighted import PoolRatios, TimeWeightedRatio
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
 
 
 class Gar(PoolRatios):

@@ -4,9 +4,9 @@ all usable nodes; at a time and on average over time.
 
 from __future__ import annotations
 
-from services.metrics.policy.time_weighted import PoolRatios
-from shared.cluster.model.state import CellState
-from shared.events.decisions import Decision
+from fallow.services.metrics.policy.time_weighted import PoolRatios
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import Decision
 
 
 class Gfr(PoolRatios):

@@ -7,16 +7,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from services.metrics.policy.effect_dispatch import Acts, act_on
-from services.metrics.policy.groups import Group, Whose
-from services.metrics.policy.kant.communication import RING, UNSTRETCHED, CommunicationModel, Spread
-from services.metrics.policy.kant.fewest import Fewest, Kind, leaf_of
-from services.metrics.policy.kant.waiting import rank_of
-from services.metrics.policy.size_classes import size_class
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.values import GPU, WorkerPlace
+from fallow.services.metrics.policy.effect_dispatch import Acts, act_on
+from fallow.services.metrics.policy.groups import Group, Whose
+from fallow.services.metrics.policy.kant.communication import RING, UNSTRETCHED, CommunicationModel, Spread
+from fallow.services.metrics.policy.kant.fewest import Fewest, Kind, leaf_of
+from fallow.services.metrics.policy.kant.waiting import rank_of
+from fallow.services.metrics.policy.size_classes import size_class
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.values import GPU, WorkerPlace
 
 
 class Stretches:

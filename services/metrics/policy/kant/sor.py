@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from services.metrics.policy.effect_dispatch import Acts, act_on
-from services.metrics.policy.groups import Whose, pool_of
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.values import WorkerPlace
+from fallow.services.metrics.policy.effect_dispatch import Acts, act_on
+from fallow.services.metrics.policy.groups import Whose, pool_of
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.values import WorkerPlace
 
 CAPACITY = (e.NodeChanged, e.DeviceChanged, e.LeaseExpired, e.NodeLent, e.NodeLoanDraining, e.NodeReclaimed)
 """Effects that may change how many GPUs there are."""

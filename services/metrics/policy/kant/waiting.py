@@ -10,13 +10,13 @@ from collections.abc import Collection, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
-from services.metrics.policy.effect_dispatch import Acts, act_on
-from services.metrics.policy.groups import Group, Whose
-from services.metrics.policy.size_classes import SIZE_CLASSES, size_class
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.decisions import Decision
-from shared.events.values import JobSpec
+from fallow.services.metrics.policy.effect_dispatch import Acts, act_on
+from fallow.services.metrics.policy.groups import Group, Whose
+from fallow.services.metrics.policy.size_classes import SIZE_CLASSES, size_class
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
+from fallow.shared.events.values import JobSpec
 
 KEPT_MOST = 1_000_000
 """Waits of which percentiles are taken, for each group: 8 MB."""

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shared.cluster.model.lease import patience_ms
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.effects import EvictionsHeld, EvictionsResumed
-from shared.events.operations import CellPolicy
-from shared.events.value import replace
-from shared.events.values import NodeStatus
+from fallow.shared.cluster.model.lease import patience_ms
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import EvictionsHeld, EvictionsResumed
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeStatus
 
 BREAKER_PERCENT = 20
 BREAKER_NODES = 3

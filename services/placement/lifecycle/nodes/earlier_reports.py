@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from shared.events.base import Event
-from shared.events.encoding import Undecodable
-from shared.events.nodes import NodeEvent, NodesReported, RunsReported
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.nodes import NodeEvent, NodesReported, RunsReported
 
 
 class EarlierReports:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from shared.events.nodes import NodeJoined
+from fallow.shared.events.nodes import NodeJoined
 
 FORMER_BOOTS_MOST = 8
 """So many boots of a node are known as gone; a node that is older than that is taken for a new one."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.cluster.model.config import CellPart
-from shared.cluster.model.state import CellState
-from shared.events.encoding import encode
-from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeReport
-from shared.events.reasons import DeadLetterReason
+from fallow.shared.cluster.model.config import CellPart
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeReport
+from fallow.shared.events.reasons import DeadLetterReason
 
 NODE_BYTES_MOST = 64_000
 """What a node may tell of itself. It stands in each record of a change of the node, of which many may come at once."""

@@ -6,11 +6,11 @@ at here, when the effect is made: what came before it in the same turn may have 
 
 from __future__ import annotations
 
-from services.placement.decision.decision import DecisionBuilder
-from shared.cluster.model.node import Node
-from shared.events.effects import MaintenanceBegan, NodeChanged
-from shared.events.value import replace
-from shared.events.values import NodeSpec, NodeStatus
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.events.effects import MaintenanceBegan, NodeChanged
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeSpec, NodeStatus
 
 
 def become(node: Node, status: NodeStatus, spec: NodeSpec | None = None) -> NodeChanged:

@@ -14,17 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.lifecycle.nodes.earlier_reports import EarlierReports
-from services.placement.lifecycle.nodes.listening import Listening
-from shared.cluster.model.lease import longest_patience_ms, longest_told_ms, patience_ms
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.base import LARGEST_INTEGER
-from shared.events.effects import PolicySet
-from shared.events.nodes import LivingNode
-from shared.events.operations import CellPolicy
-from shared.events.values import NodeStatus
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.lifecycle.nodes.earlier_reports import EarlierReports
+from fallow.services.placement.lifecycle.nodes.listening import Listening
+from fallow.shared.cluster.model.lease import longest_patience_ms, longest_told_ms, patience_ms
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import LARGEST_INTEGER
+from fallow.shared.events.effects import PolicySet
+from fallow.shared.events.nodes import LivingNode
+from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.values import NodeStatus
 
 SILENT_PART, STEP_PART, LEFT_PART = 2, 4, 8
 """A node counts as silent after this part of its lease, and its silence is put down again after each such step. A

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.lifecycle.nodes.nodes import empty
-from shared.cluster.model.node import Node
-from shared.events import effects as e
-from shared.events.operations import CancelMaintenance, PlanMaintenance
-from shared.events.values import NodeStatus
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.lifecycle.nodes.nodes import empty
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import CancelMaintenance, PlanMaintenance
+from fallow.shared.events.values import NodeStatus
 
 
 def operate(turn: DecisionBuilder, event: PlanMaintenance | CancelMaintenance) -> str | None:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.lifecycle.nodes import invalid_events as strays
-from services.placement.lifecycle.nodes import nodes
-from services.placement.lifecycle.nodes.event_dedup import Sequences, StaleReason, Word
-from services.placement.lifecycle.nodes.invalid_events import RejectedEvent
-from services.placement.lifecycle.nodes.leases import Leases
-from services.placement.lifecycle.runs import runs
-from shared.cluster.model.config import CellPart
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.effects import NodeHeard
-from shared.events.nodes import (
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.lifecycle.nodes import invalid_events as strays
+from fallow.services.placement.lifecycle.nodes import nodes
+from fallow.services.placement.lifecycle.nodes.event_dedup import Sequences, StaleReason, Word
+from fallow.services.placement.lifecycle.nodes.invalid_events import RejectedEvent
+from fallow.services.placement.lifecycle.nodes.leases import Leases
+from fallow.services.placement.lifecycle.runs import runs
+from fallow.shared.cluster.model.config import CellPart
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.effects import NodeHeard
+from fallow.shared.events.nodes import (
     DeviceFailed,
     LivingNode,
     NodeEvent,
@@ -31,7 +31,7 @@ from shared.events.nodes import (
     RunEvent,
     RunStatusUpdate,
 )
-from shared.events.values import NodeStatus
+from fallow.shared.events.values import NodeStatus
 
 
 class NodeEvents:

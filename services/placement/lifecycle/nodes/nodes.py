@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.lifecycle.nodes import quarantine
-from services.placement.lifecycle.nodes.known_node import become, fitted, keep_status
-from services.placement.lifecycle.runs import workers
-from services.placement.lifecycle.runs.runs import has_runs, is_wanted, node_is_gone, note, settle
-from services.placement.requests.requests import stopping
-from shared.cluster.model.job import HOLDING, JobStatus
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.base import TEXT_CHARACTERS_MOST
-from shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned
-from shared.events.operations import Cordon, DeclareLost, Drain, Uncordon
-from shared.events.reasons import StopReason
-from shared.events.value import replace
-from shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.lifecycle.nodes import quarantine
+from fallow.services.placement.lifecycle.nodes.known_node import become, fitted, keep_status
+from fallow.services.placement.lifecycle.runs import workers
+from fallow.services.placement.lifecycle.runs.runs import has_runs, is_wanted, node_is_gone, note, settle
+from fallow.services.placement.requests.requests import stopping
+from fallow.shared.cluster.model.job import HOLDING, JobStatus
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import TEXT_CHARACTERS_MOST
+from fallow.shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned
+from fallow.shared.events.operations import Cordon, DeclareLost, Drain, Uncordon
+from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
 
 
 def join(turn: DecisionBuilder, event: NodeJoined) -> None:

@@ -20,16 +20,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.lifecycle.nodes.known_node import become
-from services.placement.lifecycle.runs.retry import RUNS_WELL_MS
-from shared.cluster.model.job import Job, index_of
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.base import later
-from shared.events.effects import NodeChanged, NodeFailures
-from shared.events.value import replace
-from shared.events.values import NodeStatus, RunStatus
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.lifecycle.nodes.known_node import become
+from fallow.services.placement.lifecycle.runs.retry import RUNS_WELL_MS
+from fallow.shared.cluster.model.job import Job, index_of
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import later
+from fallow.shared.events.effects import NodeChanged, NodeFailures
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import NodeStatus, RunStatus
 
 FAILURES = 5
 """So many different jobs must fail on a node in a row."""

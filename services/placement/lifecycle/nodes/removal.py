@@ -7,13 +7,13 @@ operator may remove it.
 
 from __future__ import annotations
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.lifecycle.nodes.nodes import declared_lost
-from services.placement.lifecycle.nodes.quarantine import rest_is_over
-from shared.cluster.model.node import Node
-from shared.events import effects as e
-from shared.events.operations import DeclareLost, RemoveNode
-from shared.events.values import NodeStatus
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.lifecycle.nodes.nodes import declared_lost
+from fallow.services.placement.lifecycle.nodes.quarantine import rest_is_over
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import DeclareLost, RemoveNode
+from fallow.shared.events.values import NodeStatus
 
 AGAIN_MS = 60_000
 """After so long a node that could not be forgotten is looked at again."""

@@ -11,20 +11,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
-from services.placement.lifecycle.nodes import maintenance, quarantine, removal
-from services.placement.lifecycle.nodes.nodes import empty
-from services.placement.lifecycle.runs.retry import avoided
-from services.placement.lifecycle.runs.worker_timeouts import WorkerTimeouts
-from services.placement.requests import dependencies
-from services.placement.requests.requests import stopping
-from shared.cluster.fold.due import ROOM_LEAST, DueHeap
-from shared.cluster.model.job import HOLDING, Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.cluster.model.unacknowledged import starting_on
-from shared.events import effects as e
-from shared.events.reasons import PendingReason, StopReason
-from shared.events.values import NodeStatus
+from fallow.services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
+from fallow.services.placement.lifecycle.nodes import maintenance, quarantine, removal
+from fallow.services.placement.lifecycle.nodes.nodes import empty
+from fallow.services.placement.lifecycle.runs.retry import avoided
+from fallow.services.placement.lifecycle.runs.worker_timeouts import WorkerTimeouts
+from fallow.services.placement.requests import dependencies
+from fallow.services.placement.requests.requests import stopping
+from fallow.shared.cluster.fold.due import ROOM_LEAST, DueHeap
+from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.model.unacknowledged import starting_on
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason, StopReason
+from fallow.shared.events.values import NodeStatus
 
 _Due = tuple[int, str, str, int]
 """When, what, of which job or node, and of which attempt."""

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from services.placement.lifecycle.runs.retry import after_failure, after_loss, after_start_timeout, at_once, avoided
-from shared.cluster.model.job import Job, JobStatus
-from shared.events.effects import AnyEffect, JobCancelled, JobFailed, JobFinished, JobPreempted
-from shared.events.reasons import FailReason, RequeueReason, StopReason
-from shared.events.values import RunStatus
+from fallow.services.placement.lifecycle.runs.retry import (
+    after_failure,
+    after_loss,
+    after_start_timeout,
+    at_once,
+    avoided,
+)
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.events.effects import AnyEffect, JobCancelled, JobFailed, JobFinished, JobPreempted
+from fallow.shared.events.reasons import FailReason, RequeueReason, StopReason
+from fallow.shared.events.values import RunStatus
 
 _INFRASTRUCTURE = frozenset({StopReason.NODE_LOST, StopReason.DEVICE_FAILED})
 

@@ -12,17 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from services.placement.decision.decision import DecisionBuilder
-from services.placement.lifecycle.runs.surplus import in_order_of_cost
-from services.placement.lifecycle.runs.workers import leave
-from services.placement.search.partial_start import places_for
-from shared.cluster.fold.apply_workers import on_nodes_to_be_emptied
-from shared.cluster.model.independent_workers import is_service, lacking, may_enter
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.reasons import PendingReason
-from shared.events.values import RunStatus, WorkerPlace
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.lifecycle.runs.surplus import in_order_of_cost
+from fallow.services.placement.lifecycle.runs.workers import leave
+from fallow.services.placement.search.partial_start import places_for
+from fallow.shared.cluster.fold.apply_workers import on_nodes_to_be_emptied
+from fallow.shared.cluster.model.independent_workers import is_service, lacking, may_enter
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import RunStatus, WorkerPlace
 
 
 class ReplicaReconciler:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from shared.cluster.model.independent_workers import is_service
-from shared.cluster.model.job import Job, index_of
-from shared.events.base import later
-from shared.events.effects import AVOIDED_MOST, JobFailed, JobRequeued
-from shared.events.reasons import FailReason, RequeueReason
+from fallow.shared.cluster.model.independent_workers import is_service
+from fallow.shared.cluster.model.job import Job, index_of
+from fallow.shared.events.base import later
+from fallow.shared.events.effects import AVOIDED_MOST, JobFailed, JobRequeued
+from fallow.shared.events.reasons import FailReason, RequeueReason
 
 RUNS_WELL_MS = 3_600_000
 """A job that ran for so long begins to count its losses anew, and forgets the nodes of its earlier failures."""

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from services.placement.decision.decision import DecisionBuilder, run_end
-from services.placement.lifecycle.runs import workers
-from services.placement.lifecycle.runs.outcome import failed_on, outcome_of
-from services.placement.lifecycle.runs.retry import avoided
-from services.placement.requests.requests import stopping
-from shared.cluster.model.job import HOLDING, Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.nodes import NodeEvent, RunEvent, RunFailed, RunFinished, RunStarted, RunStatusUpdate, RunStopped
-from shared.events.reasons import StopReason
-from shared.events.values import RUN_IS_OVER, NodeStatus, ObservedRun, RunStatus
+from fallow.services.placement.decision.decision import DecisionBuilder, run_end
+from fallow.services.placement.lifecycle.runs import workers
+from fallow.services.placement.lifecycle.runs.outcome import failed_on, outcome_of
+from fallow.services.placement.lifecycle.runs.retry import avoided
+from fallow.services.placement.requests.requests import stopping
+from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.nodes import (
+    NodeEvent,
+    RunEvent,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStatusUpdate,
+    RunStopped,
+)
+from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.values import RUN_IS_OVER, NodeStatus, ObservedRun, RunStatus
 
 _STATUS: dict[type[NodeEvent], RunStatus] = {
     RunStarted: RunStatus.RUNNING,

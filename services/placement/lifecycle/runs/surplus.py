@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
-from shared.cluster.model.job import Job
-from shared.cluster.model.state import CellState
-from shared.events.values import Level, RunStatus, WorkerPlace
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import Level, RunStatus, WorkerPlace
 
 _Domain = tuple[str | None, ...]
 _Group = tuple[bool, bool, _Domain]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
-from services.placement.lifecycle.runs.workers import leave, put_off
-from shared.cluster.fold.due import DueHeap
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events import effects as e
-from shared.events.values import RunStatus, WorkerPlace
+from fallow.services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
+from fallow.services.placement.lifecycle.runs.workers import leave, put_off
+from fallow.shared.cluster.fold.due import DueHeap
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
+from fallow.shared.events.values import RunStatus, WorkerPlace
 
 _GOES_ON = (JobStatus.STARTING, JobStatus.RUNNING)
 

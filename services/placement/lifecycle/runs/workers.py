@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from services.placement.decision.decision import DecisionBuilder, run_end
-from services.placement.lifecycle.runs.outcome import outcome_of
-from services.placement.lifecycle.runs.retry import (
+from fallow.services.placement.decision.decision import DecisionBuilder, run_end
+from fallow.services.placement.lifecycle.runs.outcome import outcome_of
+from fallow.services.placement.lifecycle.runs.retry import (
     ENDLESS_MOST_MS,
     LOSSES_MOST,
     RUNS_WELL_MS,
@@ -26,14 +26,14 @@ from services.placement.lifecycle.runs.retry import (
     failure_pause_ms,
     loss_pause_ms,
 )
-from services.placement.requests.requests import stopping
-from shared.cluster.model.independent_workers import is_service, may_start_ms
-from shared.cluster.model.job import Job, JobStatus, index_of, worker_of
-from shared.events import effects as e
-from shared.events.base import later
-from shared.events.reasons import FailReason, RequeueReason, StopReason
-from shared.events.value import replace
-from shared.events.values import RUN_IS_OVER, RunStatus, Setback, WorkerPlace
+from fallow.services.placement.requests.requests import stopping
+from fallow.shared.cluster.model.independent_workers import is_service, may_start_ms
+from fallow.shared.cluster.model.job import Job, JobStatus, index_of, worker_of
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import later
+from fallow.shared.events.reasons import FailReason, RequeueReason, StopReason
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import RUN_IS_OVER, RunStatus, Setback, WorkerPlace
 
 
 def key_of(job: Job, node_id: str, rank: int | None, turn: int) -> str | None:

@@ -6,10 +6,10 @@ places as in use, or a decision that was undone.
 
 from __future__ import annotations
 
-from services.placement.fit.empty_capacity import Reach
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
+from fallow.services.placement.fit.empty_capacity import Reach
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
 
 CHANGED = "changed"
 """The name of this view of a pool."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from shared.cluster.capacity.constraints import is_general
-from shared.cluster.capacity.topology import OUTWARD
-from shared.cluster.model.job import Job
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.values import JobKind, Level, TopologyRequest, WorkerPlace
+from fallow.shared.cluster.capacity.constraints import is_general
+from fallow.shared.cluster.capacity.topology import OUTWARD
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import JobKind, Level, TopologyRequest, WorkerPlace
 
 Costs = tuple[int, ...]
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.placement.fit.device_selection import devices_of_one
-from services.placement.policy import ebinpack
-from services.placement.policy.frag_aware.demand import ask_of
-from services.placement.policy.frag_aware.node_fragmentation import Seats
-from services.placement.policy.frag_aware.node_score_index import board_of
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.node_filter_index import allowed
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.services.placement.fit.device_selection import devices_of_one
+from fallow.services.placement.policy import ebinpack
+from fallow.services.placement.policy.frag_aware.demand import ask_of
+from fallow.services.placement.policy.frag_aware.node_fragmentation import Seats
+from fallow.services.placement.policy.frag_aware.node_score_index import board_of
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.node_filter_index import allowed
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:

@@ -18,8 +18,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
-from services.placement.policy.frag_aware.demand import Demand, Kind, ResourceRequest
-from shared.events.values import GPU
+from fallow.services.placement.policy.frag_aware.demand import Demand, Kind, ResourceRequest
+from fallow.shared.events.values import GPU
 
 SCALE = 1_000
 """Parts of a milli-GPU in which losses are counted."""

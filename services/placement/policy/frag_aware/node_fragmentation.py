@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.placement.policy.frag_aware.demand import ResourceRequest
-from services.placement.policy.frag_aware.fragmentation import QUANTUM, Losses
-from shared.cluster.model.node import Node
-from shared.events.values import GPU
+from fallow.services.placement.policy.frag_aware.demand import ResourceRequest
+from fallow.services.placement.policy.frag_aware.fragmentation import QUANTUM, Losses
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.events.values import GPU
 
 Look = tuple[int, int, tuple[int, ...], str, int, int, int]
 """CPU, memory, the parts free on shared devices, the GPU type; then the devices, CPU and memory that it has in all.

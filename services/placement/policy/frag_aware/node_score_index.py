@@ -7,12 +7,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from services.placement.policy.frag_aware.demand import Demand, Kind, ResourceRequest, age_of
-from services.placement.policy.frag_aware.fragmentation import Losses
-from services.placement.policy.frag_aware.node_fragmentation import Look, Seats
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.model.node import Node
-from shared.cluster.model.state import CellState
+from fallow.services.placement.policy.frag_aware.demand import Demand, Kind, ResourceRequest, age_of
+from fallow.services.placement.policy.frag_aware.fragmentation import Losses
+from fallow.services.placement.policy.frag_aware.node_fragmentation import Look, Seats
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.state import CellState
 
 BOARD = "score board"
 """The name of this view of a pool."""

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.masks import each_bit
-from shared.cluster.model.job import Job, index_of
-from shared.cluster.model.node import Node
-from shared.cluster.model.run_time import OVER, RunEnd, run_end
-from shared.cluster.model.state import CellState
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.masks import each_bit
+from fallow.shared.cluster.model.job import Job, index_of
+from fallow.shared.cluster.model.node import Node
+from fallow.shared.cluster.model.run_time import OVER, RunEnd, run_end
+from fallow.shared.cluster.model.state import CellState
 
 ENDS = "estimated ends"
 """The name of this view of a pool."""

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from services.placement.fit.device_selection import devices_of_one
-from services.placement.fit.free_capacity import first_suitable, suits
-from services.placement.policy import best_fit, ebinpack
-from services.placement.policy.lifetime.estimated_ends import EstimatedEnds, ends_of
-from shared.cluster.capacity.capacity import PoolCapacity
-from shared.cluster.capacity.node_filter_index import allowed
-from shared.cluster.model.run_time import run_estimate_ms
-from shared.cluster.model.state import CellState
-from shared.events.base import later
-from shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
+from fallow.services.placement.fit.device_selection import devices_of_one
+from fallow.services.placement.fit.free_capacity import first_suitable, suits
+from fallow.services.placement.policy import best_fit, ebinpack
+from fallow.services.placement.policy.lifetime.estimated_ends import EstimatedEnds, ends_of
+from fallow.shared.cluster.capacity.capacity import PoolCapacity
+from fallow.shared.cluster.capacity.node_filter_index import allowed
+from fallow.shared.cluster.model.run_time import run_estimate_ms
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import later
+from fallow.shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
 
 Cost = tuple[int, int, int]
 """The time (ms) in which the node is in use in part that a worker adds, the node's free devices, its number: the least

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from services.placement.queue.lines.row import Ask, Need, Row
-from shared.cluster.model.queue_order import Order
+from fallow.services.placement.queue.lines.row import Ask, Need, Row
+from fallow.shared.cluster.model.queue_order import Order
 
 AGAIN_MOST = 128
 """So many classes are tried again in one walk; one whose last look for places was dear counts as several."""

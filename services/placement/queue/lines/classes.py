@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from services.placement.search.open_longest import tells_no_time
-from shared.cluster.capacity.maintenance import longest_run_ms
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events.values import GPU, JobSpec
+from fallow.services.placement.search.open_longest import tells_no_time
+from fallow.shared.cluster.capacity.maintenance import longest_run_ms
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import GPU, JobSpec
 
 Key = tuple[object, ...]
 

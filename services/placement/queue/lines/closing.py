@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from services.placement.queue.lines.row import Need
-from services.placement.search.reason_precedence import PRECEDENCE, ReasonKind
+from fallow.services.placement.queue.lines.row import Need
+from fallow.services.placement.search.reason_precedence import PRECEDENCE, ReasonKind
 
 _FOR_ROOM = (ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from heapq import heappop, heapreplace
 from typing import Protocol
 
-from services.placement.queue.fair_share import Shares
-from services.placement.queue.fair_share_heap import Came, FairShareHeap, came_of
-from services.placement.queue.lines.line import Line
-from services.placement.queue.lines.row import RoomRows, Row
-from shared.cluster.model.job import Job
-from shared.cluster.model.queue_order import Order
+from fallow.services.placement.queue.fair_share import Shares
+from fallow.services.placement.queue.fair_share_heap import Came, FairShareHeap, came_of
+from fallow.services.placement.queue.lines.line import Line
+from fallow.services.placement.queue.lines.row import RoomRows, Row
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.queue_order import Order
 
 
 class Course:

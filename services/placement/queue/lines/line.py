@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import heappush
 
-from services.placement.queue.lines.classes import Key
-from services.placement.queue.lines.row import Need, RoomRows, Row
-from shared.cluster.model.config import Queue
-from shared.cluster.model.queue_order import Order
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
+from fallow.services.placement.queue.lines.classes import Key
+from fallow.services.placement.queue.lines.row import Need, RoomRows, Row
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.queue_order import Order
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
 
 Entry = tuple[Order, int, RoomRows]
 

@@ -10,25 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import count
 
-from services.placement.fit.empty_capacity import marks_of_reach
-from services.placement.queue.lines.blocked import ANY, Blocked, MayFit, Place
-from services.placement.queue.lines.classes import ARRAY, TENANT, Key, ask_of, class_of, room_of
-from services.placement.queue.lines.closing import Closing
-from services.placement.queue.lines.line import Line
-from services.placement.queue.lines.row import Ask, Need, Row
-from services.placement.queue.lines.touched import Touched
-from shared.cluster.fold.due import DueHeap
-from shared.cluster.model.config import Queue
-from shared.cluster.model.independent_workers import in_line, lacks, may_go_on, next_pause_end_ms
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.queue_order import Order, order_in
-from shared.cluster.model.run_time import run_estimate_ms
-from shared.cluster.model.state import CellState
-from shared.cluster.quota.quota import Account, accounts
-from shared.events import effects as e
-from shared.events.queue import QueueDiscipline, QueueOrder
-from shared.events.reasons import PendingReason
-from shared.events.values import JobSpec
+from fallow.services.placement.fit.empty_capacity import marks_of_reach
+from fallow.services.placement.queue.lines.blocked import ANY, Blocked, MayFit, Place
+from fallow.services.placement.queue.lines.classes import ARRAY, TENANT, Key, ask_of, class_of, room_of
+from fallow.services.placement.queue.lines.closing import Closing
+from fallow.services.placement.queue.lines.line import Line
+from fallow.services.placement.queue.lines.row import Ask, Need, Row
+from fallow.services.placement.queue.lines.touched import Touched
+from fallow.shared.cluster.fold.due import DueHeap
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.independent_workers import in_line, lacks, may_go_on, next_pause_end_ms
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.queue_order import Order, order_in
+from fallow.shared.cluster.model.run_time import run_estimate_ms
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import Account, accounts
+from fallow.shared.events import effects as e
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec
 
 _FAIR_SHARE = QueueOrder.FAIR_SHARE
 _BEST_EFFORT = QueueDiscipline.BEST_EFFORT_FIFO

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from services.placement.queue.lines.course import Course
-from services.placement.queue.lines.line import Line
-from services.placement.queue.lines.row import RoomRows, Row
-from services.placement.search.quota_check import is_ever_allowed
-from services.placement.search.reason_precedence import OVER_IN_LINE, STRUCTURAL, is_of_quota
-from shared.cluster.model.job import Job, JobStatus
-from shared.cluster.model.state import CellState
-from shared.events.queue import QueueDiscipline
-from shared.events.reasons import PendingReason
+from fallow.services.placement.queue.lines.course import Course
+from fallow.services.placement.queue.lines.line import Line
+from fallow.services.placement.queue.lines.row import RoomRows, Row
+from fallow.services.placement.search.quota_check import is_ever_allowed
+from fallow.services.placement.search.reason_precedence import OVER_IN_LINE, STRUCTURAL, is_of_quota
+from fallow.shared.cluster.model.job import Job, JobStatus
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
 
 OF_A_CLASS_MOST = 64
 """So many jobs of one class are told at a time: those behind them have others before them."""

@@ -8,12 +8,12 @@ from heapq import heapify, heappop, heappush, heapreplace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from services.placement.queue.lines.classes import Key
-from shared.cluster.model.queue_order import Order
-from shared.events.reasons import PendingReason
+from fallow.services.placement.queue.lines.classes import Key
+from fallow.shared.cluster.model.queue_order import Order
+from fallow.shared.events.reasons import PendingReason
 
 if TYPE_CHECKING:
-    from services.placement.queue.lines.line import Line
+    from fallow.services.placement.queue.lines.line import Line
 
 _GAP_LEAST = 32
 _STALE_LEAST = 16

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from services.placement.queue.lines.line import Line
-from services.placement.queue.lines.row import Row
+from fallow.services.placement.queue.lines.line import Line
+from fallow.services.placement.queue.lines.row import Row
 
 
 class Touched:
