@@ -211,7 +211,11 @@ class History:
 
     def policy(self) -> list[e.Effect]:
         jobs, half_life_ms = self._random.choice(((3, 0), (50, 0), (3, 70), (50, 1_000)))
-        return [e.PolicySet(policy=CellPolicy(remember_jobs=jobs, remember_ms=10**9, fair_half_life_ms=half_life_ms))]
+        return [
+            e.PolicySet(
+                policy=CellPolicy(finished_jobs_max=jobs, finished_jobs_ttl_ms=10**9, fair_half_life_ms=half_life_ms)
+            )
+        ]
 
     def cell_file(self) -> list[e.Effect]:
         aging_ms = self._random.choice((0, 1, 3_600_000))

@@ -54,7 +54,7 @@ def memory(
         async with big_cell(servers, folder / "big", nodes=nodes, live=Live(jobs)) as cell:
             return await _held(cell)
 
-    policy = CellPolicy(remember_jobs=remembered)
+    policy = CellPolicy(finished_jobs_max=remembered)
     staged = on_stage(console, cell_of(nodes, policy), work, live, durable=durable)
     growth, held = staged.answer, staged.baseline
     per_million, many = growth.mb_per_million(), growth.load.starts_by(growth.load.end_s, growth.load.begin_s)

@@ -165,11 +165,11 @@ def _has_an_answer(oracle: Oracle, logged: Logged) -> bool:
     event, state = logged.event(), oracle.state
     match event:
         case JobAdmitted():
-            return not any(event.spec.id in known for known in (state.jobs, state.arrays, state.over))
+            return not any(event.spec.id in known for known in (state.jobs, state.arrays, state.finished))
         case JobsAdmitted():
-            return any(job.spec.id not in state.jobs and job.spec.id not in state.over for job in event.jobs)
+            return any(job.spec.id not in state.jobs and job.spec.id not in state.finished for job in event.jobs)
         case JobCancelRequested():
-            over = state.over.get(event.job)
+            over = state.finished.get(event.job)
             return over is None or over.status is not JobStatus.CANCELLED
         case JobUpdateRequested():
             return True

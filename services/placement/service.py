@@ -288,7 +288,7 @@ class PlacementService:
         never be heard.
         """
         stuck_ms = self._hearing.leases.listening.stuck_ms()
-        return not self._nodes_are_fenced and stuck_ms <= self.state.policy.lease_wall_ms
+        return not self._nodes_are_fenced and stuck_ms <= self.state.policy.node_lease_wall_ms
 
     def nodes_unread_ms(self, wall_ms: int) -> int:
         """For how long topic `nodes` was not read to its end."""
@@ -359,32 +359,34 @@ class PlacementService:
 
     def start(self, now_ms: int, wall_ms: int) -> PendingDecision:
         """The first decision of a writer: it takes the log over, and a new cell gets its quotas and policy."""
-        turn = self._turn(now_ms)
-        turn.do(e.WriterStarted(epoch=self.state.epoch + 1, writer=self._name))
+        decision = self._turn(now_ms)
+        decision.emit(e.WriterStarted(epoch=self.state.epoch + 1, writer=self._name))
         self._begins = True
-        self._configure(turn)
-        return PendingDecision(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False, size_bytes=turn.bytes)
+        self._configure(decision)
+        return PendingDecision(
+            decision.effects, {}, decision.now_ms, wall_ms, (), has_more=False, size_bytes=decision.bytes
+        )
 
     def resume(self, starts: Mapping[str, int], now_ms: int, wall_ms: int) -> PendingDecision:
         """Read these inputs, which have lost records, on from these offsets."""
-        turn = self._turn(now_ms)
+        decision = self._turn(now_ms)
         for source, start in sorted(starts.items()):
             self._taken_back.pop(source, None)
-            turn.do(e.InputResumed(input=source, from_offset=self.state.inputs.get(source, 0), to_offset=start))
-        return PendingDecision(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
+            decision.emit(e.InputResumed(input=source, from_offset=self.state.inputs.get(source, 0), to_offset=start))
+        return PendingDecision(decision.effects, {}, decision.now_ms, wall_ms, (), has_more=False)
 
     def fence(self, places: Mapping[str, tuple[int, int | None]], now_ms: int, wall_ms: int) -> PendingDecision:
         """Take these inputs back to places that their topics do not continue (offset, and checksum of the record before
         it), so that every later writer finds the loss. What was read behind them and waits is still decided upon, but
         does not count as read: a person may want it read again.
         """
-        turn = self._turn(now_ms)
+        decision = self._turn(now_ms)
         for source, (offset, checksum) in sorted(places.items()):
             self._taken_back[source] = None
             self._read.pop(source, None)
             at = self.state.inputs.get(source, 0)
-            turn.do(e.InputFenced(input=source, from_offset=at, to_offset=offset, checksum=checksum))
-        return PendingDecision(turn.effects, {}, turn.now_ms, wall_ms, (), has_more=False)
+            decision.emit(e.InputFenced(input=source, from_offset=at, to_offset=offset, checksum=checksum))
+        return PendingDecision(decision.effects, {}, decision.now_ms, wall_ms, (), has_more=False)
 
     def decide(self, now_ms: int, wall_ms: int) -> PendingDecision | None:
         """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
@@ -393,30 +395,30 @@ class PlacementService:
             self._taken, self._words_left = [], self._room.words_most
             self._had_plan = self.reservations.has_plan
             self._prove()
-            turn = self._turn(now_ms)
+            decision = self._turn(now_ms)
             self._deadlines.begin()
             try:
-                tried = self._cycle(turn, wall_ms)
+                tried = self._cycle(decision, wall_ms)
             except IllegalEffect as error:
-                return self._not_to_be_written(turn, wall_ms, str(error))
+                return self._not_to_be_written(decision, wall_ms, str(error))
             if tried is None and self._has_untried and rounds and self.tried_in_vain < TRIES_AT_REST_MOST:
                 rounds, self._walk_is_due = rounds - 1, True  # at rest there is time for those
             elif tried is not None or not self._inbox:
                 return tried
 
-    def _not_to_be_written(self, turn: DecisionBuilder, wall_ms: int, rule: str) -> PendingDecision:
+    def _not_to_be_written(self, decision: DecisionBuilder, wall_ms: int, rule: str) -> PendingDecision:
         """What the fold refuses is not written. Which job or input it comes from, `unwritable` finds out."""
-        job = self.state.jobs.get(turn.refused.job) if isinstance(turn.refused, e.JobEffect) else None
+        job = self.state.jobs.get(decision.refused.job) if isinstance(decision.refused, e.JobEffect) else None
         return PendingDecision(
             [],
             {},
-            turn.now_ms,
+            decision.now_ms,
             wall_ms,
             tuple(self._taken),
             has_more=True,
-            size_bytes=turn.bytes,
+            size_bytes=decision.bytes,
             fault=Undecodable(DeadLetterReason.INVALID, rule),
-            refused=refused_start(job, turn.starts, rule) if job is not None and self._is_walking else None,
+            refused=refused_start(job, decision.starts, rule) if job is not None and self._is_walking else None,
         )
 
     def _prove(self) -> None:
@@ -429,24 +431,24 @@ class PlacementService:
         """The last decision of a writer that leaves in order: how far it has read, and which nodes it has never heard.
         None where the log says all that already.
         """
-        turn = self._turn(now_ms)
+        decision = self._turn(now_ms)
         for node_id, silent_ms in self._hearing.leases.unheard(self.state).items():
             node = self.state.nodes[node_id]
-            if turn.is_full:
+            if decision.is_full:
                 break
             if node.silent_wall_ms < silent_ms:
-                turn.do(self._silent(node, silent_ms))
+                decision.emit(self._silent(node, silent_ms))
         inputs = self._advance(())
-        if not turn.effects and not inputs:
+        if not decision.effects and not inputs:
             return None
         return PendingDecision(
-            turn.effects,
+            decision.effects,
             inputs,
-            turn.now_ms,
+            decision.now_ms,
             wall_ms,
             (),
             has_more=False,
-            size_bytes=turn.bytes,
+            size_bytes=decision.bytes,
             input_checksums=self._checksums_of(inputs),
         )
 
@@ -458,61 +460,66 @@ class PlacementService:
     def _checksum_before(self, source: str) -> int | None:
         return None if source in self._handed_over else self.state.input_checksums.get(source)
 
-    def _cycle(self, turn: DecisionBuilder, wall_ms: int) -> PendingDecision | None:
+    def _cycle(self, decision: DecisionBuilder, wall_ms: int) -> PendingDecision | None:
         is_file_first = self._puts_file_first()
         if self._room.takes_inputs and not is_file_first:
-            self._take_in(turn, wall_ms)
+            self._take_in(decision, wall_ms)
         taken = tuple(self._taken)
         inputs = self._advance(taken)
-        turn.is_closed = bool(taken) and self._room.is_one_step
+        decision.is_closed = bool(taken) and self._room.is_one_step
         if self._reload or self._begins:
-            self._configure(turn)
+            self._configure(decision)
         else:
-            self._in_force.put(turn)
-        self._go_on_losing(turn)
-        self._expire(turn)
+            self._in_force.put(decision)
+        self._go_on_losing(decision)
+        self._expire(decision)
         # What came in counts before what is due: who answered in the last moment has answered.
-        runs.settle(turn)
+        runs.settle(decision)
         if not self._stepped:
             # A replayed trace knows which of its jobs fail, and they tell nothing of nodes.
-            quarantine.judge(turn, is_shared=_is_shared(self._file))
+            quarantine.judge(decision, is_shared=_is_shared(self._file))
         if self.state.offers:
-            nodes.take_offers(turn)
+            nodes.take_offers(decision)
         heard_ms = wall_ms if self._stepped else self._hearing.leases.listening.as_of_ms
-        is_late = self._deadlines.act(turn, heard_ms)
-        if self.state.ripe:
-            dependencies.settle(turn)
-        self._hold(turn)
-        self._go_by_plan(turn)
-        goes_on = self._walk(turn) or turn.is_full or bool(self._inbox or self.state.ripe) or not self._is_done
-        is_late = is_late and not turn.is_full
+        is_late = self._deadlines.act(decision, heard_ms)
+        if self.state.dependencies_resolved:
+            dependencies.settle(decision)
+        self._hold(decision)
+        self._go_by_plan(decision)
+        goes_on = (
+            self._walk(decision)
+            or decision.is_full
+            or bool(self._inbox or self.state.dependencies_resolved)
+            or not self._is_done
+        )
+        is_late = is_late and not decision.is_full
         goes_on |= is_late
-        if self.state.singly:
-            known = len(turn.effects)
-            self._tending.act(turn)
-            self._are_owners_to_note |= len(turn.effects) > known
-            if self._follow(turn):
+        if self.state.independent_jobs:
+            known = len(decision.effects)
+            self._tending.act(decision)
+            self._are_owners_to_note |= len(decision.effects) > known
+            if self._follow(decision):
                 self._walk_is_due = goes_on = True
         idle = self._idle_inputs + len(taken)
         if (
-            turn.effects
-            or turn.is_worn
+            decision.effects
+            or decision.is_worn
             or is_late
             or idle >= IDLE_INPUTS_MOST
             or self._is_idle_for_long(inputs, wall_ms)
         ):
             return PendingDecision(
-                turn.effects,
+                decision.effects,
                 inputs,
-                turn.now_ms,
+                decision.now_ms,
                 wall_ms,
                 taken,
                 goes_on,
-                turn.failure_texts,
-                turn.bytes,
+                decision.failure_texts,
+                decision.bytes,
                 input_checksums=self._checksums_of(inputs),
-                specs_read=turn.specs_read,
-                starts=turn.starts,
+                specs_read=decision.specs_read,
+                starts=decision.starts,
             )
         self._idle_inputs = idle
         self._keep()
@@ -526,36 +533,36 @@ class PlacementService:
         self._file_first = self._file_first + 1 if is_first else 0
         return is_first
 
-    def _go_on_losing(self, turn: DecisionBuilder) -> None:
+    def _go_on_losing(self, decision: DecisionBuilder) -> None:
         """What an earlier record had no room for, of nodes that are lost."""
         for node_id in list(self._losing):
-            if turn.is_full:
+            if decision.is_full:
                 break
-            nodes.go_on_losing(turn, node_id)
+            nodes.go_on_losing(decision, node_id)
 
-    def _hold(self, turn: DecisionBuilder) -> None:
+    def _hold(self, decision: DecisionBuilder) -> None:
         """Hold the jobs that came back to the queue and whose tenant is gone, and those that the state refused to start
         when this decision was made before. One of these that runs already keeps what it has, and gets no more workers.
         """
-        if turn.requeued:
-            tenants.hold_requeued(turn, self._names)
+        if decision.requeued:
+            tenants.hold_requeued(decision, self._names)
         for refusal in self._to_hold.values():
             job = self.state.jobs.get(refusal.job)
             if job is None or job.status is JobStatus.HELD:
                 continue
             if job.status in WAITING:
-                turn.do(e.JobHeld(job=job.id, reason=refusal.reason))
+                decision.emit(e.JobHeld(job=job.id, reason=refusal.reason))
             else:
                 self._lines.keep_out(job)
 
-    def _go_by_plan(self, turn: DecisionBuilder) -> None:
+    def _go_by_plan(self, decision: DecisionBuilder) -> None:
         """Put the newest plan in force, and end what is planned no more."""
-        if self.reservations.has_plan and self.reservations.take_newest(turn, self._backfills):
+        if self.reservations.has_plan and self.reservations.take_newest(decision, self._backfills):
             self._walk_is_due = True
         if self.state.reservations:
-            reservations.settle(turn, self._backfills)
+            reservations.settle(decision, self._backfills)
 
-    def _configure(self, turn: DecisionBuilder) -> None:
+    def _configure(self, decision: DecisionBuilder) -> None:
         """Bring the state to the cell file of this process, and last put it in force: a writer that dies in the middle
         leaves the rest to the next one.
         """
@@ -565,10 +572,10 @@ class PlacementService:
         in_force = self._in_force.until_now(self.state)
         gone = frozenset[str]() if in_force is None else _names_of(in_force) - self._names
         policies = tuple(POLICIES)
-        self._is_configured = settings.configure(turn, self._file, policies, in_force, anew=self._reload)
-        self._is_configured = self._is_configured and tenants.follow_file(turn, self._names, gone)
+        self._is_configured = settings.configure(decision, self._file, policies, in_force, anew=self._reload)
+        self._is_configured = self._is_configured and tenants.follow_file(decision, self._names, gone)
         if self._is_configured:
-            self._in_force.put(turn)
+            self._in_force.put(decision)
 
     def _is_idle_for_long(self, inputs: dict[str, int], wall_ms: int) -> bool:
         """Whether inputs that say a thing once were read long ago, and no record says so. A cell may rest for longer
@@ -715,11 +722,13 @@ class PlacementService:
             losing=self._losing,
         )
 
-    def _take_in(self, turn: DecisionBuilder, wall_ms: int) -> None:
-        self._take_from(self._inbox.others, turn.takes, turn, wall_ms)
-        self._take_from(self._inbox.new_jobs, turn.takes_new_job, turn, wall_ms)
+    def _take_in(self, decision: DecisionBuilder, wall_ms: int) -> None:
+        self._take_from(self._inbox.others, decision.takes, decision, wall_ms)
+        self._take_from(self._inbox.new_jobs, decision.takes_new_job, decision, wall_ms)
 
-    def _take_from(self, line: deque[Input], takes: Callable[[int], bool], turn: DecisionBuilder, wall_ms: int) -> None:
+    def _take_from(
+        self, line: deque[Input], takes: Callable[[int], bool], decision: DecisionBuilder, wall_ms: int
+    ) -> None:
         """Take inputs from the front of a line, as far as the record has room."""
         known, taken = self.state.inputs, self._taken
         while line and self._words_left > 0 and takes(line[0].size_bytes):
@@ -727,12 +736,12 @@ class PlacementService:
             if item.next_offset <= known.get(item.source, 0):
                 continue
             taken.append(item)
-            if not self._keeps_time(turn, item.event):
+            if not self._keeps_time(decision, item.event):
                 line.appendleft(taken.pop())
                 return
             if self._room.is_narrow:
                 item = self._first_words(line)
-            done = self._handle(turn, item, wall_ms)
+            done = self._handle(decision, item, wall_ms)
             parts = None if done is None else item.cut(done)
             if parts is not None:
                 taken[-1], rest = parts
@@ -750,46 +759,46 @@ class PlacementService:
         self._words_left -= item.words
         return item
 
-    def _keeps_time(self, turn: DecisionBuilder, event: Event | None) -> bool:
+    def _keeps_time(self, decision: DecisionBuilder, event: Event | None) -> bool:
         """A record has one time, for all of its effects: a step of the clock needs a record in which nothing is yet."""
-        return not self._stepped or turn.is_empty or _time_of(event) <= turn.now_ms
+        return not self._stepped or decision.is_empty or _time_of(event) <= decision.now_ms
 
-    def _expire(self, turn: DecisionBuilder) -> None:
+    def _expire(self, decision: DecisionBuilder) -> None:
         """Put down which nodes are silent, and lose those that were so for too long, as far as the record has room."""
         if self._stepped:
             return
         leases = self._hearing.leases
         leases.took_in(self.read.get(self._nodes, 0))
         if not self.hears_nodes:
-            self._silence_all(turn)
+            self._silence_all(decision)
         if leases.listening.as_of_ms is None:
             return
         if self.state.longest_patience_ms and leases.all_go_by(self.state):
             policy = self.state.policy
-            turn.do(e.PolicySet(policy=policy, longest_patience_ms=min(patience_ms(policy), LARGEST_INTEGER)))
+            decision.emit(e.PolicySet(policy=policy, longest_patience_ms=min(patience_ms(policy), LARGEST_INTEGER)))
         silent = leases.silent(self.state)
         overdue = {node_id: ms for node_id, ms in silent.items() if ms > leases.patience_ms(self.state, node_id)}
-        if not turn.is_full:
-            self._lose(turn, silent, overdue, leases.listened_ms)
+        if not decision.is_full:
+            self._lose(decision, silent, overdue, leases.listened_ms)
         for node_id, silent_ms in silent.items():
-            if turn.is_full:
+            if decision.is_full:
                 return
             node = self.state.nodes[node_id]
             if node.status is not NodeStatus.LOST and is_to_be_noted(
                 node, silent_ms, leases.patience_ms(self.state, node_id), self.state.policy
             ):
-                turn.do(self._silent(node, silent_ms))
+                decision.emit(self._silent(node, silent_ms))
 
-    def _silence_all(self, turn: DecisionBuilder) -> None:
+    def _silence_all(self, decision: DecisionBuilder) -> None:
         """Nothing is heard of any node: none gets new work until it speaks. For its lease that is no more than a
         silence that is just told, and it runs no further while nothing is read.
         """
         for node in self.state.nodes.values():
-            if turn.is_full:
+            if decision.is_full:
                 return
             if node.status is not NodeStatus.LOST and not node.silent_wall_ms:
                 silent_ms = silent_after_ms(self.state.policy)
-                turn.do(e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=silent_ms))
+                decision.emit(e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=silent_ms))
 
     def _silent(self, node: Node, silent_ms: int) -> e.NodeSilent:
         """The node is silent for so long: for a new writer."""
@@ -800,7 +809,9 @@ class PlacementService:
             held_ms = self._breaker.held_ms(self._hearing.leases.listened_ms)
         return e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=silent_ms, held_wall_ms=held_ms)
 
-    def _lose(self, turn: DecisionBuilder, silent: dict[str, int], overdue: dict[str, int], listened_ms: int) -> None:
+    def _lose(
+        self, decision: DecisionBuilder, silent: dict[str, int], overdue: dict[str, int], listened_ms: int
+    ) -> None:
         """Lose as many of the nodes whose lease has run out as the breaker lets go, and the record has room for. Those
         that do not count for the breaker are lost behind all others.
         """
@@ -808,19 +819,19 @@ class PlacementService:
         overdue_too = {node_id: ms for node_id, ms in overdue.items() if node_id in counted}
         patience = {node_id: self._hearing.leases.patience_ms(self.state, node_id) for node_id in overdue_too}
         may_be_lost, held = self._breaker.judge(self.state, counted, overdue_too, patience, listened_ms)
-        lost = self._lose_each(turn, may_be_lost)
+        lost = self._lose_each(decision, may_be_lost)
         if isinstance(held, e.EvictionsHeld):
             held = with_lost(held, lost - len(may_be_lost), self.state.policy)
         if held is not None:
-            turn.do(held)
-        self._lose_each(turn, [node_id for node_id in overdue if node_id not in counted])
+            decision.emit(held)
+        self._lose_each(decision, [node_id for node_id in overdue if node_id not in counted])
 
-    def _lose_each(self, turn: DecisionBuilder, node_ids: list[str]) -> int:
+    def _lose_each(self, decision: DecisionBuilder, node_ids: list[str]) -> int:
         """Lose these nodes as far as the record has room. How many that were."""
         for number, node_id in enumerate(node_ids):
-            if turn.is_full:
+            if decision.is_full:
                 return number
-            nodes.lose(turn, self.state.nodes[node_id])
+            nodes.lose(decision, self.state.nodes[node_id])
         return len(node_ids)
 
     def _advance(self, taken: tuple[Input, ...]) -> dict[str, int]:
@@ -841,33 +852,33 @@ class PlacementService:
                 self._read[source] = passed
         return {source: read for source, read in sorted(self._read.items()) if read > known.get(source, 0)}
 
-    def _handle(self, turn: DecisionBuilder, item: Input, wall_ms: int) -> int | None:
+    def _handle(self, decision: DecisionBuilder, item: Input, wall_ms: int) -> int | None:
         """Do what an input asks for. How many of its words are done, where it has several."""
         event = item.event
         match event:
             case JobAdmitted():
-                self._step_to(turn, event)
-                self._enqueue(turn, (event,), item.size_bytes)
+                self._step_to(decision, event)
+                self._enqueue(decision, (event,), item.size_bytes)
                 self._walk_is_due = True
             case JobsAdmitted():
-                self._step_to(turn, event)
+                self._step_to(decision, event)
                 self._walk_is_due = True
-                return self._enqueue(turn, event.jobs, item.size_bytes // len(event.jobs))
+                return self._enqueue(decision, event.jobs, item.size_bytes // len(event.jobs))
             case JobCancelRequested():
-                requests.cancel(turn, event)
+                requests.cancel(decision, event)
             case JobUpdateRequested():
-                requests.update(turn, event, self._following(item))
+                requests.update(decision, event, self._following(item))
             case NodeEvent() | RunsReported() | NodesReported():
-                self._step_to(turn, event)
-                stray, heard = self._hear(turn, event, wall_ms)
+                self._step_to(decision, event)
+                stray, heard = self._hear(decision, event, wall_ms)
                 if stray is not None:
                     self._strays.append((item, stray))
                 return heard
             case o.Operation():
-                self._operate(turn, event, item)
+                self._operate(decision, event, item)
             case Proposal():
                 settings.refuse(
-                    turn, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
+                    decision, event.proposal, ProposalCode.UNSUPPORTED, "proposals are not carried out by this version"
                 )
             case None | JobRejected():
                 return None
@@ -886,76 +897,86 @@ class PlacementService:
         return () if self._stepped else self._inbox.following(item)
 
     def _hear(
-        self, turn: DecisionBuilder, event: NodeEvent | RunsReported | NodesReported, wall_ms: int
+        self, decision: DecisionBuilder, event: NodeEvent | RunsReported | NodesReported, wall_ms: int
     ) -> tuple[RejectedEvent | None, int]:
         """What nodes say. Why it is to be set aside, or None; and how many of its words were heard."""
         if isinstance(event, RunsReported):
-            return self._hearing.hear_runs(turn, event.words, wall_ms)
+            return self._hearing.hear_runs(decision, event.words, wall_ms)
         cell = self._file.cell(self.state.cell)
         if isinstance(event, NodesReported):
-            return self._hearing.hear_reports(turn, cell, event.reports, wall_ms)
-        return self._hearing.hear(turn, cell, event, wall_ms), 1
+            return self._hearing.hear_reports(decision, cell, event.reports, wall_ms)
+        return self._hearing.hear(decision, cell, event, wall_ms), 1
 
-    def _enqueue(self, turn: DecisionBuilder, jobs: Sequence[JobAdmitted | AdmittedJob], size_bytes: int) -> int:
+    def _enqueue(self, decision: DecisionBuilder, jobs: Sequence[JobAdmitted | AdmittedJob], size_bytes: int) -> int:
         """Enqueue these jobs, each of so many bytes, until the record is full. How many that were."""
         done = 0
         for job in jobs:
-            requests.enqueue(turn, job, size_bytes, self._waiting_limits)
+            requests.enqueue(decision, job, size_bytes, self._waiting_limits)
             if job.spec.tenant not in self._names:
-                turn.requeued.extend(arrays.ids(job.spec))  # admission let it in before the tenant was gone
+                decision.requeued.extend(arrays.ids(job.spec))  # admission let it in before the tenant was gone
             done += 1
-            if turn.bytes >= turn.room or turn.is_worn:
+            if decision.bytes >= decision.room or decision.is_worn:
                 break
         return done
 
-    def _step_to(self, turn: DecisionBuilder, event: Event) -> None:
+    def _step_to(self, decision: DecisionBuilder, event: Event) -> None:
         """A stepped clock goes by every time that it is told: an answer may overtake the step that caused it."""
-        if self._stepped and _time_of(event) > turn.now_ms:
-            self._cell_ms = turn.now_ms = self.state.clock_ms = _time_of(event)
+        if self._stepped and _time_of(event) > decision.now_ms:
+            self._cell_ms = decision.now_ms = self.state.clock_ms = _time_of(event)
 
-    def _operate(self, turn: DecisionBuilder, event: o.Operation, item: Input) -> None:
+    def _operate(self, decision: DecisionBuilder, event: o.Operation, item: Input) -> None:
         match event:
             case o.AdvanceTime():
                 if self._stepped:
-                    self._step_to(turn, event)
+                    self._step_to(decision, event)
                     self._walk_is_due = True
                 else:
-                    settings.refuse(turn, "advance-time", ProposalCode.NOT_ALLOWED, "this cell runs by the wall clock")
+                    settings.refuse(
+                        decision, "advance-time", ProposalCode.NOT_ALLOWED, "this cell runs by the wall clock"
+                    )
             case (
                 o.Cordon() | o.Uncordon() | o.Drain() | o.PlanMaintenance() | o.CancelMaintenance() | o.DeclareLost()
                 | o.RemoveNode()
             ):  # fmt: skip
-                why = _operate_on_node(turn, event)
+                why = _operate_on_node(decision, event)
                 if why is not None:
-                    settings.refuse(turn, event.node, ProposalCode.NODE_CHANGED, why)
+                    settings.refuse(decision, event.node, ProposalCode.NODE_CHANGED, why)
             case o.SetQuota():
-                settings.set_quota(turn, event, self._file)
+                settings.set_quota(decision, event, self._file)
             case o.RemoveQuota():
-                tenants.remove_quota(turn, event)
+                tenants.remove_quota(decision, event)
             case o.SetPolicy():
-                settings.set_policy(turn, event, tuple(POLICIES))
+                settings.set_policy(decision, event, tuple(POLICIES))
             case o.HoldJob() | o.ReleaseJob():
-                settings.hold_or_release(turn, event, self._following(item), item.sent_ms)
+                settings.hold_or_release(decision, event, self._following(item), item.sent_ms)
             case o.OfferLoan() | o.RecallLoan():
-                settings.refuse(turn, event.loan, ProposalCode.UNSUPPORTED, "loans are not carried out by this version")
+                settings.refuse(
+                    decision, event.loan, ProposalCode.UNSUPPORTED, "loans are not carried out by this version"
+                )
 
-    def _walk(self, turn: DecisionBuilder) -> bool:
+    def _walk(self, decision: DecisionBuilder) -> bool:
         """Whether the walk had to end before its time and goes on in the next record."""
         self._is_walking = True
-        have_come = self._follow(turn)
+        have_come = self._follow(decision)
         self._walk_is_due |= have_come
-        self._walk_is_due |= self._fair_clock.is_due(self.state, turn.now_ms)
+        self._walk_is_due |= self._fair_clock.is_due(self.state, decision.now_ms)
         waited_for = self.state.unacknowledged
         if waited_for is not None and waited_for.take_opened():
-            turn.has_released = True
-        if turn.has_released:
+            decision.has_released = True
+        if decision.has_released:
             self._lines.free()
-        if self._are_owners_to_note or have_come or turn.effects or turn.has_released or self.state.closing:
+        if (
+            self._are_owners_to_note
+            or have_come
+            or decision.effects
+            or decision.has_released
+            or self.state.maintenance_starts
+        ):
             self._walk_is_due |= self._note_owners()
-        if self._walk_is_due or turn.has_released:
-            self._walk_is_due = turn.is_full or self._holds_first() or self._walk_lines(turn)
+        if self._walk_is_due or decision.has_released:
+            self._walk_is_due = decision.is_full or self._holds_first() or self._walk_lines(decision)
         elif self._untold:
-            self._tell(turn)
+            self._tell(decision)
         self._is_walking = False
         return self._walk_is_due or self._are_owners_to_note or bool(self._untold)
 
@@ -967,13 +988,13 @@ class PlacementService:
         self._has_untried |= is_enough
         return is_enough
 
-    def _follow(self, turn: DecisionBuilder) -> bool:
+    def _follow(self, decision: DecisionBuilder) -> bool:
         """Bring the lines to what this turn has made so far. Whether somebody has come who may start."""
-        effects = turn.effects[self._followed :] if self._followed else turn.effects
-        self._followed = len(turn.effects)
-        return self._lines.follow(self.state, effects, turn.now_ms)
+        effects = decision.effects[self._followed :] if self._followed else decision.effects
+        self._followed = len(decision.effects)
+        return self._lines.follow(self.state, effects, decision.now_ms)
 
-    def _walk_lines(self, turn: DecisionBuilder) -> bool:
+    def _walk_lines(self, decision: DecisionBuilder) -> bool:
         """Start what fits, and say why the rest waits. Whether there is more to do."""
         passing, planned = dict[str, None](), len(self.state.reservations)
 
@@ -981,36 +1002,36 @@ class PlacementService:
             if self.state.quotas and self._lines.has_blocked:
                 passing[job.spec.tenant] = None
             if not job.spec.gang:
-                return _enter(turn, job, places, over)
-            has_started = turn.start(job.id, job.attempt + 1, places, over)
+                return _enter(decision, job, places, over)
+            has_started = decision.start(job.id, job.attempt + 1, places, over)
             if has_started and job.id in self.state.reservations:
-                turn.do(e.ReservationCleared(job=job.id, reason=ClearReason.STARTED))
-            return has_started and not turn.is_full
+                decision.emit(e.ReservationCleared(job=job.id, reason=ClearReason.STARTED))
+            return has_started and not decision.is_full
 
-        self._fair_clock.walked(turn.now_ms)
+        self._fair_clock.walked(decision.now_ms)
         self._lines.open_due(self.state)
-        walk = self._walk_lines_of(self.state, self._lines, turn.now_ms, start)
-        self._lines.walked(self.state, turn.now_ms)
+        walk = self._walk_lines_of(self.state, self._lines, decision.now_ms, start)
+        self._lines.walked(self.state, decision.now_ms)
         for job_id in walk.heads:
-            turn.do(e.HeadBlocked(job=job_id))
+            decision.emit(e.HeadBlocked(job=job_id))
         for job_id in walk.cleared:
-            turn.do(e.HeadCleared(job=job_id))
+            decision.emit(e.HeadCleared(job=job_id))
         self._untold.update(walk.deferred)
-        self._tell(turn)
+        self._tell(decision)
         # What the walk made, the lines know.
-        self._followed = len(turn.effects)
+        self._followed = len(decision.effects)
         self.tried_in_vain += TRIES_MOST - walk.tries_left
         self._has_due = not walk.is_whole or walk.has_untold or self._lines.are_due
         self._has_untried = walk.has_untried or self._has_due
-        goes_on = turn.is_full or turn.is_cut or self._has_untried
+        goes_on = decision.is_full or decision.is_cut or self._has_untried
         goes_on |= len(self.state.reservations) != planned  # their nodes are free for others now
         goes_on |= self._lines.keep_under_limits_of(self.state, passing)
         # Who waits changes with starts: the next cycle looks first, or this one where jobs get more workers in it.
         self._are_owners_to_note = walk.starts > 0 and has_owners(self.state)
-        are_others = self._are_owners_to_note and bool(self.state.singly) and self._note_owners()
+        are_others = self._are_owners_to_note and bool(self.state.independent_jobs) and self._note_owners()
         return are_others or goes_on or (self._fair_clock.matters and walk.starts > 0)
 
-    def _tell(self, turn: DecisionBuilder) -> None:
+    def _tell(self, decision: DecisionBuilder) -> None:
         """Tell jobs why they wait that are told something else so far, as many as one record takes."""
         told, untold, jobs = 0, self._untold, self.state.jobs
         for job_id in list(untold):
@@ -1018,7 +1039,7 @@ class PlacementService:
                 break
             job, code = jobs.get(job_id), untold.pop(job_id)
             if job is not None and job.status is JobStatus.QUEUED and job.deferred is not code:
-                turn.do(e.JobDeferred(job=job_id, code=code))
+                decision.emit(e.JobDeferred(job=job_id, code=code))
                 told += 1
 
     def _note_owners(self) -> bool:
@@ -1030,11 +1051,11 @@ class PlacementService:
         return is_other
 
 
-def _enter(turn: DecisionBuilder, job: Job, places: Places, over: str) -> bool:
+def _enter(decision: DecisionBuilder, job: Job, places: Places, over: str) -> bool:
     """Workers of a job that is no gang start or enter."""
     is_first = job.status is JobStatus.QUEUED
-    goes_on = turn.start(job.id, job.attempt + 1, places, over) if is_first else turn.enter(job, places)
-    return goes_on and not turn.is_full
+    goes_on = decision.start(job.id, job.attempt + 1, places, over) if is_first else decision.enter(job, places)
+    return goes_on and not decision.is_full
 
 
 def _names_of(file: CellFile) -> frozenset[str]:
@@ -1055,15 +1076,15 @@ def _is_waited_for_by_many(state: CellState) -> bool:
 OfNode = o.Cordon | o.Uncordon | o.Drain | o.PlanMaintenance | o.CancelMaintenance | o.DeclareLost | o.RemoveNode
 
 
-def _operate_on_node(turn: DecisionBuilder, event: OfNode) -> str | None:
+def _operate_on_node(decision: DecisionBuilder, event: OfNode) -> str | None:
     """What an operator wants of a node. Why that cannot be, or None."""
     match event:
         case o.Cordon() | o.Uncordon() | o.Drain():
-            return nodes.operate(turn, event)
+            return nodes.operate(decision, event)
         case o.PlanMaintenance() | o.CancelMaintenance():
-            return maintenance.operate(turn, event)
+            return maintenance.operate(decision, event)
         case o.DeclareLost() | o.RemoveNode():
-            return removal.operate(turn, event)
+            return removal.operate(decision, event)
 
 
 def _time_of(event: Event | None) -> int:

@@ -36,10 +36,10 @@ class NodeEvent(CellEvent):
 
 class LivingNode(NodeEvent):
     """A record that renews its node's lease, and tells by which one the node goes from here on: it holds until it has
-    run out, whatever the cell's policy says by then. A `lease_wall_ms` of 0 tells nothing (an older release).
+    run out, whatever the cell's policy says by then. A `node_lease_wall_ms` of 0 tells nothing (an older release).
     """
 
-    lease_wall_ms: Count = 0
+    node_lease_wall_ms: Count = 0
     lease_margin_wall_ms: Count = 0
 
 

@@ -147,30 +147,30 @@ class CellPolicy(Value, omit_defaults=False):
     """The numbers by which a cell decides. They stand in the log, so that every reader folds alike.
 
     Times with `wall` in their name run by the wall clock, all others by the cell's. `backfill_wait_ms` is how long a
-    queue's head may be passed by jobs that could use what it needs, in queues that backfill. A node on which
-    `unacknowledged_most` workers were started and not yet confirmed gets nothing new (0: however many there are).
+    queue's head may be passed by jobs that could use what it needs, in queues that backfill. A node with
+    `max_unacknowledged_starts_per_node` workers that were started and not yet confirmed gets nothing new (0: no limit).
     When many nodes are silent at once, none is declared lost before its own `breaker_wait_wall_ms` are over, and then
     `breaker_nodes_per_minute`. A lost node without work is forgotten after `remove_lost_ms` (0: never).
     After `fair_half_life_ms` what a tenant used counts half for its fair share (0: only what it holds now counts).
     Of the waiting jobs that do not fit the first `reservations_max` get a planned start (0: none does), and in queues
     that backfill their nodes are kept for them; a plan that is not confirmed for `reservation_ttl_ms` lapses.
-    At most `waiting_jobs_most` jobs wait, and the specifications of those that wait or run take `live_bytes_most`.
+    At most `max_pending_jobs` jobs wait, and the specifications of those that wait or run take `live_bytes_max`.
     """
 
-    start_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 120_000
+    start_timeout_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 120_000
     stop_grace_wall_ms: Millis = 30_000
-    lease_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 30_000
+    node_lease_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 30_000
     lease_margin_wall_ms: Millis = 10_000
-    remember_jobs: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
-    remember_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 7 * 86_400_000
-    waiting_jobs_most: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
-    live_bytes_most: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 268_435_456
+    finished_jobs_max: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
+    finished_jobs_ttl_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 7 * 86_400_000
+    max_pending_jobs: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
+    live_bytes_max: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 268_435_456
     placement: Name = "e-spread"
     backfill_wait_ms: Millis = 1_800_000
     fair_half_life_ms: Annotated[int, Meta(ge=0, le=90 * 86_400_000)] = 0
-    unacknowledged_most: Count = 0
+    max_unacknowledged_starts_per_node: Count = 0
     unknown_dependency_ms: Millis = 60_000
-    maintenance_lead_ms: Millis = 0
+    default_run_estimate_ms: Millis = 0
     breaker_wait_wall_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 300_000
     breaker_nodes_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 10
     remove_lost_ms: Annotated[int, Meta(ge=0, le=366 * 86_400_000)] = 86_400_000

@@ -152,14 +152,14 @@ class RetryPolicy(Value):
 
     budget: Annotated[int, Meta(ge=0, le=1000)] = 0
     backoff_ms: Millis = BACKOFF_MS
-    backoff_most_ms: Millis = BACKOFF_MOST_MS
+    backoff_max_ms: Millis = BACKOFF_MOST_MS
 
     def __post_init__(self) -> None:
         # The defaults themselves, which are left out when it is written.
         if self.backoff_ms == BACKOFF_MS:
             force_setattr(self, "backoff_ms", BACKOFF_MS)
-        if self.backoff_most_ms == BACKOFF_MOST_MS:
-            force_setattr(self, "backoff_most_ms", BACKOFF_MOST_MS)
+        if self.backoff_max_ms == BACKOFF_MOST_MS:
+            force_setattr(self, "backoff_max_ms", BACKOFF_MOST_MS)
 
 
 ONE_GPU, ENDLESS, NO_RETRY = Resources(), VirtualRun(), RetryPolicy()
@@ -174,7 +174,7 @@ class JobSpec(Value):
     be one of `tolerations`. The nodes of an `exclusive` job run nothing else while it holds them.
 
     It starts at `not_before_ms` of cell time at the earliest, and when all of `after` are over as each of them says.
-    With `array` it is submitted so many times, as elements `ID.0`, `ID.1`, ..., of which `array_most_running` at most
+    With `array` it is submitted so many times, as elements `ID.0`, `ID.1`, ..., of which `array_max_running` at most
     run at once. `array_of` and `array_index` tell which element it is: the cell sets them.
     """
 
@@ -206,7 +206,7 @@ class JobSpec(Value):
     not_before_ms: Millis | None = None
     after: Annotated[tuple[Dependency, ...], Meta(max_length=AFTER_MOST)] = ()
     array: Annotated[int, Meta(ge=1, le=ARRAY_MOST)] | None = None
-    array_most_running: Annotated[int, Meta(ge=1, le=ARRAY_MOST)] | None = None
+    array_max_running: Annotated[int, Meta(ge=1, le=ARRAY_MOST)] | None = None
     array_of: JobId | None = None
     array_index: Annotated[int, Meta(ge=0, lt=ARRAY_MOST)] | None = None
     node_labels: Annotated[tuple[LabelRule, ...], Meta(max_length=32)] = ()

@@ -50,7 +50,7 @@ class Touched:
                 touch(self, state, effect)
                 ended += touch is _end
         for number in range(state.over_first, state.over_first + FORGOTTEN_PER_END_MOST * ended):
-            job_id = state.over.id_of(number)
+            job_id = state.finished.id_of(number)
             if job_id is None:
                 return
             self.jobs[job_id] = None
@@ -286,7 +286,7 @@ def text_of_job(state: CellState, job_id: str) -> str | None:
     job = state.jobs.get(job_id)
     if job is not None:
         return job_text(state, job)
-    over = state.over.get(job_id)
+    over = state.finished.get(job_id)
     return None if over is None else over_text(over)
 
 
@@ -313,9 +313,9 @@ def all_rows(state: CellState, step: int) -> Iterator[Rows]:
     ids = iter((*state.jobs,))
     while chunk := _take(ids, step):
         yield Rows(jobs=[(job_id, job_text(state, state.jobs[job_id])) for job_id in chunk])
-    ids = iter((*state.over,))
+    ids = iter((*state.finished,))
     while chunk := _take(ids, step):
-        yield Rows(jobs=[(job_id, over_text(state.over[job_id])) for job_id in chunk])
+        yield Rows(jobs=[(job_id, over_text(state.finished[job_id])) for job_id in chunk])
 
 
 def _take(ids: Iterator[str], count: int) -> list[str]:
@@ -325,4 +325,4 @@ def _take(ids: Iterator[str], count: int) -> list[str]:
 def totals_of(state: CellState) -> Totals:
     """How many rows the view of this state has."""
     queued = sum(job.status == "queued" for job in state.jobs.values())
-    return Totals(len(state.jobs) + len(state.over), len(state.nodes), len(accounts_by_tenant(state)), queued)
+    return Totals(len(state.jobs) + len(state.finished), len(state.nodes), len(accounts_by_tenant(state)), queued)

@@ -93,7 +93,7 @@ def job_rows_of(state: CellState) -> dict[str, JobRow]:
         positions[job.id] = lengths.get(queue, 0)
         lengths[queue] = positions[job.id] + 1
     rows = {job_id: job_row(job_text(state, job), positions.get(job_id, -1)) for job_id, job in state.jobs.items()}
-    rows.update((job_id, job_row(over_text(over))) for job_id, over in state.over.items())
+    rows.update((job_id, job_row(over_text(over))) for job_id, over in state.finished.items())
     return rows
 
 
@@ -109,7 +109,7 @@ def tenant_rows_of(state: CellState) -> dict[str, TenantRow]:
         count = counts.setdefault(job.spec.tenant, [0, 0])
         count[0] += job.status in WAITING
         count[1] += job.status in HOLDING
-    for over in state.over.values():
+    for over in state.finished.values():
         counts.setdefault(over.tenant, [0, 0])
     return {
         tenant: TenantRow(tenant, account_rows(tenant_text(state, accounts.get(tenant, []))), waiting, running)

@@ -90,7 +90,7 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
         (EARLY, "submit_time_too_far", "submit_ms", "1000060001", "within 60000 ms", (60_001, 60_000)),
         (FAR, "not_before_too_far", "not_before_ms", "3600000000", "ms ahead", (2_600_000_000, 2_592_000_000)),
         (submit(array=0), "invalid_field", "job.array", "0", "greater than or equal to 1", NONE),
-        (submit(array_most_running=2), "invalid_field", "array_most_running", "2", "is for arrays", NONE),
+        (submit(array_max_running=2), "invalid_field", "array_max_running", "2", "is for arrays", NONE),
         (submit(array_of="x"), "invalid_field", "array_of", "x", "set by the cell", NONE),
         (submit(array_index=1), "invalid_field", "array_index", "1", "set by the cell", NONE),
         (submit(after=[{"job": "job-1"}]), "invalid_field", "after", "job-1", "the job itself", NONE),

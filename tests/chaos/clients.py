@@ -62,7 +62,7 @@ class Submitter:
 
     def _spec(self, job: str) -> JobSpec:
         kind = self._random.randrange(100)
-        retry = RetryPolicy(budget=2, backoff_ms=200, backoff_most_ms=1_000)
+        retry = RetryPolicy(budget=2, backoff_ms=200, backoff_max_ms=1_000)
         if kind < PROCESS_PERCENT:
             return a_job(job, run=ProcessRun(argv=("sleep", "0.2")), pools=("machines",), retry=retry)
         workers = self._random.randint(2, 6) if kind < PROCESS_PERCENT + GANG_PERCENT else 1

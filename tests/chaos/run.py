@@ -48,7 +48,8 @@ cells:
     pools:
       - {name: training, gpus: 1024, gpus_per_node: 8}
       - {name: machines, gpus: 8, gpus_per_node: 2, driver: process}
-    policy: {lease_wall_ms: 20000, lease_margin_wall_ms: 4000, start_wall_ms: 20000, stop_grace_wall_ms: 4000}
+    policy:
+      {node_lease_wall_ms: 20000, lease_margin_wall_ms: 4000, start_timeout_wall_ms: 20000, stop_grace_wall_ms: 4000}
 tenants:
   - {name: vision, pools: [training, machines]}
 """
@@ -156,7 +157,7 @@ async def _judged(cell: RunningCell, reader: ViewReader, harm: Harm) -> Outcome:
     found = judge(await evidence_of(cell, submitter.wishes, watcher.readings, whole))
     log = await records(cell.log, cell.layout.tp("decisions", CELL))
     state = cell.state
-    lost = [job for job in submitter.jobs if job not in state.over]
+    lost = [job for job in submitter.jobs if job not in state.finished]
     return Outcome(
         {
             "seed": harm.seed,
@@ -186,7 +187,7 @@ async def _drain(cell: RunningCell, submitter: Submitter) -> float:
         try:
             await cell.follower.start()
             return await cell.until(
-                lambda c: all(job in c.state.over for job in submitter.jobs), what="the end", wait_s=DRAIN_WAIT_S
+                lambda c: all(job in c.state.finished for job in submitter.jobs), what="the end", wait_s=DRAIN_WAIT_S
             )
         except LogUnavailable:
             await asyncio.sleep(1)

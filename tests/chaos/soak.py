@@ -41,7 +41,7 @@ cells:
   - name: main
     ordinal: 0
     pools: [{{name: training, gpus: 1024, gpus_per_node: 8}}]
-    policy: {{lease_wall_ms: 60000, remember_jobs: {REMEMBERED}}}
+    policy: {{node_lease_wall_ms: 60000, finished_jobs_max: {REMEMBERED}}}
 tenants:
   - {{name: vision}}
 """

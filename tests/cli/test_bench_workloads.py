@@ -94,7 +94,7 @@ def test_behind_the_snapshot_of_a_cold_start_jobs_come_and_go_on_what_is_free() 
     assert (free, waiting) == (FREE_GPUS, FREE_GPUS)
     for effect in behind_snapshot(cell, live):
         apply(state, effect, 0)
-    assert (state.pools[POOL].free_whole, state.waiting, len(state.over)) == (free, waiting, live.past)
+    assert (state.pools[POOL].free_whole, state.waiting, len(state.finished)) == (free, waiting, live.past)
     assert state.pools[SPARE].free_whole == 2 * GPUS_PER_NODE  # they are for other jobs
 
 

@@ -101,7 +101,7 @@ async def test_a_moved_cell_goes_on_where_it_was(here: Place, there: Place, tmp_
         await cell.submit(a_job(LATE, ms=100))
         await cell.until_over(RUNNING, WAITING, UNREAD, LATE, wait_s=60)
         assert cell.state.jobs == {}
-        assert {over.status for over in cell.state.over.values()} == {JobStatus.FINISHED}
+        assert {over.status for over in cell.state.finished.values()} == {JobStatus.FINISHED}
         assert {job: cell.story(job).count("JobStarted") for job in ("over", RUNNING, WAITING, UNREAD, LATE)} == {
             "over": 0,
             RUNNING: 0,

@@ -411,9 +411,9 @@ def test_a_wrong_setting_of_the_policy_is_told_in_our_words(
 
 
 def test_a_time_of_the_policy_may_be_a_duration() -> None:
-    assert _read(["backfill_wait_ms=10min", "lease_wall_ms=30000"]) == {
+    assert _read(["backfill_wait_ms=10min", "node_lease_wall_ms=30000"]) == {
         "backfill_wait_ms": 600_000,
-        "lease_wall_ms": 30_000,
+        "node_lease_wall_ms": 30_000,
     }
 
 

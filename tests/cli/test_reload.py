@@ -160,7 +160,9 @@ def test_quotas_that_the_file_no_longer_has_are_told() -> None:
 
 
 def test_answers_to_other_requests_are_none() -> None:
-    answer = answer_to(a_cell(), refused("no", proposal="set-quota"), PolicySet(policy=CellPolicy(start_wall_ms=7)))
+    answer = answer_to(
+        a_cell(), refused("no", proposal="set-quota"), PolicySet(policy=CellPolicy(start_timeout_wall_ms=7))
+    )
     assert (answer.version, answer.code) == (None, Exit.AWAY)
 
 

@@ -331,7 +331,7 @@ def test_a_policy_whose_lease_is_lowered_tells_by_which_lease_nodes_go(longest_m
 
 
 def test_what_a_policy_changes_is_told_from_and_to() -> None:
-    assert changes(CellPolicy(remember_jobs=5), CellPolicy(remember_jobs=7)) == "remember_jobs: 5 -> 7"
+    assert changes(CellPolicy(finished_jobs_max=5), CellPolicy(finished_jobs_max=7)) == "finished_jobs_max: 5 -> 7"
 
 
 @pytest.mark.parametrize(

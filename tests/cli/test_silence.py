@@ -18,7 +18,7 @@ from tests.cluster.examples import cell, enqueued, node, place, started, then
 NOON_MS = 1_800_000_000_000
 """2027-01-15 08:00 UTC."""
 
-POLICY = CellPolicy(lease_wall_ms=30_000, lease_margin_wall_ms=10_000, breaker_nodes_per_minute=7)
+POLICY = CellPolicy(node_lease_wall_ms=30_000, lease_margin_wall_ms=10_000, breaker_nodes_per_minute=7)
 WHOLE = Resources(gpu_milli=8_000)
 
 

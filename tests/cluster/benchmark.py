@@ -194,7 +194,7 @@ def memory(nodes: int, jobs: int, remembered: int) -> None:
     full = resident()
     live = len(cell.state.jobs)
     say(f"{nodes} nodes and {live} live jobs: {(full - empty) / 1e6:.0f} MB, {(full - empty) / live:.0f} bytes a job")
-    cell.fold([e.PolicySet(policy=CellPolicy(remember_jobs=remembered))])
+    cell.fold([e.PolicySet(policy=CellPolicy(finished_jobs_max=remembered))])
     end(cell, jobs, remembered)
     bound = resident()
     say(f"{remembered} jobs remembered: {(bound - full) / 1e6:.0f} MB, {(bound - full) / remembered:.0f} bytes each")
@@ -202,7 +202,7 @@ def memory(nodes: int, jobs: int, remembered: int) -> None:
     bound = resident()
     end(cell, jobs + 2 * remembered + SEGMENT_JOBS, remembered // 2)
     say(f"later, while as many are forgotten as end: {(resident() - bound) / (remembered // 2):+.0f} bytes a job")
-    assert len(cell.state.over) == remembered
+    assert len(cell.state.finished) == remembered
     assert check_state(cell.state) == []
     snapshot(cell.state)
 

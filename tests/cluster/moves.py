@@ -202,7 +202,7 @@ def job_arrives(world: Historian, at_ms: int) -> Effects:
 
 def array_arrives(spec: JobSpec, at_ms: int, most: int | None) -> Effects:
     elements = (
-        replace(spec, id=f"{spec.id}.{index}", array_of=spec.id, array_index=index, array_most_running=most)
+        replace(spec, id=f"{spec.id}.{index}", array_of=spec.id, array_index=index, array_max_running=most)
         for index in range(spec.array or 1)
     )
     return [e.JobEnqueued(spec=element, submit_ms=at_ms, digest=DIGEST) for element in elements]
@@ -210,14 +210,14 @@ def array_arrives(spec: JobSpec, at_ms: int, most: int | None) -> Effects:
 
 def some_to_wait_for(world: Historian) -> tuple[Dependency, ...]:
     """Live ones, one that is over, one that nobody knows."""
-    known = [*world.state.jobs, *world.state.arrays, *list(world.state.over)[-2:], "nobody"]
+    known = [*world.state.jobs, *world.state.arrays, *list(world.state.finished)[-2:], "nobody"]
     chosen = world.random.sample(known, min(len(known), world.random.choice((1, 1, 3))))
     return tuple(Dependency(job=each, when=world.random.choice(list(AfterWhen))) for each in chosen)
 
 
 def waits_end(world: Historian, at_ms: int) -> Effects:
     """Whoever waits for nobody any more is ready; for whom it ended badly, is cancelled."""
-    job_id = world.one_of(sorted(world.state.ripe))
+    job_id = world.one_of(sorted(world.state.dependencies_resolved))
     if job_id is None:
         return []
     because_of = world.state.jobs[job_id].broken_by
@@ -485,12 +485,15 @@ def quota_is_set(world: Historian, at_ms: int) -> Effects:
 
 
 def policy_is_set(world: Historian, at_ms: int) -> Effects:
-    remember_jobs, remember_ms = world.random.choice((2, 20, 1000)), world.random.choice((5_000, 1_000_000))
+    finished_jobs_max, finished_jobs_ttl_ms = (
+        world.random.choice((2, 20, 1000)),
+        world.random.choice((5_000, 1_000_000)),
+    )
     most, half_life_ms = world.random.choice((0, 1, 4)), world.random.choice((0, 10, 500, 100_000))
     policy = CellPolicy(
-        remember_jobs=remember_jobs,
-        remember_ms=remember_ms,
-        unacknowledged_most=most,
+        finished_jobs_max=finished_jobs_max,
+        finished_jobs_ttl_ms=finished_jobs_ttl_ms,
+        max_unacknowledged_starts_per_node=most,
         fair_half_life_ms=half_life_ms,
     )
     return [e.PolicySet(policy=policy)]

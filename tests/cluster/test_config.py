@@ -26,7 +26,7 @@ FILE: dict[str, Any] = {
                 {"name": "serve", "gpus": 64, "role": "inference"},
             ],
             "queues": [{"name": "main", "discipline": "strict-fifo"}, {"name": "side"}],
-            "policy": {"lease_wall_ms": 5_000},
+            "policy": {"node_lease_wall_ms": 5_000},
         },
         {"name": "cell-b", "ordinal": 1, "pools": [{"name": "far", "gpus": 8}]},
     ],
@@ -53,7 +53,7 @@ def file_with(path: str, value: Any) -> dict[str, Any]:
 def test_a_cell_file_is_one_frozen_value() -> None:
     file = CellFile.model_validate(FILE)
     assert file.cell("cell-a").queues[0].discipline is QueueDiscipline.STRICT_FIFO
-    assert file.cell("cell-a").policy == CellPolicy(lease_wall_ms=5_000)
+    assert file.cell("cell-a").policy == CellPolicy(node_lease_wall_ms=5_000)
     assert file.cell("cell-b").queues[0].name == "default"
     with pytest.raises(ValidationError, match="frozen"):
         file.limits = file.limits  # type: ignore[misc] # that is the point
@@ -71,7 +71,7 @@ MISTAKES: dict[str, tuple[str, Any, str]] = {
     "no pools": ("cells.0.pools", [], "at least 1 item"),
     "no queues": ("cells.0.queues", [], "at least 1 item"),
     "a misspelt key": ("cells.0.ordinl", 3, "Extra inputs are not permitted"),
-    "a lease too short to look at": ("cells.0.policy.lease_wall_ms", 999, "must be at least 1000"),
+    "a lease too short to look at": ("cells.0.policy.node_lease_wall_ms", 999, "must be at least 1000"),
     "a misspelt key of the policy": ("cells.0.policy.lease_wal_ms", 3, "'lease_wal_ms' is no setting of a policy"),
     "a misspelt key of a quota": ("tenants.1.quotas.0.guarantee", 3, "Extra inputs are not permitted"),
     "a name that is none": ("cells.0.name", "Cell A", "should match pattern"),
@@ -106,8 +106,12 @@ MISTAKES: dict[str, tuple[str, Any, str]] = {
         "less than or equal to 9007199254740",
     ),
     "a pool beyond what the log can count": ("cells.0.pools.0.gpus", 10**13, "less than or equal to 9007199254740"),
-    "a policy time beyond all": ("cells.0.policy.start_wall_ms", 2**53, "less than or equal to 9007199254740991"),
-    "a policy time of nothing": ("cells.0.policy.lease_wall_ms", 0, "greater than or equal to 1"),
+    "a policy time beyond all": (
+        "cells.0.policy.start_timeout_wall_ms",
+        2**53,
+        "less than or equal to 9007199254740991",
+    ),
+    "a policy time of nothing": ("cells.0.policy.node_lease_wall_ms", 0, "greater than or equal to 1"),
 }
 
 

@@ -8,7 +8,7 @@ from fallow.shared.events.operations import CellPolicy
 
 
 def test_the_first_policy_of_a_cell_is_compared_with_none() -> None:
-    state, short = CellState("cell-a"), CellPolicy(lease_wall_ms=1_000, lease_margin_wall_ms=200)
+    state, short = CellState("cell-a"), CellPolicy(node_lease_wall_ms=1_000, lease_margin_wall_ms=200)
     assert patience_ms(state.policy) > patience_ms(short)
     assert longest_with(state, short) == 0
     state.version = 1

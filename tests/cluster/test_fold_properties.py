@@ -90,7 +90,7 @@ def test_a_record_that_breaks_a_rule_at_its_end_changes_nothing(seed: int, decis
     assert state == before
     assert list(rows_of(state)) == rows
     assert check_state(state) == []
-    assert state.journal.entries == []
+    assert state.undo_log.entries == []
 
 
 @DEEP

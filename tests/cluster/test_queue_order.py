@@ -22,7 +22,7 @@ def place(queue: Queue, priority: int, submit_ms: int, number: int = 1, job: str
 
 
 def aged(step_ms: int, most_ms: int) -> Queue:
-    return Queue(name="aged", aging_ms=step_ms, aging_most_ms=most_ms)
+    return Queue(name="aged", aging_ms=step_ms, aging_max_ms=most_ms)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_nobody_is_overtaken_by_a_job_submitted_more_than_twice_the_cap_after_it
     ages: tuple[int, int], mine: int, other: int, submit_ms: int, later_ms: int
 ) -> None:
     queue = aged(*ages)
-    assert place(queue, mine, submit_ms) < place(queue, other, submit_ms + 2 * queue.aging_most_ms + later_ms)
+    assert place(queue, mine, submit_ms) < place(queue, other, submit_ms + 2 * queue.aging_max_ms + later_ms)
 
 
 @given(AGES, PRIORITIES, st.integers(0, 10**6), SUBMITS, SUBMITS)
@@ -97,10 +97,10 @@ def test_a_higher_priority_never_stands_behind_an_equally_old_or_younger_lower_o
 @pytest.mark.parametrize(
     ("ages", "rule"),
     [
-        ({"aging_ms": 5, "aging_most_ms": 4}, "aging_most_ms 4 is below aging_ms 5"),
-        ({"aging_ms": 0, "aging_most_ms": 4}, "aging_most_ms 4 without aging: aging_ms is 0"),
-        ({"aging_most_ms": 4}, "aging_most_ms 4 is below aging_ms 3600000"),
-        ({"aging_ms": 8 * 86_400_000}, "aging_most_ms 604800000 is below aging_ms 691200000"),
+        ({"aging_ms": 5, "aging_max_ms": 4}, "aging_max_ms 4 is below aging_ms 5"),
+        ({"aging_ms": 0, "aging_max_ms": 4}, "aging_max_ms 4 without aging: aging_ms is 0"),
+        ({"aging_max_ms": 4}, "aging_max_ms 4 is below aging_ms 3600000"),
+        ({"aging_ms": 8 * 86_400_000}, "aging_max_ms 604800000 is below aging_ms 691200000"),
         ({"aging_ms": -1}, "greater than or equal to 0"),
     ],
 )

@@ -237,7 +237,7 @@ async def test_a_cell_without_a_view_is_unknown_unless_the_reader_knows_better(w
 async def test_jobs_come_in_pages_by_id_and_by_tenant_and_status(view: CellView, reader: ViewReader) -> None:
     state = folded(History(2).decisions(200))
     await whole_view(view, state)
-    expected = sorted([*state.jobs, *state.over])
+    expected = sorted([*state.jobs, *state.finished])
     first = (await reader.jobs(CELL, limit=20)).value
     second = (await reader.jobs(CELL, limit=1_000, after=first[-1].id)).value
     assert [job.id for job in first + second] == expected

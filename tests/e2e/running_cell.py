@@ -41,7 +41,7 @@ cells:
     ordinal: 0
     pools: [{name: training, gpus: 1024, gpus_per_node: 8}]
     queues: [{name: default, discipline: best-effort-fifo}]
-    policy: {lease_wall_ms: 60000}
+    policy: {node_lease_wall_ms: 60000}
 tenants:
   - {name: vision}
   - {name: speech}
@@ -100,7 +100,7 @@ class RunningCell:
 
     async def until_over(self, *jobs: str, wait_s: float = 30.0) -> float:
         return await self.until(
-            lambda c: all(j in c.state.over for j in jobs), what=f"the end of {jobs}", wait_s=wait_s
+            lambda c: all(j in c.state.finished for j in jobs), what=f"the end of {jobs}", wait_s=wait_s
         )
 
     def story(self, job: str) -> list[str]:

@@ -45,8 +45,8 @@ async def test_jobs_run_are_cancelled_fail_and_end_and_every_record_adds_up(cell
     assert cell.story("one") == ["JobEnqueued", "JobStarted", "JobRunning", "JobFinished"]
     assert cell.story("gang")[-1] == "JobFinished"
     assert cell.story("flaky").count("JobStarted") == 2
-    assert cell.state.over["flaky"].status is JobStatus.FINISHED
-    assert cell.state.over["broken"].status is JobStatus.FAILED
+    assert cell.state.finished["flaky"].status is JobStatus.FINISHED
+    assert cell.state.finished["broken"].status is JobStatus.FAILED
     assert cell.story("slow")[-3:] == ["AttemptTimedOut", "JobStopping", "JobFailed"]
     assert cell.problems() == []
 
@@ -63,7 +63,7 @@ async def test_a_cancel_ends_a_job_in_each_state_it_can_be_in(cell: RunningCell)
     await cell.until_over("waits", "held", "fills", "starting")
     await cell.publish(CancelJob(job="waits", tenant="vision"), CancelJob(job="last", tenant="vision"))
     await cell.until(lambda c: c.story("last") == ["JobRefused"], what="the cancel of an unknown job to be refused")
-    assert {cell.state.over[job].status for job in ("waits", "held", "fills", "starting")} == {JobStatus.CANCELLED}
+    assert {cell.state.finished[job].status for job in ("waits", "held", "fills", "starting")} == {JobStatus.CANCELLED}
     assert cell.story("nobody") == ["JobRefused"]
     assert "JobStopping" in cell.story("fills")
     assert cell.problems() == []

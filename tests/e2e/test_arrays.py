@@ -41,7 +41,7 @@ def most_at_once(cell: RunningCell, array: str) -> int:
 async def test_an_array_with_a_held_element_and_a_job_behind_it_all_end_right(cell: RunningCell) -> None:
     await cell.submit(a_job("first", ms=500))
     await cell.submit(
-        a_job("many", ms=200, array=6, array_most_running=2, after=[{"job": "first"}]),
+        a_job("many", ms=200, array=6, array_max_running=2, after=[{"job": "first"}]),
         a_job("next", after=[{"job": "many"}]),
     )
     await cell.until(lambda c: "many" in c.state.arrays and "next" in c.state.jobs, what="the array to be accepted")
@@ -52,7 +52,7 @@ async def test_an_array_with_a_held_element_and_a_job_behind_it_all_end_right(ce
     assert cell.state.arrays["many"].left == 1
     await cell.publish(ReleaseJob(cell=CELL, job="many"))
     await cell.until_over("many", "next")
-    assert {cell.state.over[job].status for job in ("many", "many.3", "next")} == {JobStatus.FINISHED}
+    assert {cell.state.finished[job].status for job in ("many", "many.3", "next")} == {JobStatus.FINISHED}
     assert cell.story("next")[:3] == ["JobEnqueued", "JobDeferred", "JobReady"]
     assert most_at_once(cell, "many") == 2
     assert cell.problems() == []

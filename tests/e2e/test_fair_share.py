@@ -19,7 +19,7 @@ cells:
     ordinal: 0
     pools: [{name: training, gpus: 64, gpus_per_node: 8}]
     queues: [{name: default, order: fair-share}]
-    policy: {lease_wall_ms: 60000, fair_half_life_ms: 2000}
+    policy: {node_lease_wall_ms: 60000, fair_half_life_ms: 2000}
 tenants:
   - {name: vision, quotas: [{weight: 2}]}
   - {name: speech}
@@ -42,7 +42,7 @@ async def test_weights_hold_behind_a_deep_backlog(kafka: str, redis_url: str, na
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=4, cell_file=CELL_FILE) as cell:
         for tenant in ("speech", "vision"):
             await cell.submit(*(a_job(f"{tenant}-{n:05}", ms=150, tenant=tenant) for n in range(EACH)))
-        await cell.until(lambda c: len(c.state.jobs) + len(c.state.over) == 2 * EACH, what="all jobs", wait_s=120)
+        await cell.until(lambda c: len(c.state.jobs) + len(c.state.finished) == 2 * EACH, what="all jobs", wait_s=120)
         full = cell.state.version
         assert cell.state.waiting > 2 * STARTS
         await cell.until(lambda c: len(starts_of(c, full)) > STARTS, what="some hundred starts", wait_s=120)

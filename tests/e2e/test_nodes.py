@@ -14,7 +14,7 @@ from tests.e2e.running_cell import CELL_FILE, RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka
 
-SHORT_LEASES = CELL_FILE.replace("lease_wall_ms: 60000", "lease_wall_ms: 1500, lease_margin_wall_ms: 500")
+SHORT_LEASES = CELL_FILE.replace("node_lease_wall_ms: 60000", "node_lease_wall_ms: 1500, lease_margin_wall_ms: 500")
 REPORTS = {"FALLOW_REPORT_EVERY_WALL_MS": "300"}
 
 

@@ -60,7 +60,7 @@ async def test_an_array_is_submitted_told_and_cancelled_by_its_id(
     kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Fallow
 ) -> None:
     file = tmp_path / "many.json"
-    file.write_text('{"id": "many", "tenant": "vision", "array_most_running": 1, "run": {"driver": "virtual"}}')
+    file.write_text('{"id": "many", "tenant": "vision", "array_max_running": 1, "run": {"driver": "virtual"}}')
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=1) as cell:
         sent = fallow("submit", str(file), "--array", "3", "--until", "accepted", "--json")
         assert (sent.returncode, sent.stderr) == (0, "")
@@ -77,7 +77,7 @@ async def test_an_array_is_submitted_told_and_cancelled_by_its_id(
         assert "3 elements" in fallow("job", "many").stdout
         assert json.loads(fallow("cancel", "many", "--json").stdout)["ok"]
         await cell.until_over("many", "many.0", "many.1", "many.2")
-        assert cell.state.over["many"].status is JobStatus.CANCELLED
+        assert cell.state.finished["many"].status is JobStatus.CANCELLED
         assert cell.problems() == []
 
 

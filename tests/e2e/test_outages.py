@@ -80,7 +80,7 @@ async def until_waiting(cell: RunningCell, what: str, *names: str) -> None:
 
 
 def all_finished(cell: RunningCell, jobs: list[str]) -> bool:
-    return {job: cell.state.over[job].status for job in jobs} == dict.fromkeys(jobs, JobStatus.FINISHED)
+    return {job: cell.state.finished[job].status for job in jobs} == dict.fromkeys(jobs, JobStatus.FINISHED)
 
 
 async def test_kafka_stops_in_the_middle_and_comes_back_with_its_data(
@@ -88,7 +88,7 @@ async def test_kafka_stops_in_the_middle_and_comes_back_with_its_data(
 ) -> None:
     jobs = [f"job-{n}" for n in range(60)]
     await cell.submit(*(a_job(job, gpus=1 + n % 4, ms=1_500) for n, job in enumerate(jobs)))
-    await cell.until(lambda c: len(c.state.over) >= 10, what="the first jobs to be over")
+    await cell.until(lambda c: len(c.state.finished) >= 10, what="the first jobs to be over")
     await asyncio.to_thread(own_kafka.kill)
     await until_waiting(cell, "Kafka")
     await asyncio.sleep(AWAY_S)

@@ -39,7 +39,7 @@ cells:
     ordinal: 0
     pools: [{name: training, gpus: 1024, gpus_per_node: 8}]
     queues: [{name: default, discipline: best-effort-fifo}]
-    policy: {lease_wall_ms: 60000}
+    policy: {node_lease_wall_ms: 60000}
 tenants:
   - {name: vision}
   - {name: noisy, own_topic: true, submissions: {per_s: 100, burst: 200}}
@@ -84,7 +84,7 @@ async def delay_s(cell: RunningCell, job: str, wait_s: float = 120.0) -> float:
     """From before its submission to its start as the log tells it."""
     before_ms = wall_ms()
     await cell.submit(a_job(job, ms=50))
-    await cell.until(lambda c: job in c.state.over, what=f"the end of {job}", wait_s=wait_s)
+    await cell.until(lambda c: job in c.state.finished, what=f"the end of {job}", wait_s=wait_s)
     return (started_ms(cell, job) - before_ms) / 1000
 
 
@@ -136,10 +136,10 @@ async def test_a_flood_loses_nothing_that_was_accepted_and_leaves_no_trace(cell:
     flood = Flood(cell, "vision", "submissions")
     await flood.run(40_000, 1)
     over_s = time.monotonic()
-    await cell.until(lambda c: len(c.state.over) == len(flood.sent), what="the end of the flood", wait_s=180)
+    await cell.until(lambda c: len(c.state.finished) == len(flood.sent), what="the end of the flood", wait_s=180)
     told(f"{len(flood.sent)} jobs in {over_s - flood.began_s:.1f} s, over {time.monotonic() - over_s:.1f} s later")
-    assert {over.status for over in cell.state.over.values()} == {JobStatus.FINISHED}
-    assert sorted(cell.state.over) == sorted(flood.sent)
+    assert {over.status for over in cell.state.finished.values()} == {JobStatus.FINISHED}
+    assert sorted(cell.state.finished) == sorted(flood.sent)
     delays = [await delay_s(cell, f"after-{number}") for number in range(5)]
     told(f"afterwards: {delays}")
     assert min(delays) <= NORMAL_S
@@ -164,14 +164,16 @@ async def test_one_tenant_s_flood_hardly_delays_another_s_jobs(cell: RunningCell
     assert len(delays) > 1
     assert median(delays) <= DELAY_S_MOST
     assert max(delays) <= STARVED_S
-    await cell.until(lambda c: all(job in c.state.over for job in accepted), what="all that was accepted", wait_s=60)
+    await cell.until(
+        lambda c: all(job in c.state.finished for job in accepted), what="all that was accepted", wait_s=60
+    )
     assert cell.problems() == []
 
 
 async def test_every_service_tells_how_far_it_is_behind(cell: RunningCell) -> None:
     flood = Flood(cell, "vision", "submissions")
     await flood.run(2_000, 3)
-    await cell.until(lambda c: len(c.state.over) == len(flood.sent), what="the end of the flood", wait_s=120)
+    await cell.until(lambda c: len(c.state.finished) == len(flood.sent), what="the end of the flood", wait_s=120)
     await asyncio.sleep(4.5)
     shown = {
         name: await metrics_of(cell, name)

@@ -34,7 +34,7 @@ cells:
     pools:
       - {name: training, gpus: 64}
       - {name: machines, gpus: 8, gpus_per_node: 2, driver: process}
-    policy: {lease_wall_ms: LEASE, lease_margin_wall_ms: MARGIN, stop_grace_wall_ms: 20000}
+    policy: {node_lease_wall_ms: LEASE, lease_margin_wall_ms: MARGIN, stop_grace_wall_ms: 20000}
 tenants:
   - {name: vision}
 """
@@ -117,14 +117,14 @@ async def test_a_model_is_trained_over_two_agents_cancelled_and_goes_on_from_its
         assert len(cell.state.jobs["toy-1"].runs) == 2
         await cell.publish(CancelJob(job="toy-1", tenant="vision"))
         await cell.until_over("toy-1")
-        assert cell.state.over["toy-1"].status is JobStatus.CANCELLED
+        assert cell.state.finished["toy-1"].status is JobStatus.CANCELLED
         assert live("toy-1") == []
         reached = read(checkpoint)["step"]
         assert 20 < reached < STEPS  # written at the notice, and not when a checkpoint was due
 
         await cell.submit(a_training("toy-2", tmp_path, step_ms=1))
         await cell.until_over("toy-2")
-        assert cell.state.over["toy-2"].status is JobStatus.FINISHED
+        assert cell.state.finished["toy-2"].status is JobStatus.FINISHED
         trained = read(result)
         assert (trained["begin"], trained["step"]) == (reached, STEPS)
         assert trained["loss"] == pytest.approx(loss_without_a_break(tmp_path / "alone"), rel=1e-9)

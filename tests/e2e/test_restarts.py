@@ -35,7 +35,7 @@ async def test_every_service_restarted_in_the_middle_loses_nothing(
             await cell.services.restart(name, how)
         await cell.services.wait_ready(wait_s=60)
         await cell.until_over(*jobs, wait_s=60)
-        assert {cell.state.over[job].status for job in jobs} == {JobStatus.FINISHED}
+        assert {cell.state.finished[job].status for job in jobs} == {JobStatus.FINISHED}
         assert [cell.story(job).count("JobStarted") for job in jobs] == [1] * len(jobs)
         assert cell.problems() == []
 
@@ -46,7 +46,7 @@ async def test_a_killed_writer_is_replaced_and_no_start_is_lost_or_doubled(
     async with running_cell(kafka, redis_url, namespace, tmp_path, replicas={"placement": 2}) as cell:
         jobs = [f"job-{n}" for n in range(300)]
         await cell.submit(*(a_job(job, ms=400) for job in jobs[:150]))
-        await cell.until(lambda c: len(c.state.over) >= 20, what="the first jobs to be over")
+        await cell.until(lambda c: len(c.state.finished) >= 20, what="the first jobs to be over")
         epoch = cell.state.epoch
         firsts = [decision.effects[0] for decision in reversed(cell.decisions)]
         writer = next(first.writer for first in firsts if isinstance(first, WriterStarted))

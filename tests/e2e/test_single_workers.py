@@ -86,7 +86,7 @@ async def test_a_job_without_a_gang_grows_as_room_comes_and_ends_when_all_of_its
         await cell.until_over("before")
         await until_it_has(cell, "job", 4)
         await cell.until_over("job")
-        assert cell.state.over["job"].status == "finished"
+        assert cell.state.finished["job"].status == "finished"
         assert "JobRequeued" not in cell.story("job")
         assert cell.problems() == []
 

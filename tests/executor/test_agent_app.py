@@ -112,7 +112,7 @@ async def test_an_agent_that_is_stopped_leaves_its_workers_to_the_next(world: Wo
 
     second, task = world.start("state")
     world.append(world.writer.stop("job-1"))
-    await eventually(lambda: "job-1" in world.writer.state.over)
+    await eventually(lambda: "job-1" in world.writer.state.finished)
     assert start_ticks(worker) is None
     assert world.said(NodeJoined) == 1
     assert {said.status for said in world.heard if isinstance(said, RunStatusUpdate)} == {
@@ -129,7 +129,7 @@ async def test_an_agent_gives_way_to_another_that_joins_under_its_name(world: Wo
     world.append(world.writer.start("job-1", "node-1", run=SLEEPS))
     await eventually(lambda: world.is_running("job-1"))
     world.append(world.writer.stop("job-1"))
-    await eventually(lambda: "job-1" in world.writer.state.over)
+    await eventually(lambda: "job-1" in world.writer.state.finished)
 
     second, other = world.start("elsewhere")
     with pytest.raises(NodeTakenOver, match="node node-1 has joined cell cell-a from elsewhere"):
@@ -153,7 +153,7 @@ async def test_no_job_of_a_tenant_ends_the_agent(world: World, run: ProcessRun) 
     context, task = world.start("state")
     await eventually(lambda: world.said(NodeJoined) > 0 and "node-1" in world.writer.state.nodes)
     world.append(world.writer.start("job-1", "node-1", run=run))
-    await eventually(lambda: task.done() or "job-1" in world.writer.state.over)
+    await eventually(lambda: task.done() or "job-1" in world.writer.state.finished)
     assert not task.done()
     assert [said.status for said in world.heard if isinstance(said, RunStatusUpdate)][-1] is RunStatus.FAILED
     context.stopping.set()
@@ -168,7 +168,7 @@ def unwritable(driver: ProcessDriver) -> Path:
 
 
 def told_leases(world: World) -> set[int]:
-    return {said.lease_wall_ms for said in world.heard if isinstance(said, LivingNode)}
+    return {said.node_lease_wall_ms for said in world.heard if isinstance(said, LivingNode)}
 
 
 async def test_a_shorter_lease_that_cannot_be_written_is_not_told_until_it_can(
@@ -180,18 +180,18 @@ async def test_a_shorter_lease_that_cannot_be_written_is_not_told_until_it_can(
     world.append(world.writer.start("job-1", "node-1", run=ProcessRun(argv=("sleep", "0.5"))))
     await eventually(lambda: world.is_running("job-1"))
     lease, before = unwritable(world.drivers[0]), world.writer.state.policy
-    shorter = replace(before, lease_wall_ms=before.lease_wall_ms // 2)
+    shorter = replace(before, node_lease_wall_ms=before.node_lease_wall_ms // 2)
     world.append(world.writer.decide(PolicySet(policy=shorter)))
     await eventually(lambda: "lease" in (context.health.waiting_for or ""))
     kept_until_ms = int(lease.read_text().split()[1])
     await asyncio.sleep(1)
-    assert told_leases(world) == {before.lease_wall_ms}
+    assert told_leases(world) == {before.node_lease_wall_ms}
     assert world.is_running("job-1")
     assert int(lease.read_text().split()[1]) == kept_until_ms
     assert "nothing is said of this node" in (context.health.waiting_for or "")
     world.drivers[0].lease = lease
-    await eventually(lambda: told_leases(world) == {before.lease_wall_ms, shorter.lease_wall_ms})
-    await eventually(lambda: "job-1" in world.writer.state.over)
+    await eventually(lambda: told_leases(world) == {before.node_lease_wall_ms, shorter.node_lease_wall_ms})
+    await eventually(lambda: "job-1" in world.writer.state.finished)
     assert int(lease.read_text().split()[1]) < kept_until_ms
     assert context.health.waiting_for is None
     context.stopping.set()

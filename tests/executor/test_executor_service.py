@@ -307,7 +307,7 @@ def test_each_node_reports_once_in_its_interval_and_renews_its_lease() -> None:
 
 def test_a_node_that_cannot_be_heard_stops_its_work_before_its_lease_is_over() -> None:
     site = Site(Writer(NODES))
-    site.writer.decide(e.PolicySet(policy=CellPolicy(lease_wall_ms=30_000, lease_margin_wall_ms=10_000)))
+    site.writer.decide(e.PolicySet(policy=CellPolicy(node_lease_wall_ms=30_000, lease_margin_wall_ms=10_000)))
     service, _ = site.executor()
     site.keep(service.decided(site.writer.state, [site.writer.start("a", "node-1")], now()))
     made = service.tick(site.writer.state, now(0, 20_001))
@@ -343,7 +343,7 @@ def _starts(site: Site, number: int) -> None:
     job = f"job-{number}"
     places = [name for name in ("node-1", "node-2") if site.writer.state.nodes[name].is_schedulable]
     places = [name for name in places if site.writer.state.nodes[name].gpus_free]
-    if job not in site.writer.state.jobs and job not in site.writer.state.over and places:
+    if job not in site.writer.state.jobs and job not in site.writer.state.finished and places:
         site.writer.start(job, places[number % len(places)], run=VirtualRun(duration_ms=100 * number))
 
 

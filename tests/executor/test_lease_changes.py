@@ -37,8 +37,8 @@ class Cell:
         self.own = self._agent(Lease(0), 100)
 
     def change(self, lease: tuple[int, int]) -> list[e.AnyEffect]:
-        policy = CellPolicy(lease_wall_ms=lease[0], lease_margin_wall_ms=lease[1])
-        fields = ("lease_wall_ms", "lease_margin_wall_ms")
+        policy = CellPolicy(node_lease_wall_ms=lease[0], lease_margin_wall_ms=lease[1])
+        fields = ("node_lease_wall_ms", "lease_margin_wall_ms")
         return self.world.tell(SetPolicy(cell=CELL, policy=policy, fields=fields))
 
     def _agent(self, lease: Lease, seq: int) -> OwnNode:
@@ -156,7 +156,7 @@ def test_a_snapshot_tells_of_the_longer_lease() -> None:
     cell = Cell(LONG)
     cell.change(SHORT)
     again = state_from(rows_of(cell.world.state))
-    assert (again.policy.lease_wall_ms, again.longest_patience_ms) == (SHORT[0], sum(LONG))
+    assert (again.policy.node_lease_wall_ms, again.longest_patience_ms) == (SHORT[0], sum(LONG))
 
 
 def test_once_all_nodes_go_by_the_shorter_lease_a_new_writer_goes_by_it_too() -> None:
@@ -204,7 +204,7 @@ def test_a_longer_lease_whose_answer_comes_late_does_not_lift_a_shorter_one_that
     cell.pass_ms(250)
     cell.change(SHORT)
     cell.pass_ms(5_500)
-    told = [word.lease_wall_ms for _, said in cell.late for word in said if isinstance(word, LivingNode)]
+    told = [word.node_lease_wall_ms for _, said in cell.late for word in said if isinstance(word, LivingNode)]
     assert list(dict.fromkeys(told)) == [LONG[0], SHORT[0]]
     for _ in range(told.count(LONG[0])):
         cell.answer(0)

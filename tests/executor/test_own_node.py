@@ -211,7 +211,7 @@ def test_an_agent_that_stood_still_for_longer_than_its_lease_begins_nothing_of_w
 
 def used_again(writer: Writer, at_ms: int = 5_000) -> OwnNode:
     """A node that ran job-1, which the log has forgotten, and is to run another one of that id."""
-    writer.decide(e.PolicySet(policy=replace(writer.state.policy, remember_jobs=1)))
+    writer.decide(e.PolicySet(policy=replace(writer.state.policy, finished_jobs_max=1)))
     own = with_a_job(writer)
     writer.decide(e.JobRunning(job="job-1", attempt=1))
     writer.decide(e.JobFinished(job="job-1", attempt=1))
@@ -219,7 +219,7 @@ def used_again(writer: Writer, at_ms: int = 5_000) -> OwnNode:
     for other in ("job-2", "job-3"):
         writer.start(other, "node-1", run=RUN)
         writer.decide(e.JobFinished(job=other, attempt=1))
-    assert "job-1" not in writer.state.over
+    assert "job-1" not in writer.state.finished
     writer.start("job-1", "node-1", run=RUN, at_ms=at_ms)
     return own
 

@@ -44,7 +44,9 @@ class Town:
         self.metrics = MetricsService(self.state, tenants_named=10)
         self.projection = Projection()
         self.executor = ExecutorService(CELL, NODES, 1, report_every_wall_ms=1_000)
-        self.world.tell(set_policy(remember_jobs=REMEMBERED, remember_ms=60_000, stop_grace_wall_ms=WEEK_MS))
+        self.world.tell(
+            set_policy(finished_jobs_max=REMEMBERED, finished_jobs_ttl_ms=60_000, stop_grace_wall_ms=WEEK_MS)
+        )
         self.hear(self.executor.take_over(0, self.state, 1_000, lambda _: [], self.now()))
         self.tell(*(admitted(spec) for spec in RESIDENTS))
 
@@ -125,7 +127,7 @@ class Town:
 def jobs_of(number: int) -> list[JobSpec]:
     """One of each kind that leaves something behind for later."""
     forever = VirtualRun(duration_ms=4 * WEEK_MS)
-    retry = RetryPolicy(budget=5, backoff_ms=WEEK_MS, backoff_most_ms=WEEK_MS)
+    retry = RetryPolicy(budget=5, backoff_ms=WEEK_MS, backoff_max_ms=WEEK_MS)
     tenant = f"tenant-{number}"
     return [
         spec_of(f"limited-{number}", tenant=tenant, run=forever, max_run_ms=WEEK_MS),

@@ -26,7 +26,9 @@ from tests.placement.world import set_policy
 
 def _unconfirmed(random: Random) -> Twins:
     twins = Twins(random)
-    twins.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, unacknowledged_most=random.randint(1, 4)))
+    twins.settle(
+        set_policy(backfill_wait_ms=60, fair_half_life_ms=160, max_unacknowledged_starts_per_node=random.randint(1, 4))
+    )
     return twins
 
 

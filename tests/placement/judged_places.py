@@ -53,7 +53,7 @@ def useless_places(state: CellState, spec: JobSpec, kept: Kept) -> str | None:
     judged.
     """
     most = max(part for _, part in kept.owners)
-    if spec.resources.gpu_milli < GPU or most < spec.gpus_milli or state.closing:
+    if spec.resources.gpu_milli < GPU or most < spec.gpus_milli or state.maintenance_starts:
         return None
     by_pool: dict[str, list[Node]] = {}
     for node in state.nodes.values():

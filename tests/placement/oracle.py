@@ -337,7 +337,7 @@ class NaiveWorld(World):
 
 
 def _are_of_one_class(one: JobSpec, two: JobSpec) -> bool:
-    arrays = [spec.array_of if spec.array_most_running is not None else None for spec in (one, two)]
+    arrays = [spec.array_of if spec.array_max_running is not None else None for spec in (one, two)]
     kinds = [(spec.tenant, spec.priority, spec.preemptible) for spec in (one, two)]
     return kinds[0] == kinds[1] and arrays[0] == arrays[1]
 
@@ -351,7 +351,7 @@ def _place(queue: Queue, job: Job) -> tuple[int, int, int, int]:
         return (0, -priority, submit_ms, job.number)
     worth_ms = 0
     if priority:
-        worth_ms = floor(1 / (Fraction(1, abs(priority) * queue.aging_ms) + Fraction(1, queue.aging_most_ms)))
+        worth_ms = floor(1 / (Fraction(1, abs(priority) * queue.aging_ms) + Fraction(1, queue.aging_max_ms)))
     return (submit_ms - (worth_ms if priority > 0 else -worth_ms), -priority, submit_ms, job.number)
 
 
@@ -376,9 +376,9 @@ def _shut_for(world: World, spec: JobSpec) -> list[str]:
     """The nodes whose maintenance begins before the job would be over."""
     state = world.state
     told_ms = spec.estimate_run_ms if spec.max_run_ms is None else spec.max_run_ms
-    longest_ms = state.policy.maintenance_lead_ms if told_ms is None else told_ms
+    longest_ms = state.policy.default_run_estimate_ms if told_ms is None else told_ms
     over_ms = max(state.at_ms, state.clock_ms) + longest_ms
-    return [node for node, begin_ms in state.closing.items() if begin_ms < over_ms]
+    return [node for node, begin_ms in state.maintenance_starts.items() if begin_ms < over_ms]
 
 
 def may_ever_use(world: World, spec: JobSpec) -> bool:

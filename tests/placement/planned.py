@@ -16,7 +16,7 @@ from fallow.shared.events.queue import QueueDiscipline, StartsPlanned
 from fallow.shared.events.values import JobSpec
 from tests.placement.world import CELL, World, admitted, finished, started
 
-BACKFILL = Queue(name="day", discipline=QueueDiscipline.BACKFILL, aging_ms=0, aging_most_ms=0)
+BACKFILL = Queue(name="day", discipline=QueueDiscipline.BACKFILL, aging_ms=0, aging_max_ms=0)
 NEVER_MS = 10**9
 
 

@@ -63,7 +63,7 @@ def test_an_array_becomes_as_many_jobs_each_with_its_index() -> None:
 
 def test_no_more_of_its_elements_run_than_may() -> None:
     world = cell()
-    effects = world.tell(admitted(array(4, array_most_running=2)))
+    effects = world.tell(admitted(array(4, array_max_running=2)))
     assert starts(effects) == ["many.0", "many.1"]
     assert world.job("many.2").deferred is PendingReason.ARRAY_LIMIT
     assert starts(end(world, "many.0")) == ["many.2"]
@@ -72,14 +72,14 @@ def test_no_more_of_its_elements_run_than_may() -> None:
 
 def test_another_job_passes_elements_that_wait_for_their_array() -> None:
     world = cell()
-    world.tell(admitted(array(4, array_most_running=1, queue="strict")))
+    world.tell(admitted(array(4, array_max_running=1, queue="strict")))
     assert starts(world.tell(admitted(spec_of("next", 1, queue="strict")))) == ["next"]
 
 
 def test_an_element_that_is_tried_again_counts_while_it_runs_and_not_while_it_pauses() -> None:
     world = cell()
     retry = RetryPolicy(budget=1, backoff_ms=1_000)
-    world.tell(admitted(array(3, array_most_running=1, retry=retry)))
+    world.tell(admitted(array(3, array_max_running=1, retry=retry)))
     assert starts(end(world, "many.0", well=False)) == ["many.1"]
     assert world.job("many.0").status is JobStatus.QUEUED
 
@@ -108,7 +108,7 @@ def test_an_array_is_refused_whole_where_one_of_its_ids_is_taken() -> None:
 
 def test_an_array_that_would_be_too_many_is_refused_whole() -> None:
     world = cell()
-    world.tell(set_policy(waiting_jobs_most=3))
+    world.tell(set_policy(max_pending_jobs=3))
     assert codes(world.tell(admitted(array(4)))) == [RefuseCode.TOO_MANY_WAITING]
     assert world.state.jobs == {}
 
@@ -162,7 +162,7 @@ def test_an_array_of_which_one_element_fails_has_failed() -> None:
     end(world, "many.0", well=False)
     (ended,) = (x for x in end(world, "many.1") if isinstance(x, e.JobCancelled))
     assert (ended.job, ended.reason, ended.because_of) == ("next", CancelReason.DEPENDENCY_FAILED, "many")
-    assert world.state.over["many"].status is JobStatus.FAILED
+    assert world.state.finished["many"].status is JobStatus.FAILED
 
 
 def test_a_whole_array_waits_for_a_job() -> None:
@@ -182,12 +182,12 @@ def test_an_array_that_is_over_leaves_nothing_but_its_memory() -> None:
     world.tell(admitted(array(2)))
     end(world, "many.0", "many.1")
     assert (world.state.arrays, world.state.jobs) == ({}, {})
-    assert world.state.over["many"].status is JobStatus.FINISHED
+    assert world.state.finished["many"].status is JobStatus.FINISHED
 
 
 def test_a_new_writer_knows_how_many_run() -> None:
     world = cell()
-    world.tell(admitted(array(4, array_most_running=2)))
+    world.tell(admitted(array(4, array_max_running=2)))
     world.restart()
     assert world.state.arrays["many"].holding == 2
     assert starts(end(world, "many.0")) == ["many.2"]
@@ -195,7 +195,7 @@ def test_a_new_writer_knows_how_many_run() -> None:
 
 def test_a_reader_is_told_that_the_array_keeps_an_element() -> None:
     world = cell()
-    world.tell(admitted(array(2, array_most_running=1)))
+    world.tell(admitted(array(2, array_max_running=1)))
     assert why_not(world.state, world.job("many.1"), (), 0).codes == (PendingReason.ARRAY_LIMIT,)
 
 
@@ -266,7 +266,7 @@ def test_updates_that_are_read_together_come_to_the_same_as_one_after_the_other(
 
 def test_of_holds_and_releases_that_wait_together_the_last_ones_change_all_elements() -> None:
     world = cell()
-    world.tell(admitted(array(100, array_most_running=1)))
+    world.tell(admitted(array(100, array_max_running=1)))
     effects = world.tell(*[HoldJob(cell=CELL, job="many"), ReleaseJob(cell=CELL, job="many")] * 20)
     assert len(effects) < 100
     assert {job.status for job in world.state.jobs.values()} == {JobStatus.STARTING, JobStatus.QUEUED}

@@ -25,7 +25,7 @@ from tests.placement.world import (
     stopped,
 )
 
-PATIENT = RetryPolicy(budget=100, backoff_ms=0, backoff_most_ms=0)
+PATIENT = RetryPolicy(budget=100, backoff_ms=0, backoff_max_ms=0)
 
 
 def cell(*gpus: int) -> World:
@@ -97,7 +97,7 @@ def test_a_node_that_did_not_start_its_part_of_a_gang_in_time_is_avoided() -> No
     world.tell(started("job", "n1"))
     world.hand_over(report("n1"), report("n2"), report("n3"))
     world.listens = False
-    world.pass_time(world.state.policy.start_wall_ms)
+    world.pass_time(world.state.policy.start_timeout_wall_ms)
     world.listens = True
     world.tell(report("n1"), report("n2"), report("n3"))
     world.tell(stopped("job", "n1"), stopped("job", "n2"))

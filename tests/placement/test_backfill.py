@@ -37,7 +37,7 @@ FILE = CellFile(
             ordinal=0,
             pools=(Pool(name="train", gpus=100), Pool(name="extra", gpus=100)),
             queues=(Queue(name="line", discipline=QueueDiscipline.BACKFILL),),
-            policy=CellPolicy(backfill_wait_ms=WAIT_MS, lease_wall_ms=1_000_000),
+            policy=CellPolicy(backfill_wait_ms=WAIT_MS, node_lease_wall_ms=1_000_000),
         ),
     ),
     tenants=(Tenant(name="ada"), Tenant(name="bob")),

@@ -242,7 +242,7 @@ def test_nothing_is_kept_for_a_tenant_at_its_limit() -> None:
 
 def test_nothing_is_kept_for_an_array_of_which_no_more_may_run() -> None:
     world = cell_of(8, share("ada", 8), share("bob"))
-    world.tell(admitted(spec_of("sweep", 4, array=3, array_most_running=1)))
+    world.tell(admitted(spec_of("sweep", 4, array=3, array_max_running=1)))
     world.tell(admitted(spec_of("guest", 4, tenant="bob"), 1))
     assert (world.nodes_of("sweep.0"), world.nodes_of("guest")) == (["n1"], ["n1"])
 
@@ -252,7 +252,7 @@ def test_in_a_strict_queue_it_is_kept_for_who_comes_behind_an_array_of_which_no_
     part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=8),), queues=queues)
     world = World(CellFile(cells=(part,), tenants=(Tenant(name="ada"), Tenant(name="bob"))))
     world.tell(joined("n1"), set_quotas(share("ada", 8), share("bob")))
-    world.tell(admitted(spec_of("sweep", queue="line", array=3, array_most_running=1)))
+    world.tell(admitted(spec_of("sweep", queue="line", array=3, array_max_running=1)))
     world.tell(*(admitted(spec_of(job, gpus, tenant="bob", queue="next"), 1) for job, gpus in (("a", 3), ("b", 4))))
     world.tell(admitted(spec_of("own", 7, queue="line"), 2), admitted(spec_of("c", 3, tenant="bob", queue="next"), 3))
     world.tell(finished("a"))

@@ -199,4 +199,4 @@ def test_in_chaos_nothing_is_lost_and_nothing_is_done_twice(bad_log: bool, seed:
     chaos.world.check()
     left = chaos.world.state.jobs.values()
     assert [job.id for job in left if job.status is not JobStatus.HELD and job.deferred is None] == []
-    assert len(left) + len(chaos.world.state.over) == chaos.submitted
+    assert len(left) + len(chaos.world.state.finished) == chaos.submitted

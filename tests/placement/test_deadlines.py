@@ -86,7 +86,7 @@ def test_a_limit_outlives_the_writer() -> None:
 
 def test_a_gang_that_does_not_come_up_is_stopped_and_tried_again_later() -> None:
     world = cell_with(joined("n1"), joined("n2"))
-    world.tell(set_policy(start_wall_ms=5_000))
+    world.tell(set_policy(start_timeout_wall_ms=5_000))
     world.tell(admitted(spec_of("gang", 8, workers=2)))
     world.tell(started("gang", "n1"))
     assert timeouts(world.pass_time(4_999)) == []
@@ -100,7 +100,7 @@ def test_a_gang_that_does_not_come_up_is_stopped_and_tried_again_later() -> None
 def test_a_gang_that_comes_up_in_the_very_moment_of_its_limit_runs_on() -> None:
     world = cell_with(joined("n1"))
     world.tell(admitted(spec_of("job")))
-    world.wall_ms += world.state.policy.start_wall_ms
+    world.wall_ms += world.state.policy.start_timeout_wall_ms
     assert kinds(world.tell(started("job"))) == ["JobRunning"]
     assert world.pass_time(10_000) == []
 
@@ -122,7 +122,7 @@ def test_a_stop_without_an_answer_is_told_and_its_places_stay_held() -> None:
 
 def test_a_new_writer_waits_anew_for_answers() -> None:
     world = cell_with(joined("n1"))
-    world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=1_000_000))
+    world.tell(set_policy(start_timeout_wall_ms=5_000, node_lease_wall_ms=1_000_000))
     world.tell(admitted(spec_of("job")))
     world.pass_time(4_000)
     world.restart()
@@ -155,20 +155,20 @@ def test_each_record_has_one_time_also_when_the_clock_steps_within_a_batch() -> 
     early = replace(finished("a"), at_ms=100)
     late = replace(finished("b"), at_ms=200)
     world.tell(early, AdvanceTime(cell=CELL, now_ms=150), late)
-    assert [over.over_ms for over in world.state.over.values()] == [100, 200]
+    assert [over.over_ms for over in world.state.finished.values()] == [100, 200]
 
 
 def test_a_cancel_and_a_step_of_the_clock_in_one_batch_fold_alike() -> None:
     world = cell_with(joined("n1"), stepped=True)
     world.tell(admitted(spec_of("a", 9)))
     world.tell(cancel("a"), AdvanceTime(cell=CELL, now_ms=200))
-    assert world.state.over["a"].over_ms == 0
+    assert world.state.finished["a"].over_ms == 0
 
 
 def unanswered() -> World:
     """A gang that no node confirms, and a job that waits for one which never comes."""
     world = cell_with(joined("n1"))
-    world.tell(set_policy(start_wall_ms=60_000, unknown_dependency_ms=60_000, lease_wall_ms=1_000_000))
+    world.tell(set_policy(start_timeout_wall_ms=60_000, unknown_dependency_ms=60_000, node_lease_wall_ms=1_000_000))
     waits = (Dependency(job="never"),)
     world.tell(admitted(spec_of("job", retry=RetryPolicy(budget=0))), admitted(spec_of("waits", after=waits)))
     return world
@@ -205,7 +205,7 @@ def test_waits_end_however_often_a_cell_is_taken_over_or_an_answer_is_lost(
             DISTURBANCES[disturbances[second // every_s % len(disturbances)]](world)
     effects = [effect for decision in world.decisions for effect in decision.effects]
     assert "start" in timeouts(effects)
-    assert "waits" in world.state.over
+    assert "waits" in world.state.finished
 
 
 def test_the_process_that_has_begun_a_wait_ends_it_at_its_time_whatever_comes_between() -> None:
@@ -236,7 +236,7 @@ def test_an_unknown_job_is_not_waited_for_anew_each_time_that_the_writer_regains
     for _ in range(15):
         world.pass_time(UNREAD_MS // 3)
         world.regain()
-    assert world.state.over["job"].status is JobStatus.CANCELLED
+    assert world.state.finished["job"].status is JobStatus.CANCELLED
 
 
 def test_no_start_is_late_before_all_is_read_that_nodes_had_said() -> None:

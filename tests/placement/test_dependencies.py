@@ -115,7 +115,7 @@ def test_a_failure_ends_all_that_wait_for_a_good_end_and_those_behind_them() -> 
         "b": (CancelReason.DEPENDENCY_FAILED, "a"),
         "c": (CancelReason.DEPENDENCY_FAILED, "b"),
     }
-    assert world.state.over["c"].status is JobStatus.CANCELLED
+    assert world.state.finished["c"].status is JobStatus.CANCELLED
     assert world.job("d").status is JobStatus.STARTING
 
 
@@ -215,7 +215,7 @@ def test_a_waiting_job_may_be_cancelled_and_nobody_looks_for_it_any_more() -> No
     world = small_cell()
     submit(world, spec("a"), spec("b", "a"))
     world.tell(cancel("b"))
-    assert (world.state.dependents, world.state.ripe) == ({}, {})
+    assert (world.state.dependents, world.state.dependencies_resolved) == ({}, {})
     assert kinds(end(world, "a")) == ["JobFinished"]
 
 
@@ -241,7 +241,7 @@ def test_when_all_are_over_nothing_is_left_of_the_wait() -> None:
     submit(world, spec("a"), spec("b", "a"))
     end(world, "a")
     end(world, "b")
-    assert (world.state.dependents, world.state.ripe, world.state.waiting) == ({}, {}, 0)
+    assert (world.state.dependents, world.state.dependencies_resolved, world.state.waiting) == ({}, {}, 0)
 
 
 def test_a_neighbours_element_is_no_more_to_wait_for_than_its_job() -> None:

@@ -18,12 +18,12 @@ MINUTE_MS = 60_000
 STARTS_MOST = 10
 """After 0, 1, 3, 7 and 15 s, and then every 10 s."""
 
-AT_ONCE = RetryPolicy(budget=1, backoff_ms=0, backoff_most_ms=0)
+AT_ONCE = RetryPolicy(budget=1, backoff_ms=0, backoff_max_ms=0)
 IMPATIENT = st.builds(
     RetryPolicy,
     budget=st.integers(0, 2),
     backoff_ms=st.sampled_from([0, 1, 500]),
-    backoff_most_ms=st.sampled_from([0, 1, 500, 600_000]),
+    backoff_max_ms=st.sampled_from([0, 1, 500, 600_000]),
 )
 
 

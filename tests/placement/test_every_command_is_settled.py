@@ -101,7 +101,7 @@ def submission(number: int) -> JobAdmitted:
     if kind >= 2:
         more["gang"] = kind == 2
         more["array"] = draw.of((None, 1, 3))
-        more["array_most_running"] = draw.of((None, 1)) if more["array"] else None
+        more["array_max_running"] = draw.of((None, 1)) if more["array"] else None
     if kind == 4:
         more.update(kind=JobKind.INFERENCE, spread=draw.of((None, Level.LEAF)), max_run_ms=None)
     spec = spec_of(name, **more)
@@ -127,7 +127,11 @@ def command(number: int) -> Event:
         o.PlanMaintenance(cell=CELL, node=node, begin_ms=draw.below(4_000), end_ms=draw.below(6_000)),
         o.CancelMaintenance(cell=CELL, node=node),
         set_quotas(quota(draw.of(("ada", "bob", "nobody")), draw.below(9))),
-        o.SetPolicy(cell=CELL, policy=o.CellPolicy(start_wall_ms=1 + draw.below(60_000)), fields=("start_wall_ms",)),
+        o.SetPolicy(
+            cell=CELL,
+            policy=o.CellPolicy(start_timeout_wall_ms=1 + draw.below(60_000)),
+            fields=("start_timeout_wall_ms",),
+        ),
         o.SetPolicy(cell=CELL, policy=o.CellPolicy(placement=draw.of(("best-fit", "worst")))),
         another(draw),
     )
@@ -273,7 +277,7 @@ class Ledger:
     def _is_so(self, event: Event) -> bool:
         """Whether what the command wants is so already, or it wants nothing of anybody."""
         jobs = [self.state.jobs[name] for name in self._named(about(event)) if name in self.state.jobs]
-        over = self.state.over.get(about(event))
+        over = self.state.finished.get(about(event))
         match event:
             case JobAdmitted():
                 return (event.spec.id, event.digest) in self.accepted

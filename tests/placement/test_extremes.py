@@ -85,7 +85,7 @@ def build(cls: type[Value], **fields: st.SearchStrategy[Any]) -> st.SearchStrate
 COUNT, MS = ends(0, LARGEST_INTEGER, 1_000), ends(0, LATEST_MS, 1_000)
 JOB, NODE = st.sampled_from(JOBS), st.sampled_from(NODES)
 MILLI = st.just(GPU) | st.sampled_from((1, 999, 2 * GPU, 8 * GPU, (DEVICES_MOST - 1) * GPU, DEVICES_MOST * GPU))
-RETRY = build(RetryPolicy, budget=ends(0, 1_000, 3), backoff_ms=MS, backoff_most_ms=MS)
+RETRY = build(RetryPolicy, budget=ends(0, 1_000, 3), backoff_ms=MS, backoff_max_ms=MS)
 RUN = build(VirtualRun, duration_ms=maybe(MS), fail_at_ms=maybe(MS), fail_attempts=maybe(ends(1, 1_000)))
 TOPOLOGY = build(
     TopologyRequest,
@@ -112,7 +112,7 @@ SPEC = build(
     retry=RETRY,
     not_before_ms=st.none() | maybe(MS),
     array=st.none() | maybe(ends(1, 1_000, 3)),
-    array_most_running=st.none() | maybe(ends(1, 1_000)),
+    array_max_running=st.none() | maybe(ends(1, 1_000)),
     hold=st.sampled_from((False, False, True)),
     topology=st.none() | maybe(TOPOLOGY),
     spread=st.none() | maybe(st.sampled_from(Level)),
@@ -187,19 +187,19 @@ SAID = (
 )
 POLICY = st.just(o.CellPolicy()) | build(
     o.CellPolicy,
-    start_wall_ms=ends(1, LARGEST_INTEGER),
+    start_timeout_wall_ms=ends(1, LARGEST_INTEGER),
     stop_grace_wall_ms=MS,
-    lease_wall_ms=ends(1, LARGEST_INTEGER, 30_000),
+    node_lease_wall_ms=ends(1, LARGEST_INTEGER, 30_000),
     lease_margin_wall_ms=MS,
-    remember_jobs=ends(1, LARGEST_INTEGER),
-    remember_ms=ends(1, LARGEST_INTEGER),
-    waiting_jobs_most=ends(1, LARGEST_INTEGER),
-    live_bytes_most=ends(1, LARGEST_INTEGER),
+    finished_jobs_max=ends(1, LARGEST_INTEGER),
+    finished_jobs_ttl_ms=ends(1, LARGEST_INTEGER),
+    max_pending_jobs=ends(1, LARGEST_INTEGER),
+    live_bytes_max=ends(1, LARGEST_INTEGER),
     backfill_wait_ms=MS,
     fair_half_life_ms=ends(0, 90 * 86_400_000),
-    unacknowledged_most=COUNT,
+    max_unacknowledged_starts_per_node=COUNT,
     unknown_dependency_ms=MS,
-    maintenance_lead_ms=MS,
+    default_run_estimate_ms=MS,
     breaker_wait_wall_ms=ends(0, 86_400_000, 300_000),
     breaker_nodes_per_minute=ends(1, 100_000, 10),
     remove_lost_ms=ends(0, 366 * 86_400_000),
@@ -267,7 +267,7 @@ def file_of(drawn: dict[str, Any]) -> CellFile | None:
                                 "order": drawn["order"],
                                 "discipline": drawn["discipline"],
                                 "aging_ms": aging_ms,
-                                "aging_most_ms": aging_ms,
+                                "aging_max_ms": aging_ms,
                             }
                         ],
                         "policy": drawn["policy"],

@@ -254,7 +254,7 @@ def test_that_order_is_told_too() -> None:
 def test_elements_whose_array_may_have_no_more_decide_no_tie(discipline: QueueDiscipline, *, was_met: bool) -> None:
     """Ada's next job is the one that came first of all, whether or not a walk has met the element before it."""
     world = world_of(discipline, gpus=3)
-    array = replace(spec_of("ada-a", tenant="ada", queue="q", priority=9), array=2, array_most_running=1)
+    array = replace(spec_of("ada-a", tenant="ada", queue="q", priority=9), array=2, array_max_running=1)
     world.tell(admitted(array, 5), admitted(spec_of("eve-0", tenant="eve", queue="q"), 0))
     world.tell(Cordon(cell=CELL, node="n1"))
     world.tell(

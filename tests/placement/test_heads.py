@@ -47,7 +47,7 @@ def world_of(*queues: Queue, wait_ms: int = 0, extra: str = "gpu") -> World:
         ordinal=0,
         pools=(Pool(name="train", gpus=100), Pool(name="extra", gpus=100, gpu_type=extra)),
         queues=queues,
-        policy=CellPolicy(backfill_wait_ms=wait_ms, lease_wall_ms=1_000_000),
+        policy=CellPolicy(backfill_wait_ms=wait_ms, node_lease_wall_ms=1_000_000),
     )
     return World(CellFile(cells=(cell,), tenants=tuple(Tenant(name=name) for name in ("ada", "bob", "eve"))))
 
@@ -962,7 +962,7 @@ def test_why_not_names_the_first_of_several_heads() -> None:
 def test_why_not_names_no_job_that_its_own_array_keeps_back() -> None:
     world = world_of(Queue(name="line", discipline=STRICT))
     world.tell(joined("n1", 4))
-    submit(world, "many", array=2, array_most_running=1)
+    submit(world, "many", array=2, array_max_running=1)
     submit(world, "fill", 3)
     submit(world, "own")
     assert world.job("many.1").deferred is PendingReason.ARRAY_LIMIT

@@ -16,7 +16,7 @@ HOUR_MS = 3_600_000
 
 
 def world_of(*tenants: Tenant, queues: tuple[Queue, ...]) -> World:
-    policy = CellPolicy(lease_wall_ms=10**9, backfill_wait_ms=60_000)
+    policy = CellPolicy(node_lease_wall_ms=10**9, backfill_wait_ms=60_000)
     part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=20),), queues=queues, policy=policy)
     world = World(CellFile(cells=(part,), tenants=tenants))
     world.listens = False

@@ -38,7 +38,7 @@ def test_a_job_behind_a_service_starts_when_that_wants_no_more_replicas(change: 
 @pytest.mark.parametrize("is_gang", [True, False])
 def test_a_job_of_the_next_queue_starts_when_the_node_that_a_head_waits_for_closes_for_it(is_gang: bool) -> None:
     world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
-    world.tell(set_policy(maintenance_lead_ms=2_000), joined("n1", 4))
+    world.tell(set_policy(default_run_estimate_ms=2_000), joined("n1", 4))
     world.tell(admitted(spec_of("busy", 2, queue="line")))
     world.tell(started("busy"), PlanMaintenance(cell=CELL, node="n1", begin_ms=10_000, end_ms=20_000))
     world.tell(admitted(spec_of("head", 4, queue="line", gang=is_gang)))
@@ -56,7 +56,7 @@ def test_a_job_of_the_next_queue_starts_when_the_node_that_a_head_waits_for_clos
 @pytest.mark.parametrize("of", ["line", "next"])
 def test_a_job_behind_a_head_starts_on_a_node_when_that_closes_for_the_head(of: str, is_gang: bool) -> None:
     world = world_of(Queue(name="line", discipline=STRICT), Queue(name="next"))
-    world.tell(set_policy(maintenance_lead_ms=2_000), joined("n1", 4), joined("n2", 4, labels={"closes": "later"}))
+    world.tell(set_policy(default_run_estimate_ms=2_000), joined("n1", 4), joined("n2", 4, labels={"closes": "later"}))
     world.tell(admitted(spec_of("busy", 2, queue="line", node_labels=("!closes",))))
     world.tell(admitted(spec_of("long", 2, queue="line", max_run_ms=20_000, node_labels=("closes",))))
     world.tell(started("busy"), started("long", "n2"))

@@ -200,7 +200,7 @@ def test_a_job_that_lacks_workers_keeps_others_back_in_a_strict_queue() -> None:
     assert world.nodes_of("small") == ["n3"]
 
 
-PATIENT = RetryPolicy(budget=1, backoff_ms=1_000, backoff_most_ms=12_000)
+PATIENT = RetryPolicy(budget=1, backoff_ms=1_000, backoff_max_ms=12_000)
 
 
 def loses(world: World, rank: int) -> int:

@@ -151,7 +151,7 @@ class Cell:
             gang=not is_single,
         )
         if spec.array is not None:
-            spec = replace(spec, array_most_running=random.choice((None, 1)))
+            spec = replace(spec, array_max_running=random.choice((None, 1)))
         if self.required_label is not None:
             spec = self._narrowed(spec, self.required_label)
         specs = [spec] if spec.array is None else [*elements(spec)]
@@ -176,7 +176,7 @@ class Cell:
             self.drawn["not preemptible"] += not spec.preemptible
             self.drawn["with a limit of its run"] += spec.max_run_ms is not None
             self.drawn["in one unit"] += wish is not None and wish.slice_workers is None
-            self.drawn["of an array that runs one"] += spec.array_most_running is not None
+            self.drawn["of an array that runs one"] += spec.array_max_running is not None
 
     def step(self) -> None:
         """Something happens, to few or to many."""
@@ -219,7 +219,7 @@ class Cell:
             name, wants = f"j{self.submitted}", job.spec.resources
             less = {"cpu_milli": wants.cpu_milli // 2, "memory_mib": wants.memory_mib // 2}
             spec = replace(job.spec, id=name, resources=replace(wants, **less), array_of=None, array_index=None)
-            spec = replace(spec, array=None, array_most_running=None)
+            spec = replace(spec, array=None, array_max_running=None)
             places = tuple(replace(place, **less) for place in job.workers)
             came = e.JobEnqueued(spec=spec, submit_ms=self.submitted // 3, digest=DIGEST)
             self.do(

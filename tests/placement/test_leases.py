@@ -315,7 +315,7 @@ def test_nothing_is_started_while_reports_lie_unread_for_longer_than_a_lease() -
     """What starts then is confirmed by no node, and would hold its places for ever."""
     world = cell_of(2)
     world.unread_nodes = 1
-    lease_ms = world.state.policy.lease_wall_ms
+    lease_ms = world.state.policy.node_lease_wall_ms
     assert world.pass_time(lease_ms) == []
     assert kinds(world.pass_time(2_000)) == ["NodeSilent", "NodeSilent"]
     world.tell(admitted(spec_of("job")))

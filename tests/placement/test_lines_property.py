@@ -47,8 +47,8 @@ FILE = CellFile(
                 Queue(name="first", discipline=QueueDiscipline.STRICT_FIFO),
                 Queue(name="default"),
                 Queue(name="last", discipline=QueueDiscipline.BACKFILL),
-                Queue(name="aged", aging_ms=30, aging_most_ms=50),
-                Queue(name="fair", order=FAIR, aging_ms=10, aging_most_ms=30),
+                Queue(name="aged", aging_ms=30, aging_max_ms=50),
+                Queue(name="fair", order=FAIR, aging_ms=10, aging_max_ms=30),
                 Queue(name="fair-strict", order=FAIR, discipline=QueueDiscipline.STRICT_FIFO),
                 Queue(name="fair-backfill", order=FAIR, discipline=QueueDiscipline.BACKFILL),
                 Queue(name="night"),
@@ -166,7 +166,7 @@ class Twins:
             estimate_run_ms=self.random.choice((None, None, 20, 70)),
             after=self.some_to_wait_for() if self.random.random() < 0.2 else (),
             array=4 if (is_array := self.random.random() < 0.25) else None,
-            array_most_running=self.random.choice((None, 1, 2)) if is_array else None,
+            array_max_running=self.random.choice((None, 1, 2)) if is_array else None,
             **self.some_nodes_only() if self.is_choosy else {},
         )
 
@@ -274,7 +274,7 @@ def test_worlds_in_which_walks_once_came_to_other_starts(seed: int) -> None:
 @example(seed=298_485_702, most=3)
 def test_so_it_does_where_nodes_take_only_so_much_unconfirmed(seed: int, most: int) -> None:
     twins = Twins(Random(seed))
-    twins.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, unacknowledged_most=most))
+    twins.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, max_unacknowledged_starts_per_node=most))
     assert live_alike(twins)
 
 
@@ -288,4 +288,4 @@ def test_the_property_is_about_something(queues: tuple[str, ...]) -> None:
         twins.one_round()
         most = max(most, twins.naive.state.waiting)
     assert most > 20
-    assert len(twins.naive.state.over) > 20
+    assert len(twins.naive.state.finished) > 20

@@ -128,7 +128,7 @@ def test_an_estimate_counts_where_there_is_no_limit() -> None:
 def test_a_job_that_declares_nothing_starts_until_the_lead_time_of_the_cell() -> None:
     world = planned()
     assert starts(world.tell(admitted(spec_of("some", 1)))) == ["some"]
-    world.tell(set_policy(maintenance_lead_ms=10_001))
+    world.tell(set_policy(default_run_estimate_ms=10_001))
     assert starts(world.tell(admitted(spec_of("more", 1)))) == []
 
 
@@ -178,7 +178,7 @@ def test_when_it_ends_the_node_is_used_again_by_itself() -> None:
     world.pass_time(19_999)
     assert kinds(world.pass_time(1)) == ["MaintenanceSet", "JobStarted"]
     node = world.state.nodes["n1"]
-    assert (node.status, node.maintenance_ms, world.state.closing) == (NodeStatus.READY, None, {})
+    assert (node.status, node.maintenance_ms, world.state.maintenance_starts) == (NodeStatus.READY, None, {})
 
 
 @pytest.mark.parametrize("at_ms", [5_000, 15_000])

@@ -48,7 +48,7 @@ def alone(said: n.RunStatusUpdate) -> n.RunEvent:
 def busy() -> World:
     """Two jobs and a gang run on two nodes, a third node is idle."""
     world = cell_with(joined("n1"), joined("n2"), joined("n3"))
-    tries = RetryPolicy(budget=1, backoff_ms=1_000, backoff_most_ms=1_000)
+    tries = RetryPolicy(budget=1, backoff_ms=1_000, backoff_max_ms=1_000)
     world.run(spec_of("gang", 6, workers=2, retry=tries), spec_of("one", 2), spec_of("two", 2, retry=tries))
     world.numbers_words = False
     return world
@@ -122,8 +122,8 @@ def test_one_record_of_many_words_comes_to_the_same_as_many_records_of_one(
     first, second = busy(), busy()
     for words in batches:
         assert made_of(first, together(*words)) == made_of(second, *map(alone, words))
-    assert (first.state.jobs, first.state.nodes, first.state.over) == (
+    assert (first.state.jobs, first.state.nodes, first.state.finished) == (
         second.state.jobs,
         second.state.nodes,
-        second.state.over,
+        second.state.finished,
     )

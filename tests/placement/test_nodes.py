@@ -154,7 +154,7 @@ def test_an_order_comes_with_what_frees_a_node_that_has_become_another(order: Co
 def test_a_job_whose_nodes_are_lost_again_and_again_waits_for_longer_each_time() -> None:
     world, waits = cell_with(joined("n1")), list[int]()
     world.listens = False
-    world.run(spec_of("job", retry=RetryPolicy(backoff_ms=1_000, backoff_most_ms=12_000)))
+    world.run(spec_of("job", retry=RetryPolicy(backoff_ms=1_000, backoff_max_ms=12_000)))
     for attempt in range(1, 8):
         world.tell(lost("n1"), report("n1"))
         waits.append(world.job("job").not_before_ms - world.now_ms if world.job("job").not_before_ms else 0)

@@ -19,7 +19,7 @@ INFRASTRUCTURE, FAILURE, PREEMPTED = RequeueReason.INFRASTRUCTURE, RequeueReason
 
 
 def job(why: StopReason | None, **fields: Any) -> Job:
-    retry = RetryPolicy(budget=1, backoff_ms=10, backoff_most_ms=1_000)
+    retry = RetryPolicy(budget=1, backoff_ms=10, backoff_max_ms=1_000)
     status = JobStatus.RUNNING if why is None else JobStatus.STOPPING
     return Job(spec_of("job", retry=retry), 0, DIGEST, status, attempt=1, stop_why=why, **fields)
 

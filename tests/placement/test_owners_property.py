@@ -150,7 +150,7 @@ class ManyOwners:
             node_labels=random.choice(((), ("zone=a",), ("zone!=a",))) if self.is_choosy else (),
             exclusive=self.is_choosy and random.random() < 0.1,
             array=3 if is_array else None,
-            array_most_running=random.choice((None, 1)) if is_array else None,
+            array_max_running=random.choice((None, 1)) if is_array else None,
         )
 
     def end(self) -> None:

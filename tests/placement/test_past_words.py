@@ -140,7 +140,7 @@ def test_a_report_of_devices_that_the_node_does_not_have_is_set_aside_and_the_re
     assert reasons(world) == [DeadLetterReason.UNKNOWN_DEVICE]
     world.tell(n.DeviceFailed(cell=CELL, node="n1", boot="boot-1", seq=12, device=8))
     assert reasons(world) == [DeadLetterReason.UNKNOWN_DEVICE]
-    assert world.state.over["job"].status is JobStatus.FINISHED
+    assert world.state.finished["job"].status is JobStatus.FINISHED
 
 
 def test_a_late_join_of_a_former_boot_is_past_for_a_writer_that_never_read_of_it() -> None:

@@ -15,7 +15,7 @@ from fallow.shared.events.values import JobSpec, RetryPolicy
 from tests.placement.replicas import all_start, leave, loose, ranks, service, word
 from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, set_policy, update
 
-PATIENT = RetryPolicy(budget=100, backoff_ms=10_000, backoff_most_ms=600_000)
+PATIENT = RetryPolicy(budget=100, backoff_ms=10_000, backoff_max_ms=600_000)
 MAKERS = pytest.mark.parametrize("make", [loose, service])
 
 
@@ -117,7 +117,7 @@ def test_a_worker_that_had_to_leave_its_node_before_it_had_started_enters_anothe
 @MAKERS
 def test_a_worker_that_did_not_start_in_time_waits_and_goes_elsewhere(make: Callable[..., JobSpec]) -> None:
     world = cell_with(*(joined(f"n{number}", 1) for number in range(3)))
-    world.tell(set_policy(start_wall_ms=5_000), admitted(make("job", 2, retry=PATIENT)))
+    world.tell(set_policy(start_timeout_wall_ms=5_000), admitted(make("job", 2, retry=PATIENT)))
     world.tell(word(n.RunStarted, world, "job", 0))
     late = world.job("job").workers[1].node
     world.pass_time(5_000)
@@ -247,7 +247,7 @@ def test_no_rank_is_empty_but_for_what_happened_to_itself(steps: list[tuple[str,
                 guilty[number] = world.now_ms
             lost_before.add(number)
         all_start(world, "job")
-        waiting = [rank for rank, at_ms in guilty.items() if at_ms + PATIENT.backoff_most_ms > world.now_ms]
+        waiting = [rank for rank, at_ms in guilty.items() if at_ms + PATIENT.backoff_max_ms > world.now_ms]
         assert world.job("job").spec.workers - len(ranks(world, "job")) <= len(waiting)
 
 

@@ -257,7 +257,7 @@ def test_a_node_is_out_when_so_many_different_causes_of_both_tenants_failed_on_i
             job, arrays[cause] = f"c-{cause}.{arrays[cause]}", arrays[cause] + 1
         else:
             job = f"c-{cause}"
-            if job in world.state.over:
+            if job in world.state.finished:
                 continue
             world.tell(admitted(bad(job, resources=SMALL, tenant=TENANTS[cause // 2 % 2])))
         if not world.nodes_of(job):

@@ -108,7 +108,7 @@ def test_a_job_that_waited_already_is_held_and_no_input_pays_for_it() -> None:
     assert world.held() == {"second": why("second")}
     assert world.running() == ["third"]
     assert world.service.take_strays() == []
-    assert "first" in world.state.over
+    assert "first" in world.state.finished
 
 
 def test_the_decision_that_holds_it_also_starts_the_others() -> None:

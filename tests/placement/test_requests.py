@@ -84,7 +84,7 @@ def test_an_id_used_for_other_content_is_refused(status: str) -> None:
 def forgetful(count: int) -> World:
     """A cell that remembers one job that is over, after so many that were cancelled, a second apart."""
     world = cell_with()
-    world.tell(set_policy(remember_jobs=1))
+    world.tell(set_policy(finished_jobs_max=1))
     for number in range(count):
         world.pass_time(1_000)
         world.tell(admitted(spec_of(f"job-{number}"), submit_ms=world.now_ms))
@@ -94,7 +94,7 @@ def forgetful(count: int) -> World:
 
 def test_a_submission_from_a_time_that_is_forgotten_does_not_run_a_second_time() -> None:
     world = forgetful(3)
-    forgotten_ms = world.state.over.forgotten_ms
+    forgotten_ms = world.state.finished.forgotten_ms
     again = replace(admitted(spec_of("job-0")), sent_ms=forgotten_ms - 500)
     assert codes(world.tell(again)) == [RefuseCode.SUBMISSION_TOO_OLD]
     many = JobsAdmitted(
@@ -106,7 +106,7 @@ def test_a_submission_from_a_time_that_is_forgotten_does_not_run_a_second_time()
 
 def test_a_late_submission_of_a_time_that_is_remembered_is_accepted() -> None:
     world = forgetful(3)
-    late = replace(admitted(spec_of("late")), sent_ms=world.state.over.forgotten_ms + 1)
+    late = replace(admitted(spec_of("late")), sent_ms=world.state.finished.forgotten_ms + 1)
     assert kinds(world.tell(late))[0] == "JobEnqueued"
 
 
@@ -122,7 +122,7 @@ def test_a_submission_that_is_remembered_gets_its_answer_again_however_old_it_is
 
 def test_a_full_cell_takes_no_further_job() -> None:
     world = cell_with()
-    world.tell(set_policy(waiting_jobs_most=1))
+    world.tell(set_policy(max_pending_jobs=1))
     assert codes(world.tell(admitted(spec_of("a")), admitted(spec_of("b")))) == [RefuseCode.TOO_MANY_WAITING]
     assert list(world.state.jobs) == ["a"]
 
@@ -131,7 +131,7 @@ def test_a_full_cell_takes_no_further_job() -> None:
 def test_a_waiting_job_is_cancelled_at_once(status: str) -> None:
     world = with_job(status)
     assert kinds(world.tell(cancel("job"))) == ["JobCancelled"]
-    assert world.state.over["job"].status is JobStatus.CANCELLED
+    assert world.state.finished["job"].status is JobStatus.CANCELLED
 
 
 @pytest.mark.parametrize("status", ["starting", "running"])
@@ -271,7 +271,7 @@ def test_what_admission_tells_its_clients_needs_nothing_of_placement() -> None:
 def test_jobs_that_waited_for_their_admission_are_accepted_while_others_end_fast() -> None:
     """All were sent before any of them ended, one after the other, and so they are taken: none has run before."""
     world = cell_with()
-    world.tell(set_policy(remember_jobs=1))
+    world.tell(set_policy(finished_jobs_max=1))
     begin_ms = world.now_ms
     world.pass_time(10_000)
     for number in range(50):
@@ -357,13 +357,13 @@ def test_a_job_that_was_stamped_by_a_clock_that_is_ahead_can_be_cancelled(array:
 
 def test_a_stamp_that_was_ahead_lets_no_later_submission_be_refused() -> None:
     world = cell_with()
-    world.tell(set_policy(remember_jobs=1))
+    world.tell(set_policy(finished_jobs_max=1))
     for job in ("odd", "next", "last"):
         sent = stamped_ahead(world, job) if job == "odd" else replace(admitted(spec_of(job)), sent_ms=world.now_ms)
         assert kinds(world.tell(sent))[0] == "JobEnqueued", job
         world.tell(cancel(job))
         world.pass_time(1_000)
-    assert world.state.over.forgotten_ms < world.now_ms
+    assert world.state.finished.forgotten_ms < world.now_ms
 
 
 def test_a_job_that_was_stamped_by_a_clock_that_is_ahead_has_its_place_by_when_it_came() -> None:

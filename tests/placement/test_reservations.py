@@ -36,7 +36,7 @@ from tests.placement.world import (
     update,
 )
 
-BEST = Queue(name="best", aging_ms=0, aging_most_ms=0)
+BEST = Queue(name="best", aging_ms=0, aging_max_ms=0)
 
 
 def job(name: str, gpus: int, run_ms: int | None, workers: int = 1, **more: Any) -> JobSpec:
@@ -376,7 +376,7 @@ def test_where_the_policy_comes_to_say_none_nothing_is_kept_any_more() -> None:
 
 def test_where_a_queue_backfills_no_more_nothing_is_kept_any_more() -> None:
     planned = kept_cell()
-    planned.world.service.reload(file_of(Queue(name="day", aging_ms=0, aging_most_ms=0), BEST))
+    planned.world.service.reload(file_of(Queue(name="day", aging_ms=0, aging_max_ms=0), BEST))
     planned.world.rest()
     assert planned.planned() == {}
 
@@ -428,7 +428,7 @@ def test_a_plan_that_is_over_before_another_one_begins_contradicts_it_not() -> N
 
 
 def test_by_shares_all_others_stand_behind_a_planned_start() -> None:
-    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE, aging_ms=0, aging_most_ms=0)
+    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE, aging_ms=0, aging_max_ms=0)
     planned = Planned(file_of(fair), joined("n1", 4), joined("n2", 4))
     planned.submit(job("a", 4, 100))
     planned.submit(job("big", 4, 50, workers=2))
@@ -580,7 +580,7 @@ def test_what_one_before_the_planned_job_may_use_one_behind_it_may_not_in_the_sa
 
 
 def test_by_shares_what_a_tenant_may_use_before_its_own_later_plan_another_tenant_may_not_in_the_same_walk() -> None:
-    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE, aging_ms=0, aging_most_ms=0)
+    fair = Queue(name="day", discipline=BACKFILL.discipline, order=QueueOrder.FAIR_SHARE, aging_ms=0, aging_max_ms=0)
     planned = Planned(file_of(fair), *(joined(f"n{each}", 4, labels={"at": each}) for each in "12"))
     planned.submit(*(job(f"run-{each}", 2, 100, tenant="bob", node_labels=(f"at={each}",)) for each in "12"))
     planned.submit(job("ada-big", 4, 50, tenant="ada"), job("bob-big", 4, 50, tenant="bob"))
@@ -593,7 +593,7 @@ def test_by_shares_what_a_tenant_may_use_before_its_own_later_plan_another_tenan
 
 
 def test_what_a_job_of_an_earlier_queue_may_use_one_of_a_later_queue_may_not_in_the_same_walk() -> None:
-    first = Queue(name="first", aging_ms=0, aging_most_ms=0)
+    first = Queue(name="first", aging_ms=0, aging_max_ms=0)
     planned = Planned(file_of(first, BACKFILL, BEST), joined("n1", 4), joined("n2", 4))
     planned.submit(job("a", 4, 100), job("big", 4, 50, workers=2))
     planned.tell(planned.plan())

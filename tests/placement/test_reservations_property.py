@@ -14,7 +14,7 @@ from fallow.shared.events.values import JobSpec, Level, Position, TopologyReques
 from tests.placement.planned import BACKFILL, Planned, file_of
 from tests.placement.world import CELL, joined, spec_of
 
-BEHIND = Queue(name="behind", aging_ms=0, aging_most_ms=0)
+BEHIND = Queue(name="behind", aging_ms=0, aging_max_ms=0)
 
 
 def cell(random: Random) -> Planned:

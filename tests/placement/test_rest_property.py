@@ -69,7 +69,7 @@ class Restful(Twins):
         """Also: how long before its maintenance a node takes no job that says nothing of its length."""
         if self.random.random() < 0.3:
             lead_ms = self.random.choice((0, 40))
-            self.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, maintenance_lead_ms=lead_ms))
+            self.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, default_run_estimate_ms=lead_ms))
         super().nodes()
 
     def finish(self) -> None:

@@ -25,7 +25,7 @@ from tests.placement.world import (
     stopped,
 )
 
-TRIES = RetryPolicy(budget=2, backoff_ms=1_000, backoff_most_ms=1_500)
+TRIES = RetryPolicy(budget=2, backoff_ms=1_000, backoff_max_ms=1_500)
 
 
 def starting(**spec: object) -> World:
@@ -118,7 +118,7 @@ def test_a_single_worker_that_fails_with_no_budget_fails_its_job() -> None:
         e.JobFailed(job="job", reason=FailReason.RETRIES_EXHAUSTED, text="out of memory"),
         e.NodeFailures(node="n1", jobs=("job",), tenants=("ada",), failed_ms=(0,)),
     ]
-    assert world.state.over["job"].status is JobStatus.FAILED
+    assert world.state.finished["job"].status is JobStatus.FAILED
 
 
 def test_the_pause_doubles_up_to_its_maximum_and_the_budget_ends_it() -> None:

@@ -335,7 +335,7 @@ def test_a_job_that_waits_is_told_of_the_node_that_has_become_another() -> None:
 
 def test_a_replica_that_does_not_start_in_time_is_given_up_alone() -> None:
     world = cell(4)
-    world.tell(set_policy(start_wall_ms=5_000), admitted(service("web", 2)))
+    world.tell(set_policy(start_timeout_wall_ms=5_000), admitted(service("web", 2)))
     world.tell(word(n.RunStarted, world, "web", 0))
     made = world.pass_time(5_000)
     assert kinds(made) == ["AttemptTimedOut", "WorkersSettled", "JobResizing"]
@@ -344,7 +344,7 @@ def test_a_replica_that_does_not_start_in_time_is_given_up_alone() -> None:
 
 def test_another_writer_goes_on_with_replicas_that_are_on_their_way() -> None:
     world = cell(4)
-    world.tell(set_policy(start_wall_ms=5_000), admitted(service("web", 2)))
+    world.tell(set_policy(start_timeout_wall_ms=5_000), admitted(service("web", 2)))
     world.tell(word(n.RunStarted, world, "web", 0))
     world.restart()
     world.pass_time(5_000)

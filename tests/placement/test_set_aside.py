@@ -118,7 +118,7 @@ async def test_letters_that_fail_half_way_are_repeated_before_the_cursor_passes(
 async def test_what_stands_in_the_topic_of_others_is_set_aside_and_not_obeyed(broker: MemoryBroker) -> None:
     wrong = {
         "nodes": (
-            SetPolicy(cell=CELL, policy=CellPolicy(waiting_jobs_most=7), fields=("waiting_jobs_most",)),
+            SetPolicy(cell=CELL, policy=CellPolicy(max_pending_jobs=7), fields=("max_pending_jobs",)),
             SetQuota(cell=CELL, quotas=(Quota(tenant="ada", gpu_type="gpu", limit_milli=0),)),
             admitted(spec_of("x", tenant="nobody")),
         ),

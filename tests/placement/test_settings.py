@@ -29,24 +29,24 @@ LIMITED = Tenant(name="ada", quotas=(TenantQuota(limit=8),))
 
 
 def test_a_new_cell_gets_its_policy_and_quotas_in_its_first_record() -> None:
-    world = World(file_with(LIMITED, start_wall_ms=5))
+    world = World(file_with(LIMITED, start_timeout_wall_ms=5))
     assert kinds(world.decisions[0].effects) == ["WriterStarted", "PolicySet", "QuotaSet", "CellFileSet"]
-    assert world.state.policy.start_wall_ms == 5
+    assert world.state.policy.start_timeout_wall_ms == 5
 
 
 def test_what_was_set_at_run_time_outlives_the_writer() -> None:
     world = World(file_with(LIMITED))
-    world.tell(set_quotas(quota("ada", 2)), set_policy(start_wall_ms=9))
+    world.tell(set_quotas(quota("ada", 2)), set_policy(start_timeout_wall_ms=9))
     world.restart()
-    assert (world.state.quotas["ada", "gpu"].limit_milli, world.state.policy.start_wall_ms) == (2_000, 9)
+    assert (world.state.quotas["ada", "gpu"].limit_milli, world.state.policy.start_timeout_wall_ms) == (2_000, 9)
 
 
 def test_a_reload_puts_the_file_in_force_anew() -> None:
     world = World(file_with(LIMITED))
     world.tell(set_quotas(quota("ada", 2)))
-    world.service.reload(file_with(Tenant(name="ada", quotas=(TenantQuota(limit=5),)), start_wall_ms=7))
+    world.service.reload(file_with(Tenant(name="ada", quotas=(TenantQuota(limit=5),)), start_timeout_wall_ms=7))
     assert sorted(kinds(world.rest())) == ["CellFileSet", "PolicySet", "QuotaSet"]
-    assert (world.state.quotas["ada", "gpu"].limit_milli, world.state.policy.start_wall_ms) == (5_000, 7)
+    assert (world.state.quotas["ada", "gpu"].limit_milli, world.state.policy.start_timeout_wall_ms) == (5_000, 7)
     assert world.rest() == []
 
 
@@ -162,8 +162,8 @@ def test_a_field_is_named_once_at_most(count: int) -> None:
 
 
 def test_a_setting_of_the_policy_is_named_once_at_most() -> None:
-    wish = SetPolicy(cell=CELL, policy=CellPolicy(), fields=("lease_wall_ms", "placement", "lease_wall_ms"))
-    assert "'lease_wall_ms' is named more than once" in refusal(cell_with().tell(wish))
+    wish = SetPolicy(cell=CELL, policy=CellPolicy(), fields=("node_lease_wall_ms", "placement", "node_lease_wall_ms"))
+    assert "'node_lease_wall_ms' is named more than once" in refusal(cell_with().tell(wish))
 
 
 def test_a_line_of_quotas_that_is_too_deep_is_refused_with_the_most() -> None:
@@ -215,7 +215,7 @@ def test_a_quota_of_a_new_type_stands_where_the_file_puts_its_tenant() -> None:
     "wish",
     [
         replace(set_quotas(quota("ada", 7)), fields=("limits",)),
-        replace(set_policy(start_wall_ms=9), fields=("start_wall",)),
+        replace(set_policy(start_timeout_wall_ms=9), fields=("start_wall",)),
     ],
 )
 def test_a_field_that_nobody_knows_is_refused(wish: Event) -> None:
@@ -224,9 +224,9 @@ def test_a_field_that_nobody_knows_is_refused(wish: Event) -> None:
 
 def test_settings_that_are_named_are_changed_alone() -> None:
     world = cell_with()
-    world.tell(set_policy(start_wall_ms=9))
+    world.tell(set_policy(start_timeout_wall_ms=9))
     world.tell(replace(set_policy(stop_grace_wall_ms=7), fields=("stop_grace_wall_ms",)))
-    assert (world.state.policy.start_wall_ms, world.state.policy.stop_grace_wall_ms) == (9, 7)
+    assert (world.state.policy.start_timeout_wall_ms, world.state.policy.stop_grace_wall_ms) == (9, 7)
 
 
 def test_more_quotas_than_a_record_holds_are_refused() -> None:
@@ -238,6 +238,6 @@ def test_more_quotas_than_a_record_holds_are_refused() -> None:
 
 def test_a_lease_too_short_to_look_at_is_refused() -> None:
     world = cell_with()
-    assert codes(world.tell(set_policy(lease_wall_ms=999))) == [ProposalCode.NOT_ALLOWED]
-    world.tell(set_policy(lease_wall_ms=1_000))
-    assert world.state.policy.lease_wall_ms == 1_000
+    assert codes(world.tell(set_policy(node_lease_wall_ms=999))) == [ProposalCode.NOT_ALLOWED]
+    world.tell(set_policy(node_lease_wall_ms=1_000))
+    assert world.state.policy.node_lease_wall_ms == 1_000

@@ -155,4 +155,4 @@ def test_the_property_is_about_something() -> None:
     assert holdings(twins.worlds[0]) == holdings(twins.worlds[1])
     effects = [effect for decision in twins.worlds[0].decisions for effect in decision.effects]
     assert sum(len(getattr(effect, "add", ())) for effect in effects) > 20
-    assert len(twins.worlds[0].state.over) > 10
+    assert len(twins.worlds[0].state.finished) > 10

@@ -69,7 +69,7 @@ def world_of(queue: Queue, *more: Queue, **policy: Any) -> World:
         ordinal=0,
         pools=(Pool(name="train", gpus=1_000),),
         queues=(queue, *more),
-        policy=CellPolicy(**{"backfill_wait_ms": 0, "lease_wall_ms": 1_000_000, **policy}),
+        policy=CellPolicy(**{"backfill_wait_ms": 0, "node_lease_wall_ms": 1_000_000, **policy}),
     )
     return World(CellFile(cells=(cell,), tenants=(Tenant(name="ada"), Tenant(name="bob"))))
 

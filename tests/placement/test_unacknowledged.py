@@ -29,7 +29,7 @@ MOST = 3
 def capped(placement: str = "best-fit", most: int = MOST) -> World:
     """Two nodes of 8 GPUs, on each of which at most so many workers may be unconfirmed."""
     world = cell_with(joined("n1"), joined("n2"))
-    world.tell(set_policy(placement=placement, unacknowledged_most=most))
+    world.tell(set_policy(placement=placement, max_unacknowledged_starts_per_node=most))
     return world
 
 
@@ -119,11 +119,11 @@ def test_what_a_lost_node_had_not_confirmed_is_forgotten() -> None:
 def test_the_limit_can_be_changed_and_lifted_while_starts_are_under_way() -> None:
     world = capped()
     submit(world, 10)
-    world.tell(set_policy(unacknowledged_most=MOST + 1))
+    world.tell(set_policy(max_unacknowledged_starts_per_node=MOST + 1))
     assert on_each(world) == {"n1": MOST + 1, "n2": MOST + 1}
     world.tell(set_policy())
     assert len(starting(world)) == 10
-    world.tell(set_policy(unacknowledged_most=1))
+    world.tell(set_policy(max_unacknowledged_starts_per_node=1))
     assert [node.is_full for node in world.state.nodes.values()] == [True, True]
 
 

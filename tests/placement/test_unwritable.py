@@ -336,8 +336,8 @@ def test_a_node_that_tells_too_much_of_itself_is_set_aside_with_the_figure() -> 
 def test_the_longest_pause_before_a_new_try_ends_with_cell_time(gang: bool) -> None:
     world = quick(joined("n1"))
     world.now_ms = 1_700_000_000_000
-    retry = RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER, backoff_most_ms=LARGEST_INTEGER)
-    longest = RetryPolicy(budget=3, backoff_ms=LATEST_MS, backoff_most_ms=LATEST_MS)
+    retry = RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER, backoff_max_ms=LARGEST_INTEGER)
+    longest = RetryPolicy(budget=3, backoff_ms=LATEST_MS, backoff_max_ms=LATEST_MS)
     world.run(spec_of("a", retry=retry, gang=gang), spec_of("b", retry=longest, gang=gang))
     world.tell(*(failed(job, rank=None if gang else 0) for job in ("a", "b")))
     is_sound(world)
@@ -363,7 +363,7 @@ def run_to_the_end(world: World, job: str, nodes: list[str]) -> None:
         ]
         world.tell(*(RunsReported(cell=CELL, words=tuple(words[at : at + 500])) for at in (0, 500, 1_000)))
     is_sound(world)
-    assert world.state.over[job].status is JobStatus.FINISHED
+    assert world.state.finished[job].status is JobStatus.FINISHED
 
 
 def test_a_gang_of_ten_thousand_workers_starts_runs_and_ends() -> None:

@@ -36,7 +36,7 @@ CELL_MOST = 10
 
 def file_of(*tenants: Tenant) -> CellFile:
     (part,) = FILE.cells
-    policy = CellPolicy(waiting_jobs_most=CELL_MOST)
+    policy = CellPolicy(max_pending_jobs=CELL_MOST)
     return CellFile(cells=(part.model_copy(update={"policy": policy}),), tenants=tenants)
 
 
@@ -77,12 +77,12 @@ def test_alone_in_the_file_a_tenant_may_fill_the_cell() -> None:
 
 
 def test_a_tenants_own_limit_is_what_the_file_says() -> None:
-    world = World(file_of(Tenant(name="ada", waiting_jobs_most=2), Tenant(name="bob", waiting_jobs_most=8)))
+    world = World(file_of(Tenant(name="ada", max_pending_jobs=2), Tenant(name="bob", max_pending_jobs=8)))
     assert (accepted(submit(world, "ada", 9)), accepted(submit(world, "bob", 9))) == (2, 8)
 
 
 def test_a_limit_above_the_cells_is_the_cells() -> None:
-    world = World(file_of(Tenant(name="ada", waiting_jobs_most=1_000), BOB))
+    world = World(file_of(Tenant(name="ada", max_pending_jobs=1_000), BOB))
     assert codes(submit(world, "ada", CELL_MOST + 1)) == [RefuseCode.TOO_MANY_WAITING]
 
 
@@ -117,12 +117,12 @@ def test_a_job_that_comes_back_to_its_queue_waits_beyond_the_limit() -> None:
 def test_a_limit_may_be_raised_with_the_file_and_at_run_time() -> None:
     world = World(file_of(ADA, BOB))
     submit(world, "ada", CELL_MOST)
-    world.service.reload(file_of(Tenant(name="ada", waiting_jobs_most=7), BOB))
+    world.service.reload(file_of(Tenant(name="ada", max_pending_jobs=7), BOB))
     world.rest()
     assert accepted(submit(world, "ada", CELL_MOST, 100)) == 2
     world.service.reload(file_of(ADA, BOB))
     world.rest()
-    world.tell(set_policy(waiting_jobs_most=20))
+    world.tell(set_policy(max_pending_jobs=20))
     assert accepted(submit(world, "ada", CELL_MOST, 200)) == 3
 
 
@@ -133,7 +133,7 @@ def test_a_second_tenant_finds_room_in_the_smallest_cell() -> None:
 
 @pytest.mark.parametrize(("own", "most"), [(None, 5), (3, 3)])
 def test_a_person_sees_how_many_wait_and_how_many_may(own: int | None, most: int) -> None:
-    world = World(file_of(Tenant(name="ada", waiting_jobs_most=own), BOB))
+    world = World(file_of(Tenant(name="ada", max_pending_jobs=own), BOB))
     submit(world, "ada", 2)
     found = as_object(world.state, shares_of(world.state, 0))["shares"]
     assert [(each["tenant"], each["waiting"], each["waiting_most"]) for each in found] == [("ada", 2, most)]
@@ -145,7 +145,7 @@ TEXT_BYTES = 100
 
 def limited(*tenants: Tenant, bytes_most: int = 10 * TEXT_BYTES) -> World:
     (part,) = FILE.cells
-    policy = CellPolicy(live_bytes_most=bytes_most)
+    policy = CellPolicy(live_bytes_max=bytes_most)
     return World(CellFile(cells=(part.model_copy(update={"policy": policy}),), tenants=tenants))
 
 
@@ -185,7 +185,7 @@ def test_the_texts_of_an_array_count_for_each_element() -> None:
 
 
 def test_what_a_tenants_texts_may_take_is_what_the_file_says() -> None:
-    world = limited(Tenant(name="ada", live_bytes_most=2 * TEXT_BYTES), Tenant(name="bob", live_bytes_most=10**9))
+    world = limited(Tenant(name="ada", live_bytes_max=2 * TEXT_BYTES), Tenant(name="bob", live_bytes_max=10**9))
     assert accepted(submit(world, "ada", 9, run=TEXT)) == 2
     assert accepted(submit(world, "bob", 19, run=TEXT)) == 8, "no more than the cell takes"
 
@@ -193,16 +193,16 @@ def test_what_a_tenants_texts_may_take_is_what_the_file_says() -> None:
 def test_a_limit_of_texts_may_be_raised_at_run_time_and_is_seen() -> None:
     world = limited(ADA, BOB)
     submit(world, "ada", 9, run=TEXT)
-    world.tell(set_policy(live_bytes_most=20 * TEXT_BYTES))
+    world.tell(set_policy(live_bytes_max=20 * TEXT_BYTES))
     assert accepted(submit(world, "ada", 9, 100, run=TEXT)) == 5
     (found,) = as_object(world.state, shares_of(world.state, 0))["shares"]
-    assert (found["live_bytes"], found["live_bytes_most"]) == (1_000, 1_000)
+    assert (found["live_bytes"], found["live_bytes_max"]) == (1_000, 1_000)
 
 
 def test_jobs_without_texts_are_accepted_also_where_the_limit_was_lowered() -> None:
     world = limited(ADA)
     submit(world, "ada", 9, run=TEXT)
-    world.tell(set_policy(live_bytes_most=1))
+    world.tell(set_policy(live_bytes_max=1))
     assert (accepted(submit(world, "ada", 1, 100)), accepted(submit(world, "ada", 1, 101, run=TEXT))) == (1, 0)
 
 

@@ -37,7 +37,7 @@ def test_workers_of_a_large_job_that_are_late_at_one_time_are_given_up_over_seve
     workers, waves = 2_000, 150
     world = World()
     world.checks = False
-    world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=10_000_000))
+    world.tell(set_policy(start_timeout_wall_ms=5_000, node_lease_wall_ms=10_000_000))
     world.tell(*(joined(f"n{number}") for number in range(270)))
     world.tell(admitted(service("job", workers, workers_min=1)))
     all_start(world, "job")
@@ -98,7 +98,7 @@ class Fates:
 
 def lived(world: World, jobs: Any, steps: list[int], drained: list[int], fates: list[Fate]) -> World:
     """The same history for each world. Of its appends these come to a bad end, when all of it is due."""
-    world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=10_000_000, remove_lost_ms=4_000))
+    world.tell(set_policy(start_timeout_wall_ms=5_000, node_lease_wall_ms=10_000_000, remove_lost_ms=4_000))
     world.tell(*(joined(f"n{number}") for number in range(3)))
     for number, (limit_ms, is_up, workers, is_gang) in enumerate(jobs):
         make = spec_of if is_gang else service
@@ -151,7 +151,7 @@ def test_starts_that_are_late_are_given_up_in_the_order_in_which_they_were_due_a
     fates: list[Fate],
 ) -> None:
     world = World()
-    world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=10_000_000))
+    world.tell(set_policy(start_timeout_wall_ms=5_000, node_lease_wall_ms=10_000_000))
     world.tell(*(joined(f"n{number}") for number in range(3)))
     for number in (2, 0, 1):
         world.wall_ms += 100
@@ -165,7 +165,7 @@ def test_starts_that_are_late_are_given_up_in_the_order_in_which_they_were_due_a
 
 def test_what_is_put_back_is_done_in_its_order_later() -> None:
     world = World()
-    world.tell(set_policy(start_wall_ms=5_000, lease_wall_ms=10_000_000))
+    world.tell(set_policy(start_timeout_wall_ms=5_000, node_lease_wall_ms=10_000_000))
     world.tell(*(joined(f"n{number}") for number in range(4)))
     for number in range(4):
         world.wall_ms += 100

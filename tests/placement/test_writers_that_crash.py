@@ -95,7 +95,7 @@ def test_writers_that_crash_lose_a_silent_node_all_the_same(every_s: int) -> Non
 async def start_in_vain(host: VirtualHost) -> list[AnyEffect]:
     """What writers of seven seconds each decide of a job whose node lives and never starts it."""
     cell = Cell(host, silent=0)
-    cell.tell(SetPolicy(cell=CELL, policy=CellPolicy(start_wall_ms=20_000)))
+    cell.tell(SetPolicy(cell=CELL, policy=CellPolicy(start_timeout_wall_ms=20_000)))
     cell.tell(JobAdmitted(cell=CELL, spec=JobSpec(id="job", tenant="vision"), submit_ms=0, digest="0" * 32))
     reports = asyncio.create_task(cell.report())
     for number in range(4):

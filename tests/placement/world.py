@@ -123,7 +123,7 @@ class World:
         """Let cell time and wall time pass, in such steps that the writer does not take itself for having been away."""
         made: list[e.AnyEffect] = []
         while ms > 0:
-            step = min(ms, self.state.policy.lease_wall_ms // 2)
+            step = min(ms, self.state.policy.node_lease_wall_ms // 2)
             self.now_ms, self.wall_ms, ms = self.now_ms + step, self.wall_ms + step, ms - step
             made += self.rest()
         return made

@@ -19,7 +19,7 @@ from fallow.shared.events.values import Dependency
 from tests.placement.world import CELL, World, admitted, joined, spec_of
 
 FAIR = QueueOrder.FAIR_SHARE
-QUEUES = (Queue(name="day"), Queue(name="night", order=FAIR), Queue(name="aged", aging_ms=2_000, aging_most_ms=9_000))
+QUEUES = (Queue(name="day"), Queue(name="night", order=FAIR), Queue(name="aged", aging_ms=2_000, aging_max_ms=9_000))
 NODES = [f"n{number}" for number in range(8)]
 RECORD_BYTES_MOST = 1_048_576
 TENANTS = (Tenant(name="ada", quotas=(TenantQuota(weight=2),)), Tenant(name="bob"), Tenant(name="eve"))
@@ -81,7 +81,7 @@ def test_what_waits_for_more_than_its_turn_is_counted_and_not_named() -> None:
 
 def test_of_an_array_with_a_limit_no_more_elements_are_next_than_may_run() -> None:
     world = cell_of()
-    wait(world, "sweep", array=5, array_most_running=2)
+    wait(world, "sweep", array=5, array_max_running=2)
     wait(world, "other", submit_ms=1)
     planned = plan(world)["day"]
     assert (planned.waiting, planned.ready, planned.next) == (6, 3, ("sweep.0", "sweep.1", "other"))

@@ -18,8 +18,8 @@ from fallow.shared.events.values import JobSpec, Level, Position, Resources, Ret
 from tests.placement.planned import BACKFILL, Planned, file_of
 from tests.placement.world import CELL, failed, joined, lost, set_policy, spec_of
 
-BEST = Queue(name="best", aging_ms=0, aging_most_ms=0)
-STRICT = Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO, aging_ms=0, aging_most_ms=0)
+BEST = Queue(name="best", aging_ms=0, aging_max_ms=0)
+STRICT = Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO, aging_ms=0, aging_max_ms=0)
 RACK = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
 
 
@@ -70,7 +70,7 @@ def test_a_job_that_is_expected_to_run_for_ever_frees_nothing_and_what_waits_for
 
 
 def test_what_tells_nothing_of_its_run_is_taken_to_run_for_as_long_as_the_cell_assumes() -> None:
-    planned = cell(joined("n1", 4), maintenance_lead_ms=70)
+    planned = cell(joined("n1", 4), default_run_estimate_ms=70)
     planned.submit(job("a", 4, None), job("b", 4, 10))
     assert plan_of(planned) == {"b": (70, ("n1",))}
 
@@ -236,7 +236,7 @@ def test_where_very_many_runs_end_those_that_follow_each_other_count_as_one(monk
 def test_an_element_whose_array_may_have_no_more_is_not_planned() -> None:
     planned = cell(joined("n1", 4))
     planned.run_ms |= {f"a.{number}": 100 for number in range(2)}
-    array = replace(job("a", 4, 100), array=2, array_most_running=1)
+    array = replace(job("a", 4, 100), array=2, array_max_running=1)
     planned.submit(array, job("b", 4, 10))
     assert plan_of(planned) == {"b": (100, ("n1",))}
 
@@ -291,7 +291,7 @@ def test_of_an_array_no_more_elements_are_planned_than_may_run() -> None:
     planned = cell(*two_nodes())
     planned.submit(job("a", 4, 100), job("b", 4, 100))
     planned.run_ms |= {f"array.{number}": 10 for number in range(8)}
-    planned.submit(replace(job("array", 4, 10), array=8, array_most_running=1), job("last", 4, 10, tenant="bob"))
+    planned.submit(replace(job("array", 4, 10), array=8, array_max_running=1), job("last", 4, 10, tenant="bob"))
     assert plan_of(planned) == {"array.0": (100, ("n1",)), "last": (100, ("n2",))}
 
 

@@ -134,7 +134,7 @@ def fragmented() -> VirtualCell:
 
 
 def unacknowledged() -> VirtualCell:
-    found = cell(kind=Mute, unacknowledged_most=1)
+    found = cell(kind=Mute, max_unacknowledged_starts_per_node=1)
     submit(found, "first", 1)
     submit(found, "second", 1)
     submit(found, LATE, 1)
@@ -224,7 +224,7 @@ def after() -> VirtualCell:
 
 def array_limit() -> VirtualCell:
     found = cell()
-    submit(found, ARRAY, 1, array=2, array_most_running=1)
+    submit(found, ARRAY, 1, array=2, array_max_running=1)
     return found
 
 

@@ -12,7 +12,7 @@ from fallow.shared.log.admin.topics import TopicsFileError, parse_topics
 from fallow.shared.runtime.files.cell_file import CellFileError, parse_cell_file
 from fallow.shared.runtime.files.yaml_text import NUMBER_CHARS_MOST, YamlTextError, read_yaml, read_yaml_documents
 
-FIELDS = ("ordinal", "driver", "lease_wall_ms")
+FIELDS = ("ordinal", "driver", "node_lease_wall_ms")
 """Fields that want a number, a word, or nothing of that name."""
 
 NUMBERS = st.one_of(

@@ -40,7 +40,7 @@ def virtual(job: str, run_ms: int, **wishes: Any) -> JobSpec:
 
 
 def test_an_array_that_runs_one_element_at_a_time_comes_to_its_end_however_long_it_takes() -> None:
-    history = told(virtual("slow", 60_000, array=3, array_most_running=1))
+    history = told(virtual("slow", 60_000, array=3, array_max_running=1))
     assert history.end_ms > ALONE_MS
     assert (history.stuck, history.drained) == ((), True)
     assert history.violations == []

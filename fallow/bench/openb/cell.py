@@ -22,7 +22,7 @@ def cell_of(nodes: Iterable[NodeSpec], placement: str) -> CellState:
     apply(state, e.PolicySet(policy=CellPolicy(placement=placement)), 0)
     for spec in nodes:
         apply(state, e.NodeChanged(spec=spec, boot="boot-1", status=NodeStatus.READY), 0)
-    state.journal.trim()
+    state.undo_log.trim()
     return state
 
 
@@ -58,10 +58,10 @@ def arrive(state: CellState, spec: JobSpec) -> None:
 def start(state: CellState, spec: JobSpec, places: tuple[WorkerPlace, ...]) -> None:
     """The pod runs here from now on. Raises IllegalEffect where it has no room."""
     APPLY[e.JobStarted](state, e.JobStarted(job=spec.id, attempt=1, workers=places), 0)
-    state.journal.trim()
+    state.undo_log.trim()
 
 
 def drop(state: CellState, spec: JobSpec) -> None:
     """The pod does not fit and goes away."""
     APPLY[e.JobCancelled](state, e.JobCancelled(job=spec.id), 0)
-    state.journal.trim()
+    state.undo_log.trim()

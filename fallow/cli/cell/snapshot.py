@@ -134,7 +134,7 @@ def _as_object(head: Head, state: CellState, unread: tuple[Unread, ...]) -> dict
         "at_ms": head.at_ms,
         "digest": head.digest,
         "jobs": len(state.jobs),
-        "over": len(state.over),
+        "over": len(state.finished),
         "nodes": len(state.nodes),
         "unread": dict(sorted(Counter(record.topic for record in unread).items())),
     }
@@ -143,5 +143,5 @@ def _as_object(head: Head, state: CellState, unread: tuple[Unread, ...]) -> dict
 def _told(head: Head, state: CellState, unread: tuple[Unread, ...]) -> str:
     return (
         f"cell {head.cell} at version {head.version}, {moment(head.at_ms)}: {len(state.jobs)} live jobs, "
-        f"{len(state.over)} remembered, {len(state.nodes)} nodes, {len(unread)} unread records"
+        f"{len(state.finished)} remembered, {len(state.nodes)} nodes, {len(unread)} unread records"
     )

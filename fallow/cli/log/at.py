@@ -54,7 +54,7 @@ def as_object(state: CellState) -> dict[str, Any]:
         "offset": state.offset,
         "epoch": state.epoch,
         "jobs_by_status": by_status(state),
-        "jobs_over": len(state.over),
+        "jobs_over": len(state.finished),
         "jobs": [_job(state.jobs[job]) for job in sorted(state.jobs)],
         "nodes": [_node(state.nodes[node]) for node in sorted(state.nodes)],
         "use": use(state),
@@ -65,7 +65,7 @@ def as_object(state: CellState) -> dict[str, Any]:
 def by_status(state: CellState) -> dict[str, int]:
     """How many jobs are in each status, the remembered ones too."""
     counts = Counter(job.status.value for job in state.jobs.values())
-    counts.update(over.status.value for over in state.over.values())
+    counts.update(over.status.value for over in state.finished.values())
     return dict(sorted(counts.items()))
 
 

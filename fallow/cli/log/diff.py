@@ -79,7 +79,7 @@ def portrait(state: CellState) -> Portrait:
     """The state in words."""
     words = {
         "jobs": {job.id: _job(job) for job in state.jobs.values()}
-        | {over.id: f"{over.status}" for over in state.over.values()},
+        | {over.id: f"{over.status}" for over in state.finished.values()},
         "nodes": {node.id: _node(node) for node in state.nodes.values()},
         "quotas": {f"{tenant} {gpu_type}": _quota(quota) for (tenant, gpu_type), quota in state.quotas.items()},
         "use": {

@@ -149,7 +149,7 @@ class LiveCheck:
                 differences = await compare_view(view, check.state)
             except ViewMoved:
                 continue
-            check.checks += len(check.state.jobs) + len(check.state.over) + len(check.state.nodes)
+            check.checks += len(check.state.jobs) + len(check.state.finished) + len(check.state.nodes)
             if differences:
                 text = str(differences[0]).removeprefix("I7 ")
                 check.violation = Violation(None, version, "I7", text)

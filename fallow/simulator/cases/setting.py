@@ -125,8 +125,8 @@ class Setting:
         most = self.case.policy.max_unacknowledged
         limits = [row.default_time_limit_s for row in self.case.queues if row.default_time_limit_s is not None]
         return CellPolicy(
-            unacknowledged_most=0 if most is None else most + 1,
-            maintenance_lead_ms=ms(max(limits, default=0)),
+            max_unacknowledged_starts_per_node=0 if most is None else most + 1,
+            default_run_estimate_ms=ms(max(limits, default=0)),
         )
 
     def _tenant(self, row: QueueRow, gpu_types: Iterable[str]) -> Tenant:

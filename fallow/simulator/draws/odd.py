@@ -20,7 +20,7 @@ NOWHERE: tuple[dict[str, Any], ...] = (
     {"pools": ("none",)},
     {"gpu_type": "none"},
     {"not_before_ms": LARGEST_INTEGER},
-    {"array": None, "array_most_running": 1},
+    {"array": None, "array_max_running": 1},
     {"workers": 20_000},
     {"cell": None, "pools": ("pool-0a", "pool-1a")},
 )
@@ -39,10 +39,10 @@ EXTREMES: tuple[dict[str, Any], ...] = (
     {"not_before_ms": 1},
     {"max_run_ms": LARGEST_INTEGER - 1},
     {"estimate_run_ms": LARGEST_INTEGER - 1},
-    {"retry": RetryPolicy(budget=3, backoff_ms=0, backoff_most_ms=1)},
-    {"retry": RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER, backoff_most_ms=1)},
-    {"retry": RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER - 1, backoff_most_ms=LARGEST_INTEGER)},
-    {"retry": RetryPolicy(budget=0, backoff_ms=LARGEST_INTEGER, backoff_most_ms=LARGEST_INTEGER)},
+    {"retry": RetryPolicy(budget=3, backoff_ms=0, backoff_max_ms=1)},
+    {"retry": RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER, backoff_max_ms=1)},
+    {"retry": RetryPolicy(budget=3, backoff_ms=LARGEST_INTEGER - 1, backoff_max_ms=LARGEST_INTEGER)},
+    {"retry": RetryPolicy(budget=0, backoff_ms=LARGEST_INTEGER, backoff_max_ms=LARGEST_INTEGER)},
 )
 """What is let in, and must not harm anything."""
 

@@ -118,7 +118,7 @@ def another_file(engine: Engine, first: CellFile) -> CellFile:
     cells = tuple(
         cell.model_copy(
             update={
-                "policy": replace(cell.policy, start_wall_ms=wait_ms),
+                "policy": replace(cell.policy, start_timeout_wall_ms=wait_ms),
                 "queues": tuple(_ages_otherwise(queue) for queue in cell.queues),
             }
         )
@@ -130,7 +130,7 @@ def another_file(engine: Engine, first: CellFile) -> CellFile:
 
 def _ages_otherwise(queue: Queue) -> Queue:
     aging_ms = 0 if queue.aging_ms else 1_000
-    return queue.model_copy(update={"aging_ms": aging_ms, "aging_most_ms": 2 * aging_ms})
+    return queue.model_copy(update={"aging_ms": aging_ms, "aging_max_ms": 2 * aging_ms})
 
 
 def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
@@ -143,22 +143,22 @@ def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
         pools.append(pool)
         nodes += [_node(pool, at) for at in range(count)]
     policy = CellPolicy(
-        start_wall_ms=4_000,
+        start_timeout_wall_ms=4_000,
         stop_grace_wall_ms=800,
-        lease_wall_ms=5_000,
+        node_lease_wall_ms=5_000,
         lease_margin_wall_ms=1_500,
         unknown_dependency_ms=4_000,
         placement=engine.chance.choice(PLACEMENTS),
         backfill_wait_ms=engine.chance.choice((0, 1_000, 600_000)),
-        unacknowledged_most=engine.chance.choice((0, 0, 1, 3)),
+        max_unacknowledged_starts_per_node=engine.chance.choice((0, 0, 1, 3)),
         fair_half_life_ms=engine.chance.choice((0, 0, 2_000, 60_000)),
         breaker_wait_wall_ms=engine.chance.choice((500, 2_000, 300_000)),
         breaker_nodes_per_minute=engine.chance.choice((60, 600)),
-        waiting_jobs_most=engine.chance.choice((1_000_000, 1_000_000, 1_000_000, 6)),
+        max_pending_jobs=engine.chance.choice((1_000_000, 1_000_000, 1_000_000, 6)),
         remove_lost_ms=engine.chance.choice((1, 0, 3_000, 86_400_000)),
         reservation_ttl_ms=5_000,
     )
-    policy = replace(policy, live_bytes_most=250 * policy.waiting_jobs_most)
+    policy = replace(policy, live_bytes_max=250 * policy.max_pending_jobs)
     cell = CellPart(name=f"cell-{number}", ordinal=number, pools=tuple(pools), queues=queues, policy=policy)
     return cell, tuple(nodes)
 
@@ -166,7 +166,7 @@ def _cell(engine: Engine, number: int) -> tuple[CellPart, tuple[NodeSpec, ...]]:
 def _queue(engine: Engine, name: str, discipline: QueueDiscipline) -> Queue:
     aging_ms = engine.chance.choice((0, 0, 1_000))
     order = engine.chance.choice((QueueOrder.FIFO, QueueOrder.FIFO, QueueOrder.FAIR_SHARE))
-    return Queue(name=name, discipline=discipline, order=order, aging_ms=aging_ms, aging_most_ms=2 * aging_ms)
+    return Queue(name=name, discipline=discipline, order=order, aging_ms=aging_ms, aging_max_ms=2 * aging_ms)
 
 
 def _node(pool: Pool, number: int) -> NodeSpec:
@@ -264,7 +264,7 @@ def _job(engine: Engine, file: CellFile, number: int) -> JobSpec:
         ),
         max_run_ms=engine.between(1_000, 6_000) if engine.between(0, 7) == 0 else None,
         retry=RetryPolicy(
-            budget=engine.between(0, 3), backoff_ms=engine.chance.choice((0, 1, 300, 1_200)), backoff_most_ms=1_500
+            budget=engine.between(0, 3), backoff_ms=engine.chance.choice((0, 1, 300, 1_200)), backoff_max_ms=1_500
         ),
         hold=engine.between(0, 11) == 0,
     )
@@ -328,7 +328,7 @@ def _with_waits(
             job = replace(job, estimate_run_ms=engine.between(500, 5_000))
         if engine.between(0, 5) == 0:
             most = engine.chance.choice((None, 1, 2))
-            job = replace(job, array=engine.chance.choice((1, 2, 3, 4, 5, 16)), array_most_running=most)
+            job = replace(job, array=engine.chance.choice((1, 2, 3, 4, 5, 16)), array_max_running=most)
         waiting.append((at_ms, client, replace(event, job=job)))
     return waiting, [event for _, _, event in waiting if isinstance(event, SubmitJob)]
 

@@ -170,5 +170,5 @@ class Books:
 
     def is_remembered(self, over: OverPage) -> bool:
         """Whether the cell must still know a job that is over; with room for one that is just being forgotten."""
-        is_young = over.over_ms + self.policy.remember_ms >= self.at_ms
-        return is_young and self.endings - over.number < self.policy.remember_jobs
+        is_young = over.over_ms + self.policy.finished_jobs_ttl_ms >= self.at_ms
+        return is_young and self.endings - over.number < self.policy.finished_jobs_max

@@ -61,7 +61,7 @@ class Poison:
 
     def _is_accepted(self, cell: str, job: str) -> bool:
         known = self._world.oracles[self._world.ordinal(cell)].state
-        return job in known.jobs or job in known.over
+        return job in known.jobs or job in known.finished
 
     def _is_poisoned(self, job: str) -> bool:
         faults = self._world.faults

@@ -24,7 +24,7 @@ def asks_for_more(spec: JobSpec) -> bool:
         spec.not_before_ms is not None
         or bool(spec.after)
         or spec.array is not None
-        or spec.array_most_running is not None
+        or spec.array_max_running is not None
         or spec.array_of is not None
         or spec.array_index is not None
     )
@@ -73,9 +73,9 @@ def _no_array(spec: JobSpec) -> Rejection | None:
         if value is not None:
             return Rejection(RejectCode.INVALID_FIELD, field, str(value), "is set by the cell")
     if spec.array is None:
-        value = spec.array_most_running
+        value = spec.array_max_running
         rule = "is for arrays"
-        return None if value is None else Rejection(RejectCode.INVALID_FIELD, "array_most_running", str(value), rule)
+        return None if value is None else Rejection(RejectCode.INVALID_FIELD, "array_max_running", str(value), rule)
     longest = JOB_ID_CHARS_MOST - 1 - len(str(spec.array - 1))
     if len(spec.id) > longest:
         rule = f"the id of such an array has at most {longest} characters"

@@ -334,7 +334,7 @@ class NodeAgent:
     def _lives(self, turn: Turn, policy: CellPolicy) -> dict[str, Any]:
         """What every word begins with that renews the lease: it tells how long that is from now on."""
         self.lease.tell(turn.now.monotonic_ms, lease_allowed_ms(policy))
-        told = {"lease_wall_ms": policy.lease_wall_ms, "lease_margin_wall_ms": policy.lease_margin_wall_ms}
+        told = {"node_lease_wall_ms": policy.node_lease_wall_ms, "lease_margin_wall_ms": policy.lease_margin_wall_ms}
         return {**self._stamp(turn), **told}
 
     def join(self, turn: Turn, policy: CellPolicy) -> None:

@@ -71,7 +71,7 @@ class Lease:
 
 def lease_allowed_ms(told: TellsLease) -> int:
     """How long a node works on without a confirmed report: less than its lease, by the margin."""
-    lease_ms = told.lease_wall_ms
+    lease_ms = told.node_lease_wall_ms
     return lease_ms - min(told.lease_margin_wall_ms, lease_ms // 2)
 
 
@@ -82,7 +82,7 @@ def gone_on_with(kept: KeptLease, state: CellState) -> Lease:
 
 def told_ms(word: LivingNode) -> int | None:
     """How long the node may work on after this word of it, as it tells; None: it tells nothing."""
-    return lease_allowed_ms(word) if word.lease_wall_ms else None
+    return lease_allowed_ms(word) if word.node_lease_wall_ms else None
 
 
 def settle_ms(policy: CellPolicy) -> int:

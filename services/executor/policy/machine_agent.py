@@ -103,9 +103,11 @@ class OwnNode:
                 agent.desire(turn, state.version, name, run)
             else:
                 agent.desire_all(turn, node.boot, state.version, desired_of(state, agent.id))
-        if state.singly:
+        if state.independent_jobs:
             here = {run.wanted.job: run.wanted.attempt for run in agent.runs.values() if run.is_live}
-            turn.worlds += [(job_id, here[job_id]) for job_id in moved if job_id in state.singly and job_id in here]
+            turn.worlds += [
+                (job_id, here[job_id]) for job_id in moved if job_id in state.independent_jobs and job_id in here
+            ]
         return turn
 
     def _follow(self, turn: Turn, state: CellState, node: Node | None) -> None:

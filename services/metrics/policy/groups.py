@@ -29,7 +29,7 @@ def tenant_of(state: CellState, job_id: str) -> str:
     job = state.jobs.get(job_id)
     if job is not None:
         return job.spec.tenant
-    over = state.over.get(job_id)
+    over = state.finished.get(job_id)
     return FORGOTTEN if over is None else over.tenant
 
 

@@ -100,7 +100,7 @@ class RunSummary:
 
     def _refuse(self, state: CellState, job_id: str) -> None:
         """An id that is or was a job is counted as that job."""
-        if job_id not in state.jobs and job_id not in state.over:
+        if job_id not in state.jobs and job_id not in state.finished:
             self._turned_away[job_id] = None
 
     def result(self, until_ms: int | None = None) -> Summary:

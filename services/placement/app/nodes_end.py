@@ -24,7 +24,7 @@ class NodesEnd:
         self._asked_ms: int | None = None
         self._question: asyncio.Task[int | None] | None = None
 
-    def ask(self, now_ms: int, lease_wall_ms: int) -> tuple[int, int] | None:
+    def ask(self, now_ms: int, node_lease_wall_ms: int) -> tuple[int, int] | None:
         """The newest answer that was not told yet: the end, and when it was asked for (monotonic). Asks anew when it is
         time to.
         """
@@ -32,15 +32,15 @@ class NodesEnd:
         if question is not None and question.done() and self._asked_ms is not None:
             end, self._question = question.result(), None
             answer = None if end is None else (end, self._asked_ms)
-        if self._question is None and self.due_in_ms(now_ms, lease_wall_ms) <= 0:
+        if self._question is None and self.due_in_ms(now_ms, node_lease_wall_ms) <= 0:
             self._asked_ms = now_ms
             self._question = asyncio.create_task(self._end())
             self._question.add_done_callback(lambda _: self._on_answer())
         return answer
 
-    def due_in_ms(self, now_ms: int, lease_wall_ms: int) -> int:
+    def due_in_ms(self, now_ms: int, node_lease_wall_ms: int) -> int:
         """How long until it is time to ask; not before the last question is answered."""
-        every_ms = min(LOOK_MS_MOST, max(1, lease_wall_ms // LOOKS_PER_LEASE))
+        every_ms = min(LOOK_MS_MOST, max(1, node_lease_wall_ms // LOOKS_PER_LEASE))
         if self._question is not None and not self._question.done():
             return every_ms
         return 0 if self._asked_ms is None else self._asked_ms + every_ms - now_ms

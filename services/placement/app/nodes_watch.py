@@ -49,7 +49,7 @@ class NodesWatch:
         """Hand over what is known by now, and say so where the topic is not read for long: no lease runs out
         meanwhile. `is_fenced`: nothing is known of the topic. Whether there was anything new.
         """
-        now_ms, lease_ms = self._host.monotonic_ms(), self._policy.lease_wall_ms
+        now_ms, lease_ms = self._host.monotonic_ms(), self._policy.node_lease_wall_ms
         earlier, end = self._look_back.take_answer(), self._end.ask(now_ms, lease_ms)
         if earlier is not None and not is_fenced:
             self._service.nodes_said(*earlier)
@@ -65,7 +65,7 @@ class NodesWatch:
 
     def due_in_ms(self) -> int:
         """How long until it is time to look."""
-        return self._end.due_in_ms(self._host.monotonic_ms(), self._policy.lease_wall_ms)
+        return self._end.due_in_ms(self._host.monotonic_ms(), self._policy.node_lease_wall_ms)
 
     async def stop(self) -> None:
         """The process no longer writes the cell."""

@@ -132,7 +132,7 @@ class DecisionBuilder:
     refused: e.AnyEffect | None = None
     """The effect that the state did not allow. Nothing may be written of this turn then."""
 
-    def do(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
+    def emit(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
         """Apply an effect and keep it for the record. `size_bytes` is what a small effect holds besides its job. Raises
         IllegalEffect where the state does not allow it.
         """
@@ -162,7 +162,7 @@ class DecisionBuilder:
         """A new job: of these a record takes so many only that there is room for starts. `is_read`: whether its
         specification is the very one that was read.
         """
-        self.do(effect, size_bytes)
+        self.emit(effect, size_bytes)
         self.new_bytes += size_bytes
         if is_read:
             self.specs_read.add(id(effect.spec))
@@ -177,7 +177,7 @@ class DecisionBuilder:
             started = e.JobStarted(
                 job=job_id, attempt=attempt, workers=workers, backfilled=bool(over), backfilled_over=over
             )
-            self.do(started, size_bytes + len(over))
+            self.emit(started, size_bytes + len(over))
         return not self.is_cut
 
     def enter(self, job: Job, workers: tuple[WorkerPlace, ...]) -> bool:
@@ -185,11 +185,13 @@ class DecisionBuilder:
         size_bytes = bytes_of(workers)
         self.is_cut = not self.fits(size_bytes)
         if not self.is_cut:
-            self.do(e.JobResizing(job=job.id, attempt=job.attempt, add=workers))
+            self.emit(e.JobResizing(job=job.id, attempt=job.attempt, add=workers))
             self.starts += len(workers)
         return not self.is_cut
 
-    def hear(self, run: tuple[str, int], said: dict[str, RunStatus] | None, node_id: str, status: RunStatus) -> None:
+    def record_status(
+        self, run: tuple[str, int], said: dict[str, RunStatus] | None, node_id: str, status: RunStatus
+    ) -> None:
         """Keep what a node said of a run until it is settled. `said` is what was kept of the run before."""
         if said is None:
             self.runs[run] = {node_id: status}

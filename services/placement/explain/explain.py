@@ -250,11 +250,11 @@ def _wanted_nodes(state: CellState, spec: JobSpec, codes: Sequence[PendingReason
 
 def _closing(state: CellState, spec: JobSpec) -> tuple[tuple[str, int], ...]:
     """The first nodes that the job could still be on when their maintenance begins, and when that is."""
-    if not state.closing:
+    if not state.maintenance_starts:
         return ()
     pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
     shut = [node_id for pool in pools for node_id in shut_for(state, pool, spec)]
-    return tuple((node_id, state.closing[node_id]) for node_id in shut[:NAMED_MOST])
+    return tuple((node_id, state.maintenance_starts[node_id]) for node_id in shut[:NAMED_MOST])
 
 
 def _to_free(

@@ -135,7 +135,7 @@ class WaitingOwners:
     def look(self, state: CellState, lines: Lines) -> Change:
         """What has changed since the last look."""
         basis = _Basis(lines.touched, state.tree.branches, marks_of_reach(state))
-        is_all = bool(state.closing) or self._basis is None or not self._basis.is_still(basis)
+        is_all = bool(state.maintenance_starts) or self._basis is None or not self._basis.is_still(basis)
         if is_all:
             self.forget()
             self._basis, self._group_of = basis, groups_of(basis.branches)

@@ -475,7 +475,7 @@ def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: PendingReason
     all. Where they do not, it is room that it waits for, though the reason that was told is another one; or the places
     that are kept for owners, which is told before any quota.
     """
-    if state.closing and code is not PendingReason.MAINTENANCE:
+    if state.maintenance_starts and code is not PendingReason.MAINTENANCE:
         reach = _without_closing(state, spec, reach, shut)
     is_kept = code is PendingReason.RESERVED_FOR_OTHER
     if not (is_kept or is_of_quota(code)):

@@ -28,7 +28,7 @@ def are_free_for(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace])
             return False
     if not are_places_of(state, spec, places, state.at_ms):  # the job may have been changed since
         return False
-    return not (state.closing and any(_is_shut(state, spec, node_id) for node_id in on_node))
+    return not (state.maintenance_starts and any(_is_shut(state, spec, node_id) for node_id in on_node))
 
 
 def are_places_of(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace], start_ms: int) -> bool:
@@ -91,4 +91,6 @@ def _is_free(node: Node, places: Sequence[WorkerPlace]) -> bool:
 
 
 def _is_shut(state: CellState, spec: JobSpec, node_id: str) -> bool:
-    return node_id in state.closing and node_id in shut_for(state, state.pools[state.nodes[node_id].pool], spec)
+    return node_id in state.maintenance_starts and node_id in shut_for(
+        state, state.pools[state.nodes[node_id].pool], spec
+    )

@@ -67,41 +67,41 @@ class Reservations:
         """Another process may have written: its plans are heard anew."""
         self.newest = 0
 
-    def take_newest(self, turn: DecisionBuilder, backfills: Callable[[Job], bool]) -> bool:
+    def take_newest(self, decision: DecisionBuilder, backfills: Callable[[Job], bool]) -> bool:
         """Put the plan that waits in force, unless its clock is too far ahead. Whether anything of it was looked at."""
         plan = self._plan
-        if plan is not None and plan.at_ms > later(turn.now_ms, self._clock_bound_ms):
+        if plan is not None and plan.at_ms > later(decision.now_ms, self._clock_bound_ms):
             self.plans_passed_over += 1
-            self.plan_ahead_ms = plan.at_ms - turn.now_ms
+            self.plan_ahead_ms = plan.at_ms - decision.now_ms
             plan = self._plan = None
-        if plan is None or turn.is_full:
+        if plan is None or decision.is_full:
             return False
         self.plan_ahead_ms = 0
-        if self.take(turn, plan, backfills):
+        if self.take(decision, plan, backfills):
             self._plan = None
         return True
 
-    def take(self, turn: DecisionBuilder, plan: StartsPlanned, backfills: Callable[[Job], bool]) -> bool:
+    def take(self, decision: DecisionBuilder, plan: StartsPlanned, backfills: Callable[[Job], bool]) -> bool:
         """Put a plan in force, as far as it holds. `backfills`: whether the job is in a queue that backfills. Whether
         the record had room for all of it; else it ends here, and the next one goes on with the same plan.
         """
-        state = turn.state
+        state = decision.state
         if plan.version < self.newest or plan.version > state.version:
             return True
         self.newest = plan.version
         named = {start.job: start for start in plan.starts[: state.policy.reservations_max]}
         for job_id in [each for each in state.reservations if each not in named]:
             if state.reservations[job_id].version <= plan.version:
-                if turn.is_full:
+                if decision.is_full:
                     return False
-                turn.do(e.ReservationCleared(job=job_id, reason=ClearReason.REPLACED))
+                decision.emit(e.ReservationCleared(job=job_id, reason=ClearReason.REPLACED))
         taken = _Taken(state)
         for start in named.values():
             why = self._refusal(state, plan, start, taken, backfills)
             if why is None:
                 taken.add(start)
-                if not self._put(turn, plan, start):
-                    turn.is_closed = True
+                if not self._put(decision, plan, start):
+                    decision.is_closed = True
                     return False
         return True
 
@@ -127,17 +127,17 @@ class Reservations:
                 return why
         return taken.refusal(job, start)
 
-    def _put(self, turn: DecisionBuilder, plan: StartsPlanned, start: PlannedStart) -> bool:
+    def _put(self, decision: DecisionBuilder, plan: StartsPlanned, start: PlannedStart) -> bool:
         """Set the reservation, unless the one in force says the same and lasts. Whether the record had room for it."""
-        state, now_ms = turn.state, turn.now_ms
+        state, now_ms = decision.state, decision.now_ms
         before = state.reservations.get(start.job)
         ttl_ms = max(state.policy.reservation_ttl_ms, self._least_ms)
         if before is not None and _says_the_same(before, start, now_ms) and _left_ms(before, now_ms) > ttl_ms // 2:
             return True
-        if turn.is_full or not turn.fits(bytes_of(start.places)):
+        if decision.is_full or not decision.fits(bytes_of(start.places)):
             return False
         first_ms = min(state.first_plans.get(start.job, start.start_ms), start.start_ms)
-        turn.do(
+        decision.emit(
             e.ReservationSet(
                 job=start.job,
                 workers=start.places,
@@ -150,17 +150,17 @@ class Reservations:
         return True
 
 
-def settle(turn: DecisionBuilder, backfills: Callable[[Job], bool]) -> None:
+def settle(decision: DecisionBuilder, backfills: Callable[[Job], bool]) -> None:
     """End reservations of jobs that do not wait any more, of nodes that are gone, those that nothing confirmed, and
     where the cell plans no starts any more or the job's queue keeps no places.
     """
-    state = turn.state
+    state = decision.state
     for job_id in list(state.reservations):
-        reason = _over(state, job_id, turn.now_ms, backfills)
+        reason = _over(state, job_id, decision.now_ms, backfills)
         if reason is not None:
-            if turn.is_closed:
+            if decision.is_closed:
                 return
-            turn.do(e.ReservationCleared(job=job_id, reason=reason))
+            decision.emit(e.ReservationCleared(job=job_id, reason=reason))
 
 
 def next_lapse_ms(state: CellState) -> int | None:

@@ -24,7 +24,7 @@ def ids(spec: JobSpec) -> tuple[str, ...]:
 def id_in_use(state: CellState, spec: JobSpec) -> str | None:
     """The first of an array's elements whose id some job has already, or None."""
     for job_id in ids(spec)[1:]:
-        if job_id in state.jobs or job_id in state.over or job_id in state.arrays:
+        if job_id in state.jobs or job_id in state.finished or job_id in state.arrays:
             return job_id
     return None
 

@@ -15,18 +15,18 @@ SETTLED_MOST = 1_000
 """The waits of so many jobs end in one record at most, those of the others in the next ones."""
 
 
-def refusal(turn: DecisionBuilder, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
+def refusal(decision: DecisionBuilder, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
     """Why a job, whose ids these are, cannot wait for what it names; None if it can.
 
     It may name what nobody knows yet: of two jobs that are sent together either may come first. So two could wait for
     each other, and then the later one is refused.
     """
     for dependency in spec.after:
-        owner = _owner(turn.state, dependency.job)
+        owner = _owner(decision.state, dependency.job)
         if owner is not None and owner != spec.tenant:
             return RefuseCode.NOT_THE_TENANTS_JOB, f"it would wait for {dependency.job}"
-    found = circle(turn.state, spec, ids)
-    turn.steps += found.steps + sum(1 + len(turn.state.dependents.get(job_id, ())) for job_id in ids)
+    found = circle(decision.state, spec, ids)
+    decision.steps += found.steps + sum(1 + len(decision.state.dependents.get(job_id, ())) for job_id in ids)
     if found.job is not None:
         return RefuseCode.AFTER_ITSELF, f"{found.job} waits for it already"
     if found.is_cut:
@@ -39,46 +39,46 @@ def _owner(state: CellState, job_id: str) -> str | None:
     job = state.jobs.get(job_id)
     if job is not None:
         return job.spec.tenant
-    known = state.arrays.get(job_id) or state.over.get(job_id)
+    known = state.arrays.get(job_id) or state.finished.get(job_id)
     return None if known is None else known.tenant
 
 
-def begin(turn: DecisionBuilder, job: Job) -> None:
+def begin(decision: DecisionBuilder, job: Job) -> None:
     """Say why a new job waits, if that is not for room."""
     if job.status is JobStatus.AWAITING:
-        turn.do(e.JobDeferred(job=job.id, code=PendingReason.AFTER))
-    elif job.not_before_ms > turn.now_ms:
-        turn.do(e.JobDeferred(job=job.id, code=PendingReason.NOT_BEFORE))
+        decision.emit(e.JobDeferred(job=job.id, code=PendingReason.AFTER))
+    elif job.not_before_ms > decision.now_ms:
+        decision.emit(e.JobDeferred(job=job.id, code=PendingReason.NOT_BEFORE))
 
 
-def settle(turn: DecisionBuilder) -> None:
+def settle(decision: DecisionBuilder) -> None:
     """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits."""
-    state, left = turn.state, SETTLED_MOST
-    while state.ripe:
-        for job_id in sorted(state.ripe):
-            if turn.is_full or not left:
+    state, left = decision.state, SETTLED_MOST
+    while state.dependencies_resolved:
+        for job_id in sorted(state.dependencies_resolved):
+            if decision.is_full or not left:
                 return
-            _settle(turn, state.jobs[job_id])
+            _settle(decision, state.jobs[job_id])
             left -= 1
 
 
-def _settle(turn: DecisionBuilder, job: Job) -> None:
+def _settle(decision: DecisionBuilder, job: Job) -> None:
     if job.broken_by:
         # Of another tenant's job nothing is told, not even how it ended.
-        is_own = _owner(turn.state, job.broken_by) in (None, job.spec.tenant)
+        is_own = _owner(decision.state, job.broken_by) in (None, job.spec.tenant)
         reason = CancelReason.DEPENDENCY_FAILED if is_own else CancelReason.DEPENDENCY_UNKNOWN
-        turn.do(_cancelled(job.id, reason, job.broken_by))
+        decision.emit(_cancelled(job.id, reason, job.broken_by))
         return
-    turn.do(e.JobReady(job=job.id))
-    if job.not_before_ms > turn.now_ms:
-        turn.do(e.JobDeferred(job=job.id, code=PendingReason.NOT_BEFORE))
+    decision.emit(e.JobReady(job=job.id))
+    if job.not_before_ms > decision.now_ms:
+        decision.emit(e.JobDeferred(job=job.id, code=PendingReason.NOT_BEFORE))
 
 
-def give_up(turn: DecisionBuilder, job: Job) -> None:
+def give_up(decision: DecisionBuilder, job: Job) -> None:
     """The job has waited long enough for one that nobody knows."""
     for waited in job.waits_for:
-        if not is_live(turn.state, waited):
-            turn.do(_cancelled(job.id, CancelReason.DEPENDENCY_UNKNOWN, waited))
+        if not is_live(decision.state, waited):
+            decision.emit(_cancelled(job.id, CancelReason.DEPENDENCY_UNKNOWN, waited))
             return
 
 

@@ -38,28 +38,28 @@ def says_nothing(account: Account, parent: str | None) -> Quota:
     return TenantQuota(gpu_type=account[1]).in_milli(account[0], parent)
 
 
-def remove_unused(turn: DecisionBuilder, accounts: Collection[Account]) -> bool:
+def remove_unused(decision: DecisionBuilder, accounts: Collection[Account]) -> bool:
     """Remove those of these quotas of whose tenants no job lives. Whether the record had room for all."""
-    live = {job.spec.tenant for job in turn.state.jobs.values()} if accounts else ()
-    return remove_lowest(turn, [account for account in accounts if account[0] not in live])
+    live = {job.spec.tenant for job in decision.state.jobs.values()} if accounts else ()
+    return remove_lowest(decision, [account for account in accounts if account[0] not in live])
 
 
-def remove_lowest(turn: DecisionBuilder, accounts: Collection[Account]) -> bool:
+def remove_lowest(decision: DecisionBuilder, accounts: Collection[Account]) -> bool:
     """Remove those of these quotas below which no other stands; a parent's when those below it are removed. Whether the
     record had room for all.
     """
-    state, may_go = turn.state, dict.fromkeys(accounts)
+    state, may_go = decision.state, dict.fromkeys(accounts)
     if not may_go:
         return True
     children = Counter((quota.parent, quota.gpu_type) for quota in state.quotas.values())
     lowest = [each for each in sorted(may_go) if each in state.quotas and not children[each]]
     for account in lowest:  # it grows meanwhile
-        if turn.is_full:
+        if decision.is_full:
             return False
         parent = state.quotas[account].parent
-        turn.do(e.QuotaRemoved(tenant=account[0], gpu_type=account[1]))
-        turn.steps += len(state.quotas)  # the fold has looked for others below it
-        if turn.is_worn:
+        decision.emit(e.QuotaRemoved(tenant=account[0], gpu_type=account[1]))
+        decision.steps += len(state.quotas)  # the fold has looked for others below it
+        if decision.is_worn:
             return False
         if parent is None:
             continue

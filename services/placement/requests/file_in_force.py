@@ -72,10 +72,10 @@ class FileInForce:
         self._own, self._read_behind = in_force, state.cell_files
         return theirs
 
-    def put(self, turn: DecisionBuilder) -> None:
+    def put(self, decision: DecisionBuilder) -> None:
         """Put the file that the process goes by in force, where it is not and the record has room for it."""
-        if self.is_to_be_put(turn.state) and turn.takes(len(encode(self._own))):
-            turn.do(self._own)
+        if self.is_to_be_put(decision.state) and decision.takes(len(encode(self._own))):
+            decision.emit(self._own)
 
     def is_to_be_put(self, state: CellState) -> bool:
         """Whether the file that the process goes by is not in force yet, and shall be."""

@@ -26,47 +26,49 @@ CLOCKS_APART_MS = 30_000
 """
 
 
-def enqueue(turn: DecisionBuilder, event: JobAdmitted | AdmittedJob, size_bytes: int, limits: WaitingLimits) -> None:
+def enqueue(
+    decision: DecisionBuilder, event: JobAdmitted | AdmittedJob, size_bytes: int, limits: WaitingLimits
+) -> None:
     """Accept the job, unless its id was used before: for the same content that is the earlier answer, for another a
     refusal. So is one for a submission from a time of which the cell has forgotten jobs: it may have run already. And
     so are jobs beyond the `limits` of those that wait, and of what live ones take.
     """
-    state, spec = turn.state, event.spec
-    known = state.jobs.get(spec.id) or state.over.get(spec.id) or state.arrays.get(spec.id)
+    state, spec = decision.state, event.spec
+    known = state.jobs.get(spec.id) or state.finished.get(spec.id) or state.arrays.get(spec.id)
     if known is not None:
         if known.digest != event.digest:
-            turn.do(_refused(spec.id, "submit", RefuseCode.ID_USED_BEFORE, spec.tenant, "with other content"))
+            decision.emit(_refused(spec.id, "submit", RefuseCode.ID_USED_BEFORE, spec.tenant, "with other content"))
         return
-    if event.sent_ms is not None and event.sent_ms <= state.over.forgotten_ms:
-        text = f"sent at {event.sent_ms}, jobs that were sent up to {state.over.forgotten_ms} are forgotten"
-        turn.do(_refused(spec.id, "submit", RefuseCode.SUBMISSION_TOO_OLD, spec.tenant, text))
+    if event.sent_ms is not None and event.sent_ms <= state.finished.forgotten_ms:
+        text = f"sent at {event.sent_ms}, jobs that were sent up to {state.finished.forgotten_ms} are forgotten"
+        decision.emit(_refused(spec.id, "submit", RefuseCode.SUBMISSION_TOO_OLD, spec.tenant, text))
         return
-    refusal = _refusal(turn, spec, limits)
+    refusal = _refusal(decision, spec, limits)
     if refusal is not None:
-        turn.do(_refused(spec.id, "submit", refusal[0], spec.tenant, refusal[1]))
+        decision.emit(_refused(spec.id, "submit", refusal[0], spec.tenant, refusal[1]))
         return
     if spec.array is None:
-        _enter(turn, event, spec, size_bytes)
+        _enter(decision, event, spec, size_bytes)
     else:
         for element in arrays.elements(spec):
-            _enter(turn, event, element, size_bytes // spec.array)
+            _enter(decision, event, element, size_bytes // spec.array)
 
 
-def _refusal(turn: DecisionBuilder, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
+def _refusal(decision: DecisionBuilder, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
     """Why a new job, or a whole array, cannot be accepted."""
-    state, jobs = turn.state, spec.array or 1
+    state, jobs = decision.state, spec.array or 1
     text_bytes = jobs * spec_bytes(spec)
     if not limits.have_room(state, spec.tenant, jobs, text_bytes):
         return _too_many_waiting(state, spec, limits) or _too_many_bytes(state, spec, limits, text_bytes)
     used = None if spec.array is None else arrays.id_in_use(state, spec)
     if used is not None:
         return RefuseCode.ID_USED_BEFORE, f"by job {used}"
-    return dependencies.refusal(turn, spec, arrays.ids(spec)) if spec.after else None
+    return dependencies.refusal(decision, spec, arrays.ids(spec)) if spec.after else None
 
 
 def _too_many_waiting(state: CellState, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
     """Why no more jobs may wait, in the cell or of this tenant. An array counts as its elements."""
-    jobs, cell_most = spec.array or 1, state.policy.waiting_jobs_most
+    jobs, cell_most = spec.array or 1, state.policy.max_pending_jobs
     of = "" if spec.array is None else f" and this array has {jobs}"
     if state.waiting + jobs > cell_most:
         return RefuseCode.TOO_MANY_WAITING, f"{state.waiting} jobs wait{of}, the cell takes {cell_most}"
@@ -81,7 +83,7 @@ def _too_many_bytes(state: CellState, spec: JobSpec, limits: WaitingLimits, new:
     """Why texts of `new` bytes more may not be kept, of the cell or of this tenant. Those of jobs that run are kept,
     too, so they count.
     """
-    cell_most = state.policy.live_bytes_most
+    cell_most = state.policy.live_bytes_max
     of = f"this one takes {new}" if spec.array is None else f"the {spec.array} of this array take {new}"
     if state.live_bytes + new > cell_most:
         text = f"the jobs that wait or run take {state.live_bytes} bytes and {of}, the cell takes {cell_most}"
@@ -93,17 +95,17 @@ def _too_many_bytes(state: CellState, spec: JobSpec, limits: WaitingLimits, new:
     return None
 
 
-def _enter(turn: DecisionBuilder, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_bytes: int) -> None:
-    submit_ms, sent_ms = _times(turn, event)
+def _enter(decision: DecisionBuilder, event: JobAdmitted | AdmittedJob, spec: JobSpec, size_bytes: int) -> None:
+    submit_ms, sent_ms = _times(decision, event)
     effect = e.JobEnqueued(spec=spec, submit_ms=submit_ms, digest=event.digest, sent_ms=sent_ms)
-    turn.enqueue(effect, size_bytes, is_read=spec is event.spec)
+    decision.enqueue(effect, size_bytes, is_read=spec is event.spec)
     if spec.after or spec.not_before_ms is not None:
-        dependencies.begin(turn, turn.state.jobs[spec.id])
+        dependencies.begin(decision, decision.state.jobs[spec.id])
     if spec.hold:
-        turn.do(e.JobHeld(job=spec.id))
+        decision.emit(e.JobHeld(job=spec.id))
 
 
-def _times(turn: DecisionBuilder, event: JobAdmitted | AdmittedJob) -> tuple[int, int | None]:
+def _times(decision: DecisionBuilder, event: JobAdmitted | AdmittedJob) -> tuple[int, int | None]:
     """Since when the job waits, and when it was sent if that is another time: neither is later than now.
 
     A broker whose clock is ahead for a moment stamps what is still to come. By such a stamp the job would wait behind
@@ -112,17 +114,17 @@ def _times(turn: DecisionBuilder, event: JobAdmitted | AdmittedJob) -> tuple[int
     """
     if event.sent_ms is None:
         return event.submit_ms, None
-    submit_ms, sent_ms = min(event.submit_ms, turn.now_ms), min(event.sent_ms, turn.now_ms)
+    submit_ms, sent_ms = min(event.submit_ms, decision.now_ms), min(event.sent_ms, decision.now_ms)
     return submit_ms, None if sent_ms == submit_ms else sent_ms
 
 
-def cancel(turn: DecisionBuilder, event: JobCancelRequested) -> None:
+def cancel(decision: DecisionBuilder, event: JobCancelRequested) -> None:
     """End a waiting job at once, let a running one stop; a job that is cancelled already needs nothing more."""
-    for job in _own_jobs(turn, event, "cancel"):
+    for job in _own_jobs(decision, event, "cancel"):
         if job.status in WAITING:
-            turn.do(e.JobCancelled(job=job.id))
+            decision.emit(e.JobCancelled(job=job.id))
         elif job.status is not JobStatus.STOPPING or job.stop_why is not StopReason.CANCELLED:
-            turn.do(stopping(job, StopReason.CANCELLED, turn.state.policy.stop_grace_wall_ms, event.tenant))
+            decision.emit(stopping(job, StopReason.CANCELLED, decision.state.policy.stop_grace_wall_ms, event.tenant))
 
 
 def stopping(
@@ -139,14 +141,14 @@ def stopping(
     )
 
 
-def update(turn: DecisionBuilder, event: JobUpdateRequested, following: Iterable[Event | None] = ()) -> None:
+def update(decision: DecisionBuilder, event: JobUpdateRequested, following: Iterable[Event | None] = ()) -> None:
     """Change priority and run-time limit, and how many replicas a service has; no other job's number of workers.
 
     The first job, or element of an array, tells the answer in any case, of the others only those that change, and each
     refusal once: else a few bytes would fill the log. Where an update among those `following` supersedes this one, that
     one changes the others.
     """
-    jobs = _own_jobs(turn, event, "update")
+    jobs = _own_jobs(decision, event, "update")
     if len(jobs) > 1 and any(_supersedes(later, event) for later in following):
         del jobs[1:]
     is_told, refusals = False, set[str]()
@@ -159,7 +161,7 @@ def update(turn: DecisionBuilder, event: JobUpdateRequested, following: Iterable
             is_new = not is_told or effect != e.JobUpdated.of(job.spec)
             is_told = True
         if is_new:
-            turn.do(effect)
+            decision.emit(effect)
 
 
 def _supersedes(later: Event | None, earlier: JobUpdateRequested) -> bool:
@@ -198,34 +200,34 @@ def too_old(sent_ms: int | None, known: Job | ArrayJob | None) -> str:
     return f"sent at {sent_ms}, the job of this id was sent at {known.came_ms}"
 
 
-def _own_jobs(turn: DecisionBuilder, event: JobCancelRequested | JobUpdateRequested, request: str) -> list[Job]:
+def _own_jobs(decision: DecisionBuilder, event: JobCancelRequested | JobUpdateRequested, request: str) -> list[Job]:
     """The tenant's live job, or the live elements of its array; none after a refusal, or where the request is fulfilled
     already.
     """
-    job_id, tenant, array = event.job, event.tenant, turn.state.arrays.get(event.job)
-    why = too_old(event.sent_ms, array or turn.state.jobs.get(job_id))
+    job_id, tenant, array = event.job, event.tenant, decision.state.arrays.get(event.job)
+    why = too_old(event.sent_ms, array or decision.state.jobs.get(job_id))
     if why:
-        turn.do(_refused(job_id, request, RefuseCode.REQUEST_TOO_OLD, tenant, why))
+        decision.emit(_refused(job_id, request, RefuseCode.REQUEST_TOO_OLD, tenant, why))
         return []
     if array is None:
-        job = _own_job(turn, job_id, tenant, request)
+        job = _own_job(decision, job_id, tenant, request)
         return [] if job is None else [job]
     if array.tenant != tenant:
-        turn.do(_refused(job_id, request, RefuseCode.NOT_THE_TENANTS_JOB, tenant, ""))
+        decision.emit(_refused(job_id, request, RefuseCode.NOT_THE_TENANTS_JOB, tenant, ""))
         return []
-    turn.steps += array.elements
-    return list(elements_of(turn.state, array))
+    decision.steps += array.elements
+    return list(elements_of(decision.state, array))
 
 
-def _own_job(turn: DecisionBuilder, job_id: str, tenant: str, request: str) -> Job | None:
-    job, over = turn.state.jobs.get(job_id), turn.state.over.get(job_id)
+def _own_job(decision: DecisionBuilder, job_id: str, tenant: str, request: str) -> Job | None:
+    job, over = decision.state.jobs.get(job_id), decision.state.finished.get(job_id)
     owner = job.spec.tenant if job is not None else over.tenant if over is not None else None
     if owner is None:
-        turn.do(_refused(job_id, request, RefuseCode.UNKNOWN_JOB, tenant, ""))
+        decision.emit(_refused(job_id, request, RefuseCode.UNKNOWN_JOB, tenant, ""))
     elif owner != tenant:
-        turn.do(_refused(job_id, request, RefuseCode.NOT_THE_TENANTS_JOB, tenant, ""))
+        decision.emit(_refused(job_id, request, RefuseCode.NOT_THE_TENANTS_JOB, tenant, ""))
     elif over is not None and not (request == "cancel" and over.status is JobStatus.CANCELLED):
-        turn.do(_refused(job_id, request, RefuseCode.ALREADY_OVER, tenant, f"it is {over.status}"))
+        decision.emit(_refused(job_id, request, RefuseCode.ALREADY_OVER, tenant, f"it is {over.status}"))
     return job if owner == tenant else None
 
 

@@ -32,21 +32,21 @@ _STEPS_OF_A_QUOTA = 20
 
 
 def configure(
-    turn: DecisionBuilder, file: CellFile, known: tuple[str, ...], in_force: CellFile | None = None, *, anew: bool
+    decision: DecisionBuilder, file: CellFile, known: tuple[str, ...], in_force: CellFile | None = None, *, anew: bool
 ) -> bool:
     """Bring the state to the cell file, as far as the record has room. What was changed at run time stays, unless the
     file is put in force `anew`: also that a quota was removed which the file `in_force` until now names already. What
     only that file has goes. Whether all of it is in force now.
     """
-    if anew or turn.state.version == 0:
-        _put_policy(turn, file.cell(turn.state.cell).policy, known, "cell-file")
-    old = dropped(turn.state, file, in_force, anew=anew)
-    changed = _new_in(turn.state, file, in_force, anew=anew)
-    if not remove_unused(turn, old):
+    if anew or decision.state.version == 0:
+        _put_policy(decision, file.cell(decision.state.cell).policy, known, "cell-file")
+    old = dropped(decision.state, file, in_force, anew=anew)
+    changed = _new_in(decision.state, file, in_force, anew=anew)
+    if not remove_unused(decision, old):
         return False
-    changed += [none for at, none in old.items() if turn.state.quotas.get(at, none) != none]
+    changed += [none for at, none in old.items() if decision.state.quotas.get(at, none) != none]
     # Those that stood below others may stand elsewhere then.
-    return _put_all_that_fit(turn, changed, _tenants(file)) and remove_unused(turn, old)
+    return _put_all_that_fit(decision, changed, _tenants(file)) and remove_unused(decision, old)
 
 
 def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> list[Quota]:
@@ -64,66 +64,66 @@ def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew
     return changed
 
 
-def _put_all_that_fit(turn: DecisionBuilder, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
+def _put_all_that_fit(decision: DecisionBuilder, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
     """Set these quotas of the cell file, but for those that contradict others. Whether the record had room for all."""
-    merged, fault = _merged(turn, changed, tenants)
+    merged, fault = _merged(decision, changed, tenants)
     if fault is None:
-        return _put_first(turn, top_down(merged, changed))
+        return _put_first(decision, top_down(merged, changed))
     # Some contradict what was set at run time: the rest of the file still counts.
-    faults, quotas = list[Fault](), QuotasOneByOne(turn.state.quotas, tenants)
+    faults, quotas = list[Fault](), QuotasOneByOne(decision.state.quotas, tenants)
     for quota in changed:
-        if turn.is_full:
+        if decision.is_full:
             return False
         fault = quotas.put(quota)
         if fault is None:
-            turn.do(e.QuotaSet(quota=quota))
+            decision.emit(e.QuotaSet(quota=quota))
         else:
             faults.append(fault)
     for number, each in enumerate(faults):
-        if turn.is_full:
+        if decision.is_full:
             text = f"{len(faults) - number} more quotas contradict others"
-            refuse(turn, "cell-file", ProposalCode.NOT_ALLOWED, text)
+            refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, text)
             break
-        refuse(turn, "cell-file", ProposalCode.NOT_ALLOWED, str(each))
+        refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, str(each))
     return True
 
 
-def _put_first(turn: DecisionBuilder, quotas: Sequence[Quota]) -> bool:
+def _put_first(decision: DecisionBuilder, quotas: Sequence[Quota]) -> bool:
     """Set these quotas in their order. Whether the record had room for all of them."""
     for quota in quotas:
-        if turn.is_full:
+        if decision.is_full:
             return False
-        turn.do(e.QuotaSet(quota=quota))
+        decision.emit(e.QuotaSet(quota=quota))
     return True
 
 
-def set_quota(turn: DecisionBuilder, event: SetQuota, file: CellFile) -> None:
+def set_quota(decision: DecisionBuilder, event: SetQuota, file: CellFile) -> None:
     """Set all of these quotas, or none if one contradicts the others."""
     unknown = [name for name in event.fields if name not in Quota.__struct_fields__]
     if unknown:
-        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, f"unknown quota field {unknown[0]!r}")
+        refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, f"unknown quota field {unknown[0]!r}")
         return
-    if _is_named_twice(turn, SET_QUOTA, event.fields):
+    if _is_named_twice(decision, SET_QUOTA, event.fields):
         return
     quotas = event.quotas
     if event.fields:
         parents = {tenant.name: tenant.parent for tenant in file.tenants}
-        quotas = tuple(_changed(turn.state, quota, event.fields, parents) for quota in quotas)
+        quotas = tuple(_changed(decision.state, quota, event.fields, parents) for quota in quotas)
     size_bytes = sum(len(encode(e.QuotaSet(quota=quota))) + 1 for quota in quotas)
     if size_bytes > QUOTAS_BYTES_MOST:
         text = f"{len(quotas)} quotas need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MOST}: set fewer at once"
-        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, text)
+        refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, text)
         return
-    fault = _put_quotas(turn, quotas, _tenants(file), file.gpus_of(turn.state.cell))
+    fault = _put_quotas(decision, quotas, _tenants(file), file.gpus_of(decision.state.cell))
     if fault is not None:
-        refuse(turn, SET_QUOTA, ProposalCode.NOT_ALLOWED, str(fault))
+        refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, str(fault))
 
 
-def _is_named_twice(turn: DecisionBuilder, what: str, fields: Sequence[str]) -> bool:
+def _is_named_twice(decision: DecisionBuilder, what: str, fields: Sequence[str]) -> bool:
     """Whether a field is named more than once, and the operation is refused for it."""
     for number, name in enumerate(fields):
         if name in fields[:number]:
-            refuse(turn, what, ProposalCode.NOT_ALLOWED, f"{name!r} is named more than once")
+            refuse(decision, what, ProposalCode.NOT_ALLOWED, f"{name!r} is named more than once")
             return True
     return False
 
@@ -141,63 +141,63 @@ def _tenants(file: CellFile) -> frozenset[str]:
 
 
 def _put_quotas(
-    turn: DecisionBuilder, quotas: Sequence[Quota], tenants: frozenset[str], gpus: Mapping[str, int] | None = None
+    decision: DecisionBuilder, quotas: Sequence[Quota], tenants: frozenset[str], gpus: Mapping[str, int] | None = None
 ) -> Fault | None:
     """Put all of these quotas in force; or none, with the rule that they break. Pools of which the cell file speaks are
     held against `gpus`, if there are any.
     """
-    merged, fault = _merged(turn, quotas, tenants)
+    merged, fault = _merged(decision, quotas, tenants)
     changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
     if fault is None and gpus is not None:
         fault = fault_in_pools(merged, (quota.gpu_type for quota in changed.values()), gpus)
     if fault is None:
         for quota in top_down(merged, changed.values()):
-            turn.do(e.QuotaSet(quota=quota))
+            decision.emit(e.QuotaSet(quota=quota))
     return fault
 
 
 def _merged(
-    turn: DecisionBuilder, quotas: Sequence[Quota], tenants: frozenset[str]
+    decision: DecisionBuilder, quotas: Sequence[Quota], tenants: frozenset[str]
 ) -> tuple[dict[Account, Quota], Fault | None]:
     """All quotas as they would be with these, and the rule that they would break together, if any."""
     changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
-    merged = {**turn.state.quotas, **changed}
-    turn.steps += _STEPS_OF_A_QUOTA * len(merged)
+    merged = {**decision.state.quotas, **changed}
+    decision.steps += _STEPS_OF_A_QUOTA * len(merged)
     return merged, fault_among(merged, tuple(changed.values()), tenants)
 
 
-def set_policy(turn: DecisionBuilder, event: SetPolicy, known: tuple[str, ...]) -> None:
+def set_policy(decision: DecisionBuilder, event: SetPolicy, known: tuple[str, ...]) -> None:
     """Set the cell's numbers, if all of them are known, and the placement policy that they name."""
     policy = event.policy
     if event.fields:
         unknown = [name for name in event.fields if name not in CellPolicy.__struct_fields__]
         if unknown:
-            refuse(turn, SET_POLICY, ProposalCode.NOT_ALLOWED, f"{unknown[0]!r} is no setting of a policy")
+            refuse(decision, SET_POLICY, ProposalCode.NOT_ALLOWED, f"{unknown[0]!r} is no setting of a policy")
             return
-        if _is_named_twice(turn, SET_POLICY, event.fields):
+        if _is_named_twice(decision, SET_POLICY, event.fields):
             return
-        policy = replace(turn.state.policy, **{name: getattr(policy, name) for name in event.fields})
-    _put_policy(turn, policy, known, SET_POLICY)
+        policy = replace(decision.state.policy, **{name: getattr(policy, name) for name in event.fields})
+    _put_policy(decision, policy, known, SET_POLICY)
 
 
-def _put_policy(turn: DecisionBuilder, policy: CellPolicy, known: tuple[str, ...], whose: str) -> None:
+def _put_policy(decision: DecisionBuilder, policy: CellPolicy, known: tuple[str, ...], whose: str) -> None:
     if policy.placement not in known:
         text = f"placement {policy.placement!r} is not one of {', '.join(known)}"
-        refuse(turn, whose, ProposalCode.NOT_ALLOWED, text)
-    elif policy.lease_wall_ms < LEASE_MS_LEAST:
-        text = f"lease_wall_ms {policy.lease_wall_ms}: must be at least {LEASE_MS_LEAST}"
-        refuse(turn, whose, ProposalCode.NOT_ALLOWED, text)
-    elif policy != turn.state.policy:
-        turn.do(e.PolicySet(policy=policy))
+        refuse(decision, whose, ProposalCode.NOT_ALLOWED, text)
+    elif policy.node_lease_wall_ms < LEASE_MS_LEAST:
+        text = f"node_lease_wall_ms {policy.node_lease_wall_ms}: must be at least {LEASE_MS_LEAST}"
+        refuse(decision, whose, ProposalCode.NOT_ALLOWED, text)
+    elif policy != decision.state.policy:
+        decision.emit(e.PolicySet(policy=policy))
 
 
-def refuse(turn: DecisionBuilder, what: str, code: ProposalCode, text: str) -> None:
+def refuse(decision: DecisionBuilder, what: str, code: ProposalCode, text: str) -> None:
     """Write down that something was not carried out."""
-    turn.do(e.ProposalRefused(proposal=what, code=code, text=text[:500]))
+    decision.emit(e.ProposalRefused(proposal=what, code=code, text=text[:500]))
 
 
 def hold_or_release(
-    turn: DecisionBuilder,
+    decision: DecisionBuilder,
     event: HoldJob | ReleaseJob,
     following: Iterable[Event | None] = (),
     sent_ms: int | None = None,
@@ -207,26 +207,26 @@ def hold_or_release(
     only where another hold, or a release, is among those `following`: that one decides on all of them.
     """
     request = "hold" if isinstance(event, HoldJob) else "release"
-    array, job = turn.state.arrays.get(event.job), turn.state.jobs.get(event.job)
+    array, job = decision.state.arrays.get(event.job), decision.state.jobs.get(event.job)
     why = too_old(sent_ms, array or job)
     if why:
-        turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.REQUEST_TOO_OLD, text=why))
+        decision.emit(e.JobRefused(job=event.job, request=request, code=RefuseCode.REQUEST_TOO_OLD, text=why))
         return
-    turn.steps += 0 if array is None else array.elements
-    jobs = list(elements_of(turn.state, array)) if array is not None else [] if job is None else [job]
+    decision.steps += 0 if array is None else array.elements
+    jobs = list(elements_of(decision.state, array)) if array is not None else [] if job is None else [job]
     if not jobs:
-        over = turn.state.over.get(event.job)
+        over = decision.state.finished.get(event.job)
         code, text = (RefuseCode.UNKNOWN_JOB, "") if over is None else (RefuseCode.ALREADY_OVER, f"it is {over.status}")
-        turn.do(e.JobRefused(job=event.job, request=request, code=code, text=text))
+        decision.emit(e.JobRefused(job=event.job, request=request, code=code, text=text))
     elif not any(job.status in WAITING for job in jobs):
         text = f"it is {jobs[0].status}" if array is None else "none of its elements waits"
-        turn.do(e.JobRefused(job=event.job, request=request, code=RefuseCode.WRONG_STATE, text=text))
+        decision.emit(e.JobRefused(job=event.job, request=request, code=RefuseCode.WRONG_STATE, text=text))
     changes = _may_be_held if request == "hold" else _is_held
     changed = [each for each in jobs if changes(each)]
     if request == "hold" and len(changed) > 1 and any(_decides_too(later, event) for later in following):
         del changed[1:]
     for each in changed:
-        turn.do(e.JobHeld(job=each.id) if request == "hold" else e.JobReleased(job=each.id))
+        decision.emit(e.JobHeld(job=each.id) if request == "hold" else e.JobReleased(job=each.id))
 
 
 def _may_be_held(job: Job) -> bool:

@@ -29,27 +29,27 @@ NOT_IN_THE_FILE = "its tenant is not in the cell file"
 NAMED_MOST = 3
 
 
-def remove_quota(turn: DecisionBuilder, event: RemoveQuota) -> None:
+def remove_quota(decision: DecisionBuilder, event: RemoveQuota) -> None:
     """Remove the tenant's quota of one GPU type, or of all; all of them or none."""
-    state, tenant = turn.state, event.tenant
+    state, tenant = decision.state, event.tenant
     accounts = [account for account in sorted(state.quotas) if account[0] == tenant]
     if event.gpu_type is not None:
         accounts = [account for account in accounts if account[1] == event.gpu_type]
     if not accounts:
         of = "" if event.gpu_type is None else f" of {event.gpu_type}"
-        refuse(turn, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, f"tenant {tenant} has no quota{of}")
+        refuse(decision, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, f"tenant {tenant} has no quota{of}")
         return
-    why = _why_they_stay(turn, tenant, accounts)
+    why = _why_they_stay(decision, tenant, accounts)
     if why is not None:
-        refuse(turn, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, why)
+        refuse(decision, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, why)
         return
     for account in accounts:
-        turn.do(e.QuotaRemoved(tenant=tenant, gpu_type=account[1]))
+        decision.emit(e.QuotaRemoved(tenant=tenant, gpu_type=account[1]))
 
 
-def _why_they_stay(turn: DecisionBuilder, tenant: str, accounts: Sequence[Account]) -> str | None:
-    state = turn.state
-    turn.steps += len(state.quotas) + len(state.jobs)
+def _why_they_stay(decision: DecisionBuilder, tenant: str, accounts: Sequence[Account]) -> str | None:
+    state = decision.state
+    decision.steps += len(state.quotas) + len(state.jobs)
     types = [gpu_type for _, gpu_type in accounts]
     children = [quota for quota in state.quotas.values() if quota.parent == tenant]
     below = {quota.tenant: None for quota in children if quota.gpu_type in types}
@@ -70,29 +70,29 @@ def _named(names: Collection[str]) -> str:
     return ", ".join(shown) + (" and others" if len(names) > NAMED_MOST else "")
 
 
-def follow_file(turn: DecisionBuilder, tenants: Collection[str], gone: Collection[str]) -> bool:
+def follow_file(decision: DecisionBuilder, tenants: Collection[str], gone: Collection[str]) -> bool:
     """Hold the waiting jobs of tenants that the cell file does not name, release those whose tenant is back, and remove
     the quotas of the tenants that have `gone` with it, if nothing needs them. Whether the record had room for all.
     """
-    jobs = turn.state.jobs.values()
+    jobs = decision.state.jobs.values()
     to_hold = [job.id for job in jobs if _is_to_be_held(job, tenants)]
     to_release = [job.id for job in jobs if job.held_why == NOT_IN_THE_FILE and job.spec.tenant in tenants]
     effects: list[e.AnyEffect] = [e.JobHeld(job=job_id, reason=NOT_IN_THE_FILE) for job_id in sorted(to_hold)]
     effects += [e.JobReleased(job=job_id) for job_id in sorted(to_release)]
     for effect in effects:
-        if turn.is_full:
+        if decision.is_full:
             return False
-        turn.do(effect)
-    live = {job.spec.tenant for job in turn.state.jobs.values()}
-    return remove_lowest(turn, [each for each in turn.state.quotas if each[0] in gone and each[0] not in live])
+        decision.emit(effect)
+    live = {job.spec.tenant for job in decision.state.jobs.values()}
+    return remove_lowest(decision, [each for each in decision.state.quotas if each[0] in gone and each[0] not in live])
 
 
-def hold_requeued(turn: DecisionBuilder, tenants: Collection[str]) -> None:
+def hold_requeued(decision: DecisionBuilder, tenants: Collection[str]) -> None:
     """Hold the jobs that have come back to the queue in this turn and whose tenant the cell file does not name."""
-    for job_id in turn.requeued:
-        job = turn.state.jobs.get(job_id)
+    for job_id in decision.requeued:
+        job = decision.state.jobs.get(job_id)
         if job is not None and _is_to_be_held(job, tenants):
-            turn.do(e.JobHeld(job=job_id, reason=NOT_IN_THE_FILE))
+            decision.emit(e.JobHeld(job=job_id, reason=NOT_IN_THE_FILE))
 
 
 def _is_to_be_held(job: Job, tenants: Collection[str]) -> bool:

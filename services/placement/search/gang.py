@@ -45,7 +45,7 @@ def place_gang(state: CellState, spec: JobSpec) -> Places | PendingReason:
     limit, that before a place in the network, that before fragments, and these before no free GPUs. A gang starts in
     one record or not at all: places that no record could tell of are none.
     """
-    if state.closing and tells_no_time(spec):
+    if state.maintenance_starts and tells_no_time(spec):
         return place_where_open_longest(state, spec, lambda timed: _in_first_pool(state, timed))
     return _in_first_pool(state, spec)
 
@@ -88,7 +88,7 @@ def place_alike(state: CellState, spec: JobSpec, most: int, *, are_of_one_tenant
     is within its quota is looked at here only if they are of one tenant.
     """
     policy = POLICIES[state.policy.placement]
-    if policy.alike is None or state.tree.kept.nodes or (state.closing and tells_no_time(spec)):
+    if policy.alike is None or state.tree.kept.nodes or (state.maintenance_starts and tells_no_time(spec)):
         return []
     places = place_on_same(state, spec, most) if policy.packs else []
     if not places:

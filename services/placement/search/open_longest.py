@@ -34,10 +34,14 @@ def place_where_open_longest(state: CellState, spec: JobSpec, search: Callable[[
     if isinstance(found, PendingReason):
         return found
     now_ms = max(state.at_ms, state.clock_ms)
-    closes_ms = min((ms for place in found if (ms := state.closing.get(place.node)) is not None), default=None)
+    closes_ms = min(
+        (ms for place in found if (ms := state.maintenance_starts.get(place.node)) is not None), default=None
+    )
     if closes_ms is None:
         return found
-    begins = sorted({ms for ms in state.closing.values() if closes_ms <= ms <= now_ms + AHEAD_MS}, reverse=True)
+    begins = sorted(
+        {ms for ms in state.maintenance_starts.values() if closes_ms <= ms <= now_ms + AHEAD_MS}, reverse=True
+    )
     begins = begins[:: -(-len(begins) // LOOKS_MOST)] if begins else []
     fits, fails = len(begins), -1  # by number: the earlier a node closes, the fewer nodes are left out
     while fits - fails > 1:

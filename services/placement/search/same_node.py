@@ -61,8 +61,8 @@ def _may_have(state: CellState, pool: PoolCapacity, node: Node, spec: JobSpec) -
     if node.pool != (spec.pools[0] if spec.pools else min(state.capacity.as_counted)):
         return False
     is_zoned = pool.nodes_in_zone or is_in_zone(node)
-    is_choosy = spec.node_labels or spec.exclusive or node.spec.taints or is_zoned or state.closing
-    if is_choosy and (node.spec.id in state.closing or misfit(node, spec) is not None):
+    is_choosy = spec.node_labels or spec.exclusive or node.spec.taints or is_zoned or state.maintenance_starts
+    if is_choosy and (node.spec.id in state.maintenance_starts or misfit(node, spec) is not None):
         return False
     if is_zoned and spec.kind is not JobKind.TRAINING:
         return False  # services may be spread there

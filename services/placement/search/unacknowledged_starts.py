@@ -39,7 +39,7 @@ def with_confirmations(state: CellState, spec: JobSpec, code: PendingReason) -> 
 
 
 def _would_do(state: CellState, pool: PoolCapacity, full: list[Node], spec: JobSpec) -> bool:
-    room, shut = _room_of(state, pool, spec), shut_for(state, pool, spec) if state.closing else ()
+    room, shut = _room_of(state, pool, spec), shut_for(state, pool, spec) if state.maintenance_starts else ()
     missing = spec.workers - _room(room.by_free, room.by_share, spec)
     pool.effort.looks += len(full)
     for node in full:

@@ -58,7 +58,7 @@ def _below_limits(state: CellState, ready: Iterable[Job]) -> tuple[dict[str, int
     """
     count: dict[str, int] = {}
     for job in ready:
-        if job.spec.array_of is not None and job.spec.array_most_running is not None:
+        if job.spec.array_of is not None and job.spec.array_max_running is not None:
             count[job.spec.array_of] = count.get(job.spec.array_of, 0) + 1
     room = {array: _room(state, array) for array in count}
     return room, sum(max(0, jobs - room[array]) for array, jobs in count.items())

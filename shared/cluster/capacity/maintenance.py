@@ -13,7 +13,7 @@ def longest_run_ms(state: CellState, spec: JobSpec) -> int:
     """
     if spec.max_run_ms is not None:
         return spec.max_run_ms
-    return state.policy.maintenance_lead_ms if spec.estimate_run_ms is None else spec.estimate_run_ms
+    return state.policy.default_run_estimate_ms if spec.estimate_run_ms is None else spec.estimate_run_ms
 
 
 def shut_for(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[str, ...]:
@@ -21,8 +21,8 @@ def shut_for(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[str, 
     over_ms = max(state.at_ms, state.clock_ms) + longest_run_ms(state, spec)
     ids = pool.ids
     shut = []
-    for node_id in sorted(state.closing):
+    for node_id in sorted(state.maintenance_starts):
         number = pool.number(node_id)
-        if state.closing[node_id] < over_ms and number < len(ids) and ids[number] == node_id:
+        if state.maintenance_starts[node_id] < over_ms and number < len(ids) and ids[number] == node_id:
             shut.append(node_id)
     return tuple(shut)

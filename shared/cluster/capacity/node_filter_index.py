@@ -177,7 +177,7 @@ class NodeFilterIndex:
 
 def needs_of(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Needs | None:
     """What the job asks of the nodes of this pool beside room; None where any node will do."""
-    shut = shut_for(state, pool, spec) if state.closing else ()
+    shut = shut_for(state, pool, spec) if state.maintenance_starts else ()
     outside_zone = pool.nodes_in_zone > 0 and spec.kind is JobKind.TRAINING
     if not (pool.nodes_tainted or spec.node_labels or spec.exclusive or shut or outside_zone):
         return None

@@ -107,7 +107,9 @@ def no_job_twice(state: CellState) -> list[Offence]:
     """I2: a job either waits, holds places, or is over; what is over keeps no reservation; heads wait; and the number
     of waiting jobs is right.
     """
-    found = [Offence("I2", f"job {job_id} is over and is not") for job_id in sorted(state.jobs) if job_id in state.over]
+    found = [
+        Offence("I2", f"job {job_id} is over and is not") for job_id in sorted(state.jobs) if job_id in state.finished
+    ]
     for job_id in sorted(state.jobs):
         job = state.jobs[job_id]
         if job.status not in WAITING and job.status not in HOLDING:
@@ -183,7 +185,7 @@ def waits_equal_a_recount(state: CellState) -> list[Offence]:
         ("silent nodes", silent, state.silent),
         ("offers", {node.id: None for node in state.nodes.values() if node.offered is not None}, state.offers),
         ("who waits for whom", dependents, state.dependents),
-        ("whose wait has ended", ripe, state.ripe),
+        ("whose wait has ended", ripe, state.dependencies_resolved),
         ("arrays", elements, counted),
     )
     return [Offence("index", f"{what}: {kept} is not {fresh}") for what, fresh, kept in pairs if fresh != kept]
@@ -223,7 +225,7 @@ def _differing(kept: PoolCapacity | None, fresh: PoolCapacity | None) -> str:
 
 def unacknowledged_adds_up(state: CellState) -> list[Offence]:
     """What nodes have yet to confirm is what their jobs say, and those with too much of it take nothing new."""
-    fresh, index = count_unacknowledged(state, state.policy.unacknowledged_most), state.unacknowledged
+    fresh, index = count_unacknowledged(state, state.policy.max_unacknowledged_starts_per_node), state.unacknowledged
     found = [] if fresh == index else [Offence("index", f"unacknowledged: {index} is not {fresh}")]
     full = {} if fresh is None else fresh.full
     wrong = [node.id for node in state.nodes.values() if node.is_full is not (node.id in full)]

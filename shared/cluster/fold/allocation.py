@@ -17,7 +17,7 @@ def take(  # noqa: C901, PLR0912 - a call for each part would cost more than the
     """Hold these places for a job and charge its tenant. The reason if one cannot be had, or a limit would be passed;
     then some may be held already, so the caller rolls back.
     """
-    nodes, undo, noted = state.nodes, state.journal.entries, state.capacity.noted
+    nodes, undo, noted = state.nodes, state.undo_log.entries, state.capacity.noted
     gpu_type, milli = "", 0
     for place in places:
         node = nodes.get(place.node)
@@ -59,13 +59,13 @@ def _charge(state: CellState, tenant: str, gpu_type: str, milli: int) -> str | N
     account = over_limit(state.tree, tenant, gpu_type, milli)
     if account is not None:
         return f"{milli} milli-GPUs more would pass the limit of {account}"
-    charge(state.journal.entries, state.tree, (tenant, gpu_type), milli)
+    charge(state.undo_log.entries, state.tree, (tenant, gpu_type), milli)
     return None
 
 
 def release(state: CellState, tenant: str, job_id: str, places: tuple[WorkerPlace, ...]) -> None:
     """Give these places back. A device that failed meanwhile stays out of use."""
-    nodes, undo, noted = state.nodes, state.journal.entries, state.capacity.noted
+    nodes, undo, noted = state.nodes, state.undo_log.entries, state.capacity.noted
     gpu_type, milli = "", 0
     for place in places:
         node = nodes[place.node]
@@ -102,7 +102,7 @@ def _hold_alone(state: CellState, job_id: str, places: tuple[WorkerPlace, ...]) 
     for place in places:
         node = state.nodes[place.node]
         if node.alone is None:
-            state.journal.set(node, "alone", job_id)
+            state.undo_log.set(node, "alone", job_id)
 
 
 def _share(undo: list[Entry], node: Node, device: int, more_milli: int) -> None:
@@ -131,7 +131,7 @@ def _hold_again(node: Node, noted: dict[str, Node], old: tuple[int, int, int, st
 
 def change_node(state: CellState, node: Node, **values: Any) -> None:
     """Change these attributes of a node, and have it counted anew when somebody asks what is free."""
-    undo, noted = state.journal.entries, state.capacity.noted
+    undo, noted = state.undo_log.entries, state.capacity.noted
     for name, value in values.items():
         undo.append((setattr, node, name, getattr(node, name)))
         setattr(node, name, value)
@@ -141,13 +141,13 @@ def change_node(state: CellState, node: Node, **values: Any) -> None:
 
 def enter_pool(state: CellState, node: Node) -> None:
     """Put a node into the indices of the pool in which it works now."""
-    state.journal.entries.append((_void, state, None, None))
+    state.undo_log.entries.append((_void, state, None, None))
     state.capacity.enter(node)
 
 
 def leave_pool(state: CellState, node: Node) -> None:
     """Take a node out of the indices of its pool, before it changes to another."""
-    state.journal.entries.append((_void, state, None, None))
+    state.undo_log.entries.append((_void, state, None, None))
     state.capacity.leave(node)
 
 

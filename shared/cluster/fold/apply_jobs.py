@@ -52,12 +52,12 @@ def in_status(job: Job, *allowed: JobStatus) -> None:
 def enqueued(state: CellState, effect: e.JobEnqueued, at_ms: int) -> None:
     """A new job waits."""
     job_id, jobs = effect.spec.id, state.jobs
-    if job_id in jobs or job_id in state.over or job_id in state.arrays:
+    if job_id in jobs or job_id in state.finished or job_id in state.arrays:
         raise IllegalEffect(f"job {job_id} exists already")
     if not is_digest(effect.digest):
         raise IllegalEffect(f"job {job_id}: {effect.digest!r} is no digest")
     share(state.kinds, effect.spec)
-    state.journal.entries.append((dict.pop, jobs, job_id, None))
+    state.undo_log.entries.append((dict.pop, jobs, job_id, None))
     job = jobs[job_id] = Job(effect.spec, effect.submit_ms, effect.digest, sent_ms=effect.sent_ms)
     state.entered += 1
     job.number = state.entered
@@ -80,7 +80,7 @@ def _count(state: CellState, tenant: str, waiting: int, text_bytes: int = 0) -> 
     """So many more of this tenant's jobs wait, or fewer, and the specifications of its live ones take so many bytes
     more, or fewer.
     """
-    entries = state.journal.entries
+    entries = state.undo_log.entries
     if waiting:
         state.waiting += waiting
         of, before = state.waiting_of, state.waiting_of.get(tenant, 0)
@@ -113,15 +113,15 @@ def updated(state: CellState, effect: e.JobUpdated, at_ms: int) -> None:
     share(state.kinds, spec)
     if spec.max_run_ms != job.spec.max_run_ms:
         _ends_otherwise(state, job)
-    state.journal.set(job, "spec", spec)
+    state.undo_log.set(job, "spec", spec)
     if job.attempt and not job.spec.gang and job.status in WAITING:
         # With more or fewer replicas than before it may start once others of its ranks have waited out their pauses.
-        state.journal.set(job, "not_before_ms", may_start_ms(job, at_ms))
+        state.undo_log.set(job, "not_before_ms", may_start_ms(job, at_ms))
 
 
 def _ends_otherwise(state: CellState, job: Job) -> None:
     """When the job will be over is estimated anew: indices over its nodes that go by it are told so."""
-    nodes, noted, undo = state.nodes, state.capacity.noted, state.journal.entries
+    nodes, noted, undo = state.nodes, state.capacity.noted, state.undo_log.entries
     for node_id in dict.fromkeys([place.node for place in job.workers + job.joining]):
         undo.append((dict.__setitem__, noted, node_id, nodes[node_id]))
         noted[node_id] = nodes[node_id]
@@ -143,14 +143,14 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     before = (
         job.started_ms, job.running_ms, job.first_start_ms, job.deferred, job.backfilled, job.backfilled_over,
     )  # fmt: skip
-    state.journal.entries.append((_unstart, job, (job.status, job.attempt, job.workers, job.runs), before))
+    state.undo_log.entries.append((_unstart, job, (job.status, job.attempt, job.workers, job.runs), before))
     if job.spec.gang:
         # What the nodes of these places have to say at first. Most jobs have one worker.
         is_one = len(workers) == 1
         job.runs = {workers[0].node: _STARTING_RUN} if is_one else {place.node: _STARTING_RUN for place in workers}
     else:
         job.runs = starting(workers)
-        state.journal.put(state.singly, effect.job, None)
+        state.undo_log.put(state.independent_jobs, effect.job, None)
     job.workers = workers
     job.attempt = effect.attempt
     job.status = _STARTING
@@ -268,12 +268,12 @@ def run_observed(state: CellState, effect: e.RunObserved, at_ms: int) -> None:
         raise IllegalEffect(f"a run that is {before} does not become {effect.status}")
     if state.unacknowledged is not None:
         state.unacknowledged.confirm(state, job, effect.node)
-    state.journal.put(job.runs, effect.node, effect.status)
+    state.undo_log.put(job.runs, effect.node, effect.status)
 
 
 def running(state: CellState, effect: e.JobRunning, at_ms: int) -> None:
     """The gang is whole."""
-    job, undo = current(state, effect), state.journal.entries
+    job, undo = current(state, effect), state.undo_log.entries
     if job.status is not _STARTING:
         in_status(job, _STARTING)
     if state.unacknowledged is not None and job.spec.gang:
@@ -292,7 +292,7 @@ def running(state: CellState, effect: e.JobRunning, at_ms: int) -> None:
 
 def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
     """The attempt takes further places, and keeps those that it shall leave until it has left them."""
-    job, journal = current(state, effect), state.journal
+    job, journal = current(state, effect), state.undo_log
     in_status(job, JobStatus.RUNNING)
     _keeps_a_gang(job, effect)
     get_what_they_asked_for(job, effect.add)
@@ -326,7 +326,7 @@ def _keeps_a_gang(job: Job, effect: e.JobResizing) -> None:
 
 def resized(state: CellState, effect: e.JobResized, at_ms: int) -> None:
     """The attempt holds exactly these of its places."""
-    job, journal = current(state, effect), state.journal
+    job, journal = current(state, effect), state.undo_log
     in_status(job, JobStatus.RESIZING)
     held = job.workers + job.joining
     kept = {place.rank: place for place in effect.workers}
@@ -354,7 +354,7 @@ def _ran_on(status: RunStatus) -> RunStatus:
 
 def stopping(state: CellState, effect: e.JobStopping, at_ms: int) -> None:
     """The attempt shall stop. Only a cancel may overtake another reason."""
-    job, journal = current(state, effect), state.journal
+    job, journal = current(state, effect), state.undo_log
     if job.status is JobStatus.STOPPING:
         require(
             effect.why is StopReason.CANCELLED and job.stop_why is not effect.why, f"job {job.id} is stopping already"
@@ -375,13 +375,13 @@ def preempted(state: CellState, effect: e.JobPreempted, at_ms: int) -> None:
     job = current(state, effect)
     in_status(job, JobStatus.STOPPING)
     _give_back(state, job)
-    state.journal.set(job, "preemptions", job.preemptions + 1)
-    state.journal.set(job, "status", JobStatus.PREEMPTED)
+    state.undo_log.set(job, "preemptions", job.preemptions + 1)
+    state.undo_log.set(job, "status", JobStatus.PREEMPTED)
 
 
 def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
     """The job waits again."""
-    job, journal = job_of(state, effect.job), state.journal
+    job, journal = job_of(state, effect.job), state.undo_log
     in_status(job, *HOLDING, JobStatus.PREEMPTED)
     _give_back(state, job)
     journal.set(job, "failures", effect.failures)
@@ -393,15 +393,15 @@ def requeued(state: CellState, effect: e.JobRequeued, at_ms: int) -> None:
 
 
 def _give_back(state: CellState, job: Job) -> None:
-    if job.workers or job.joining or job.id in state.singly:
+    if job.workers or job.joining or job.id in state.independent_jobs:
         if state.unacknowledged is not None:
             state.unacknowledged.leave(state, job)
         if job.spec.array_of is not None:
             arrays.hold(state, job.spec.array_of, -1)
-        if state.singly and job.id in state.singly:
-            state.journal.drop(state.singly, job.id)
+        if state.independent_jobs and job.id in state.independent_jobs:
+            state.undo_log.drop(state.independent_jobs, job.id)
         release(state, job.spec.tenant, job.id, job.workers + job.joining)
-    state.journal.entries.append((resume, job, None, attempt_of(job)))
+    state.undo_log.entries.append((resume, job, None, attempt_of(job)))
     job.workers = job.joining = job.leaving = ()
     job.runs = NO_RUNS
     job.started_ms = job.running_ms = job.stop_why = None
@@ -433,22 +433,22 @@ def cancelled(state: CellState, effect: e.JobCancelled, at_ms: int) -> None:
 
 
 def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
-    undo, spec, over = state.journal.entries, job.spec, state.over
+    undo, spec, over = state.undo_log.entries, job.spec, state.finished
     _count(state, spec.tenant, -1 if job.status in WAITING else 0, -job.spec_bytes)
-    if job.workers or (state.singly and spec.id in state.singly):
+    if job.workers or (state.independent_jobs and spec.id in state.independent_jobs):
         if state.unacknowledged is not None:
             state.unacknowledged.leave(state, job)
         release(state, spec.tenant, spec.id, job.workers + job.joining if job.joining else job.workers)
-        if state.singly and spec.id in state.singly:
-            state.journal.drop(state.singly, spec.id)
+        if state.independent_jobs and spec.id in state.independent_jobs:
+            state.undo_log.drop(state.independent_jobs, spec.id)
         if spec.array_of is not None:
             arrays.hold(state, spec.array_of, -1)
-    if spec.after and (job.waits_for or spec.id in state.ripe):
+    if spec.after and (job.waits_for or spec.id in state.dependencies_resolved):
         dependencies.leave(state, job)
     undo.append((dict.__setitem__, state.jobs, spec.id, job))
     del state.jobs[spec.id]
     if spec.id in state.reservations:
-        state.journal.drop(state.reservations, spec.id)
+        state.undo_log.drop(state.reservations, spec.id)
     if state.heads or state.first_plans:
         _no_head(state, spec.id)
     over.add(undo, spec.id, spec.tenant, job.digest, status, at_ms, job.came_ms)
@@ -463,8 +463,8 @@ def _leave_array(state: CellState, array_id: str, status: JobStatus, at_ms: int)
     """An element is over. With the last one the array is, which is remembered as a job would be."""
     array = arrays.leave(state, array_id, status)
     if array is not None:
-        undo, outcome = state.journal.entries, array.outcome
-        state.over.add(undo, array.id, array.tenant, array.digest, outcome, at_ms, array.came_ms)
+        undo, outcome = state.undo_log.entries, array.outcome
+        state.finished.add(undo, array.id, array.tenant, array.digest, outcome, at_ms, array.came_ms)
         dependencies.end(state, array.id, outcome)
 
 
@@ -472,13 +472,13 @@ def _forget(state: CellState, at_ms: int) -> None:
     """Remember a bounded number of jobs for a bounded time; at most two are forgotten per job that ends, so that no
     step is long.
     """
-    over, policy = state.over, state.policy
-    too_old_ms, jobs_most = at_ms - policy.remember_ms, policy.remember_jobs
+    over, policy = state.finished, state.policy
+    too_old_ms, jobs_most = at_ms - policy.finished_jobs_ttl_ms, policy.finished_jobs_max
     for _ in range(2):
         remembered = over.next - over.first
         if not remembered or (over.oldest_ms >= too_old_ms and remembered <= jobs_most):
             return
-        over.forget(state.journal.entries)
+        over.forget(state.undo_log.entries)
 
 
 def timed_out(state: CellState, effect: e.AttemptTimedOut, at_ms: int) -> None:
@@ -486,7 +486,7 @@ def timed_out(state: CellState, effect: e.AttemptTimedOut, at_ms: int) -> None:
     job = current(state, effect)
     in_status(job, *HOLDING)
     if effect.what == "stop" and job.stopping_ms is not None:
-        state.journal.set(job, "stopping_ms", None)
+        state.undo_log.set(job, "stopping_ms", None)
 
 
 def deferred(state: CellState, effect: e.JobDeferred, at_ms: int) -> None:
@@ -494,7 +494,7 @@ def deferred(state: CellState, effect: e.JobDeferred, at_ms: int) -> None:
     job = job_of(state, effect.job)
     in_status(job, *WAITING)
     require(job.deferred is not effect.code, f"job {job.id} waits for {effect.code} already")
-    state.journal.set(job, "deferred", effect.code)
+    state.undo_log.set(job, "deferred", effect.code)
 
 
 def held(state: CellState, effect: e.JobHeld, at_ms: int) -> None:
@@ -502,8 +502,8 @@ def held(state: CellState, effect: e.JobHeld, at_ms: int) -> None:
     job = job_of(state, effect.job)
     if not (job.held_why and not effect.reason):
         in_status(job, JobStatus.QUEUED, JobStatus.AWAITING)
-    state.journal.set(job, "status", JobStatus.HELD)
-    state.journal.set(job, "held_why", effect.reason)
+    state.undo_log.set(job, "status", JobStatus.HELD)
+    state.undo_log.set(job, "held_why", effect.reason)
     _no_head(state, job.id)
     if not job.broken_by:
         dependencies.forget_ripe(state, job)
@@ -513,8 +513,8 @@ def released(state: CellState, effect: e.JobReleased, at_ms: int) -> None:
     """A held job may start again, when what it waits for is over."""
     job = job_of(state, effect.job)
     in_status(job, JobStatus.HELD)
-    state.journal.set(job, "held_why", "")
-    state.journal.set(job, "status", dependencies.status_when_released(job))
+    state.undo_log.set(job, "held_why", "")
+    state.undo_log.set(job, "status", dependencies.status_when_released(job))
 
 
 def ready(state: CellState, effect: e.JobReady, at_ms: int) -> None:
@@ -523,7 +523,7 @@ def ready(state: CellState, effect: e.JobReady, at_ms: int) -> None:
     in_status(job, JobStatus.AWAITING)
     require(not job.waits_for and not job.broken_by, f"job {job.id} still waits for {', '.join(job.waits_for)}")
     dependencies.leave(state, job)
-    state.journal.set(job, "status", JobStatus.QUEUED)
+    state.undo_log.set(job, "status", JobStatus.QUEUED)
 
 
 def reservation_set(state: CellState, effect: e.ReservationSet, at_ms: int) -> None:
@@ -532,36 +532,36 @@ def reservation_set(state: CellState, effect: e.ReservationSet, at_ms: int) -> N
     in_status(job, JobStatus.QUEUED)
     for place in effect.workers:
         require(place.node in state.nodes, f"node {place.node} does not exist")
-    state.journal.put(state.reservations, job.id, effect)
+    state.undo_log.put(state.reservations, job.id, effect)
     if effect.workers and effect.first_ms is not None and job.id not in state.first_plans:
-        state.journal.put(state.first_plans, job.id, effect.first_ms)
+        state.undo_log.put(state.first_plans, job.id, effect.first_ms)
 
 
 def reservation_cleared(state: CellState, effect: e.ReservationCleared, at_ms: int) -> None:
     """Nothing is kept for a job any more."""
     require(effect.job in state.reservations, f"job {effect.job} has no reservation")
-    state.journal.drop(state.reservations, effect.job)
+    state.undo_log.drop(state.reservations, effect.job)
 
 
 def head_blocked(state: CellState, effect: e.HeadBlocked, at_ms: int) -> None:
     """A waiting job is the first that does not fit, from now on."""
     in_status(job_of(state, effect.job), JobStatus.QUEUED)
     require(effect.job not in state.heads, f"job {effect.job} is a head already")
-    state.journal.put(state.heads, effect.job, at_ms)
+    state.undo_log.put(state.heads, effect.job, at_ms)
 
 
 def head_cleared(state: CellState, effect: e.HeadCleared, at_ms: int) -> None:
     """Another job came before it."""
     require(effect.job in state.heads, f"job {effect.job} is no head")
-    state.journal.drop(state.heads, effect.job)
+    state.undo_log.drop(state.heads, effect.job)
 
 
 def _no_head(state: CellState, job_id: str) -> None:
     """Who starts, is held or is over is waited for no more, and another plan would be a first one."""
     if job_id in state.heads:
-        state.journal.drop(state.heads, job_id)
+        state.undo_log.drop(state.heads, job_id)
     if job_id in state.first_plans:
-        state.journal.drop(state.first_plans, job_id)
+        state.undo_log.drop(state.first_plans, job_id)
 
 
 def nothing(state: CellState, effect: e.Effect, at_ms: int) -> None:

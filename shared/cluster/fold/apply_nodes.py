@@ -25,7 +25,7 @@ def node_of(state: CellState, node_id: str) -> Node:
 def writer_started(state: CellState, effect: e.WriterStarted, at_ms: int) -> None:
     """A new writer."""
     require(effect.epoch > state.epoch, f"epoch {effect.epoch} does not follow {state.epoch}")
-    state.journal.set(state, "epoch", effect.epoch)
+    state.undo_log.set(state, "epoch", effect.epoch)
 
 
 def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
@@ -44,7 +44,7 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         )
         if effect.status is not NodeStatus.LOST:
             node.wanted = effect.status
-        state.journal.put(state.nodes, node.id, node)
+        state.undo_log.put(state.nodes, node.id, node)
         enter_pool(state, node)
         return
     moves = effect.spec.pool != node.spec.pool and node.lent_to is None
@@ -75,9 +75,9 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         failed_ms=(),
     )
     if effect.offered is not None:
-        state.journal.put(state.offers, node.id, None)
+        state.undo_log.put(state.offers, node.id, None)
     elif node.id in state.offers:
-        state.journal.drop(state.offers, node.id)
+        state.undo_log.drop(state.offers, node.id)
     if moves:
         enter_pool(state, node)
 
@@ -94,9 +94,9 @@ def maintenance_set(state: CellState, effect: e.MaintenanceSet, at_ms: int) -> N
     status = node.wanted if is_free else node.status
     change_node(state, node, maintenance_ms=window, maintenance_why=effect.reason, in_maintenance=False, status=status)
     if window is not None:
-        state.journal.put(state.closing, node.id, window[0])
-    elif node.id in state.closing:
-        state.journal.drop(state.closing, node.id)
+        state.undo_log.put(state.maintenance_starts, node.id, window[0])
+    elif node.id in state.maintenance_starts:
+        state.undo_log.drop(state.maintenance_starts, node.id)
 
 
 def maintenance_began(state: CellState, effect: e.MaintenanceBegan, at_ms: int) -> None:
@@ -105,8 +105,8 @@ def maintenance_began(state: CellState, effect: e.MaintenanceBegan, at_ms: int) 
     require(node.maintenance_ms is not None, f"no maintenance of node {node.id} is planned")
     require(node.status is not NodeStatus.LOST, f"node {node.id} is lost")
     change_node(state, node, in_maintenance=True, status=NodeStatus.DRAINING)
-    if node.id in state.closing:
-        state.journal.drop(state.closing, node.id)
+    if node.id in state.maintenance_starts:
+        state.undo_log.drop(state.maintenance_starts, node.id)
 
 
 def device_changed(state: CellState, effect: e.DeviceChanged, at_ms: int) -> None:
@@ -166,7 +166,7 @@ def node_silent(state: CellState, effect: e.NodeSilent, at_ms: int) -> None:
         silence_noted_ms=at_ms,
         held_from_wall_ms=effect.held_wall_ms,
     )
-    state.journal.put(state.silent, node.id, None)
+    state.undo_log.put(state.silent, node.id, None)
 
 
 def node_heard(state: CellState, effect: e.NodeHeard, at_ms: int) -> None:
@@ -184,27 +184,27 @@ def node_removed(state: CellState, effect: e.NodeRemoved, at_ms: int) -> None:
     require(not node.jobs, f"places on node {node.id} are still held")
     require(node.loan is None, f"node {node.id} is lent")
     leave_pool(state, node)
-    state.journal.drop(state.nodes, node.id)
+    state.undo_log.drop(state.nodes, node.id)
     if node.id in state.offers:
-        state.journal.drop(state.offers, node.id)
-    if node.id in state.closing:
-        state.journal.drop(state.closing, node.id)
+        state.undo_log.drop(state.offers, node.id)
+    if node.id in state.maintenance_starts:
+        state.undo_log.drop(state.maintenance_starts, node.id)
 
 
 def evictions_held(state: CellState, effect: e.EvictionsHeld, at_ms: int) -> None:
     """Too many nodes are silent."""
-    state.journal.set(state, "evictions", effect)
+    state.undo_log.set(state, "evictions", effect)
 
 
 def evictions_resumed(state: CellState, effect: e.EvictionsResumed, at_ms: int) -> None:
     """Few nodes are silent."""
     require(state.evictions is not None, "no node was kept from being declared lost")
-    state.journal.set(state, "evictions", None)
+    state.undo_log.set(state, "evictions", None)
 
 
 def _speaks(state: CellState, node: Node) -> None:
     if node.id in state.silent:
-        state.journal.drop(state.silent, node.id)
+        state.undo_log.drop(state.silent, node.id)
 
 
 def node_lent(state: CellState, effect: e.NodeLent, at_ms: int) -> None:
@@ -247,7 +247,7 @@ def quota_set(state: CellState, effect: e.QuotaSet, at_ms: int) -> None:
     """A tenant has another quota. Nobody is evicted."""
     why = contradiction(state.quotas, effect.quota)
     require(why is None, f"quota of {effect.quota.tenant}: {why}")
-    set_quota(state.journal, state.tree, effect.quota)
+    set_quota(state.undo_log, state.tree, effect.quota)
 
 
 def quota_removed(state: CellState, effect: e.QuotaRemoved, at_ms: int) -> None:
@@ -257,22 +257,22 @@ def quota_removed(state: CellState, effect: e.QuotaRemoved, at_ms: int) -> None:
     require(account not in state.usage, f"tenant {effect.tenant} uses {effect.gpu_type}")
     below = [q.tenant for q in state.quotas.values() if (q.parent, q.gpu_type) == account]
     require(not below, f"tenant {effect.tenant} is the parent of {', '.join(below)}")
-    remove_quota(state.journal, state.tree, account)
+    remove_quota(state.undo_log, state.tree, account)
 
 
 def cell_file_set(state: CellState, effect: e.CellFileSet, at_ms: int) -> None:
     """The cell goes by another cell file. What of it counts for the fold stands in effects of its own."""
-    state.journal.set(state, "cell_file", effect)
-    state.journal.set(state, "cell_files", state.cell_files + 1)
+    state.undo_log.set(state, "cell_file", effect)
+    state.undo_log.set(state, "cell_files", state.cell_files + 1)
 
 
 def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:
     """The cell decides by other numbers, or knows by which leases its nodes go."""
     longest_ms = effect.longest_patience_ms or longest_with(state, effect.policy)
-    state.journal.set(state, "longest_named_ms", longest_named_with(state, effect.policy))
-    state.journal.set(state, "longest_patience_ms", longest_ms if longest_ms > patience_ms(effect.policy) else 0)
-    state.journal.set(state, "policy", effect.policy)
-    go_by(state, effect.policy.unacknowledged_most)
+    state.undo_log.set(state, "longest_named_ms", longest_named_with(state, effect.policy))
+    state.undo_log.set(state, "longest_patience_ms", longest_ms if longest_ms > patience_ms(effect.policy) else 0)
+    state.undo_log.set(state, "policy", effect.policy)
+    go_by(state, effect.policy.max_unacknowledged_starts_per_node)
 
 
 def input_resumed(state: CellState, effect: e.InputResumed, at_ms: int) -> None:
@@ -288,8 +288,8 @@ def input_fenced(state: CellState, effect: e.InputFenced, at_ms: int) -> None:
 def _move_input(state: CellState, effect: e.InputResumed | e.InputFenced, checksum: int | None) -> None:
     at = state.inputs.get(effect.input, 0)
     require(at == effect.from_offset, f"input {effect.input} was read to {at}, not to {effect.from_offset}")
-    state.journal.put(state.inputs, effect.input, effect.to_offset)
+    state.undo_log.put(state.inputs, effect.input, effect.to_offset)
     if checksum is not None:
-        state.journal.put(state.input_checksums, effect.input, checksum)
+        state.undo_log.put(state.input_checksums, effect.input, checksum)
     elif effect.input in state.input_checksums:
-        state.journal.drop(state.input_checksums, effect.input)
+        state.undo_log.drop(state.input_checksums, effect.input)

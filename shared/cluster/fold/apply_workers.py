@@ -23,7 +23,7 @@ def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:
     jobs.in_status(job, _STARTING, _RUNNING)
     removed = _removed(job, effect)
     _enter_rightly(state, job, effect.add, removed, at_ms)
-    journal = state.journal
+    journal = state.undo_log
     if effect.add:
         refusal = take(state, job.spec.tenant, job.id, effect.add)
         if refusal is not None:
@@ -90,7 +90,7 @@ def settled(state: CellState, effect: e.WorkersSettled, at_ms: int) -> None:
     """Some workers have started, others are over and their places free. What follows where none is left stands in the
     same record.
     """
-    job, journal = jobs.current(state, effect), state.journal
+    job, journal = jobs.current(state, effect), state.undo_log
     require(not job.spec.gang, f"job {job.id} is a gang")
     jobs.in_status(job, _STARTING, _RUNNING, _STOPPING)
     over = {*effect.done, *effect.gone}

@@ -123,7 +123,7 @@ def seal(state: CellState, decision: Decision, chain: str) -> None:
     state.chain = chain
     state.at_ms = decision.at_ms
     _read_to(state, decision)
-    state.journal.trim()
+    state.undo_log.trim()
     half_life_ms = state.policy.fair_half_life_ms
     if half_life_ms or state.fair.half_life_ms:
         state.fair.follow(half_life_ms, state.usage, decision.at_ms)

@@ -139,8 +139,8 @@ def rows_of(state: CellState) -> Iterator[str]:
         yield _row("job", _told_of_job(state.jobs[job_id]))
     for array_id in sorted(state.arrays):
         yield _row("array", _told_of_array(state.arrays[array_id]))
-    yield _row("over", (state.over_first, state.over_next, state.over.forgotten_ms))
-    for over in state.over.in_order():
+    yield _row("over", (state.over_first, state.over_next, state.finished.forgotten_ms))
+    for over in state.finished.in_order():
         yield _row("gone", over)
     for job_id in sorted(state.reservations):
         yield _row("reservation", state.reservations[job_id])
@@ -223,7 +223,7 @@ def _node(state: CellState, text: str) -> None:
     node = Node(**_node_fields(text))
     state.nodes[node.id] = node
     if node.maintenance_ms is not None and not node.in_maintenance:
-        state.closing[node.id] = node.maintenance_ms[0]
+        state.maintenance_starts[node.id] = node.maintenance_ms[0]
     if node.silent_wall_ms:
         state.silent[node.id] = None
     if node.offered is not None:
@@ -251,15 +251,15 @@ def _evictions(state: CellState, text: str) -> None:
 
 def _over(state: CellState, text: str) -> None:
     first, _, forgotten_ms = _OVER.decode(text)
-    state.over.start_at(first, forgotten_ms)
+    state.finished.start_at(first, forgotten_ms)
 
 
 def _gone(state: CellState, text: str) -> None:
     over = _GONE.decode(text)
     if not is_digest(over.digest):
         raise ValueError(f"{over.digest!r} is no digest")
-    state.over.add(state.journal.entries, *over)
-    state.journal.trim()  # of what is read nothing is ever undone
+    state.finished.add(state.undo_log.entries, *over)
+    state.undo_log.trim()  # of what is read nothing is ever undone
 
 
 def _reservation(state: CellState, text: str) -> None:
@@ -325,7 +325,7 @@ def count_rest(state: CellState) -> None:
         if job.spec.after:
             index(state, job)
         if not job.spec.gang and job.status in HOLDING:
-            state.singly[job.id] = None
+            state.independent_jobs[job.id] = None
         if job.spec.array_of is not None and job.spec.array_of not in state.arrays:
             raise DamagedRow(f"job {shorten(job.id)} is of array {shorten(job.spec.array_of)}, which is not there")
         for place in job.workers + job.joining:
@@ -333,10 +333,10 @@ def count_rest(state: CellState) -> None:
             if node is None:
                 raise DamagedRow(f"job {shorten(job.id)} is on node {shorten(place.node)}, which is not there")
             account = (job.spec.tenant, node.spec.gpu_type)
-            charge(state.journal.entries, state.tree, account, place.gpu_milli)
-        state.journal.trim()
-    go_by(state, state.policy.unacknowledged_most)
-    state.journal.trim()
+            charge(state.undo_log.entries, state.tree, account, place.gpu_milli)
+        state.undo_log.trim()
+    go_by(state, state.policy.max_unacknowledged_starts_per_node)
+    state.undo_log.trim()
     state.fair.begin(state.policy.fair_half_life_ms, state.usage)
 
 

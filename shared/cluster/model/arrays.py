@@ -63,23 +63,24 @@ def enter(state: CellState, job: Job) -> None:
     array = state.arrays.get(spec.array_of)
     if array is None:
         require(
-            spec.array_of not in state.jobs and spec.array_of not in state.over, f"job {spec.array_of} exists already"
+            spec.array_of not in state.jobs and spec.array_of not in state.finished,
+            f"job {spec.array_of} exists already",
         )
-        most, came_ms = spec.array_most_running, job.came_ms
+        most, came_ms = spec.array_max_running, job.came_ms
         array = ArrayJob(spec.array_of, spec.tenant, job.digest, spec.array or 1, most, came_ms=came_ms)
-        state.journal.put(state.arrays, array.id, array)
-    state.journal.set(array, "left", array.left + 1)
+        state.undo_log.put(state.arrays, array.id, array)
+    state.undo_log.set(array, "left", array.left + 1)
 
 
 def hold(state: CellState, array_id: str, change: int) -> None:
     """An element takes its places (+1), or gives them back (-1)."""
     array = state.arrays[array_id]
-    state.journal.set(array, "holding", array.holding + change)
+    state.undo_log.set(array, "holding", array.holding + change)
 
 
 def leave(state: CellState, array_id: str, status: JobStatus) -> ArrayJob | None:
     """An element is over. The array, if that was its last one."""
-    array, journal = state.arrays[array_id], state.journal
+    array, journal = state.arrays[array_id], state.undo_log
     journal.set(array, "left", array.left - 1)
     if status is JobStatus.FAILED:
         journal.set(array, "failed", array.failed + 1)

@@ -46,7 +46,7 @@ class Queue(Part):
     """A line in which jobs wait, and how it lets jobs past one that does not fit.
 
     `order` says whose job is next: the oldest, or one of the tenant with the smallest share. With `aging_ms` the first
-    steps of priority are worth so much waiting each, and all of them together at most `aging_most_ms`; with 0 priority
+    steps of priority are worth so much waiting each, and all of them together at most `aging_max_ms`; with 0 priority
     is everything.
     """
 
@@ -54,14 +54,14 @@ class Queue(Part):
     discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO
     order: QueueOrder = QueueOrder.FIFO
     aging_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 3_600_000
-    aging_most_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 7 * 86_400_000
+    aging_max_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 7 * 86_400_000
 
     @model_validator(mode="after")
     def _a_step_counts_in_full(self) -> Queue:
-        if self.aging_most_ms < self.aging_ms:
-            raise ValueError(f"aging_most_ms {self.aging_most_ms} is below aging_ms {self.aging_ms}")
-        if self.aging_most_ms and not self.aging_ms and "aging_most_ms" in self.model_fields_set:
-            raise ValueError(f"aging_most_ms {self.aging_most_ms} without aging: aging_ms is 0")
+        if self.aging_max_ms < self.aging_ms:
+            raise ValueError(f"aging_max_ms {self.aging_max_ms} is below aging_ms {self.aging_ms}")
+        if self.aging_max_ms and not self.aging_ms and "aging_max_ms" in self.model_fields_set:
+            raise ValueError(f"aging_max_ms {self.aging_max_ms} without aging: aging_ms is 0")
         return self
 
 
@@ -90,8 +90,8 @@ class CellPart(Part):
     @field_validator("policy")
     @classmethod
     def _lease_is_long_enough(cls, policy: CellPolicy) -> CellPolicy:
-        if policy.lease_wall_ms < LEASE_MS_LEAST:
-            raise ValueError(f"lease_wall_ms {policy.lease_wall_ms}: must be at least {LEASE_MS_LEAST}")
+        if policy.node_lease_wall_ms < LEASE_MS_LEAST:
+            raise ValueError(f"node_lease_wall_ms {policy.node_lease_wall_ms}: must be at least {LEASE_MS_LEAST}")
         return policy
 
     @model_validator(mode="after")
@@ -173,8 +173,8 @@ class SubmissionRate(Part):
 class Tenant(Part):
     """Who may submit. Without pools it may use all; without a queue it waits in its cell's first one; without a limit
     of submissions it may send as many as come. No job of its own or of tenants below it may have a higher priority than
-    `max_priority`. Of its own jobs at most `waiting_jobs_most` wait in a cell, and the specifications of those that
-    wait or run take at most `live_bytes_most` (None: half of what the cell's policy allows, or all of it in a file of
+    `max_priority`. Of its own jobs at most `max_pending_jobs` wait in a cell, and the specifications of those that
+    wait or run take at most `live_bytes_max` (None: half of what the cell's policy allows, or all of it in a file of
     one tenant).
     """
 
@@ -186,8 +186,8 @@ class Tenant(Part):
     own_topic: bool = False
     submissions: SubmissionRate | None = None
     max_priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000)] | None = None
-    waiting_jobs_most: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
-    live_bytes_most: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
+    max_pending_jobs: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
+    live_bytes_max: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
 
 
 class Limits(Part):

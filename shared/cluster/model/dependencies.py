@@ -25,7 +25,7 @@ def enter(state: CellState, job: Job) -> None:
     """
     waits: dict[str, None] = {}
     for dependency in job.spec.after:
-        over = None if is_live(state, dependency.job) else state.over.get(dependency.job)
+        over = None if is_live(state, dependency.job) else state.finished.get(dependency.job)
         if over is None:
             waits[dependency.job] = None
         elif dependency.when is AfterWhen.OK and over.status is not JobStatus.FINISHED and not job.broken_by:
@@ -38,26 +38,26 @@ def enter(state: CellState, job: Job) -> None:
 
 def index(state: CellState, job: Job) -> None:
     """Note whom a job waits for, and whether its wait has ended."""
-    journal = state.journal
+    journal = state.undo_log
     for job_id in job.waits_for:
         if job_id not in state.dependents:
             journal.put(state.dependents, job_id, {})
         journal.put(state.dependents[job_id], job.id, None)
     if job.broken_by or (job.status is JobStatus.AWAITING and not job.waits_for):
-        journal.put(state.ripe, job.id, None)
+        journal.put(state.dependencies_resolved, job.id, None)
 
 
 def drop_strangers(state: CellState, job_id: str, tenant: str) -> None:
     """A job, or an array, of this tenant is new: jobs of other tenants that have waited for its id before anybody knew
     whose it is never get ready. Each of them ends by an effect of its own.
     """
-    followers, journal = state.dependents.get(job_id), state.journal
+    followers, journal = state.dependents.get(job_id), state.undo_log
     for follower in sorted(followers or ()):
         job = state.jobs[follower]
         if job.spec.tenant != tenant and not job.broken_by:
             journal.set(job, "broken_by", job_id)
-            if follower not in state.ripe:
-                journal.put(state.ripe, follower, None)
+            if follower not in state.dependencies_resolved:
+                journal.put(state.dependencies_resolved, follower, None)
 
 
 def end(state: CellState, job_id: str, status: JobStatus) -> None:
@@ -66,15 +66,17 @@ def end(state: CellState, job_id: str, status: JobStatus) -> None:
     followers = state.dependents.get(job_id)
     if followers is None:
         return
-    journal = state.journal
+    journal = state.undo_log
     journal.drop(state.dependents, job_id)
     for follower in sorted(followers):
         job = state.jobs[follower]
         journal.set(job, "waits_for", tuple([waited for waited in job.waits_for if waited != job_id]))
         if status is not JobStatus.FINISHED and not job.broken_by and _needs_a_good_end(job, job_id):
             journal.set(job, "broken_by", job_id)
-        if follower not in state.ripe and (job.broken_by or (not job.waits_for and job.status is JobStatus.AWAITING)):
-            journal.put(state.ripe, follower, None)
+        if follower not in state.dependencies_resolved and (
+            job.broken_by or (not job.waits_for and job.status is JobStatus.AWAITING)
+        ):
+            journal.put(state.dependencies_resolved, follower, None)
 
 
 def _needs_a_good_end(job: Job, job_id: str) -> bool:
@@ -83,7 +85,7 @@ def _needs_a_good_end(job: Job, job_id: str) -> bool:
 
 def leave(state: CellState, job: Job) -> None:
     """A job waits for nobody any more: it is ready, or over."""
-    journal = state.journal
+    journal = state.undo_log
     for job_id in job.waits_for:
         followers = state.dependents[job_id]
         journal.drop(followers, job.id)
@@ -96,8 +98,8 @@ def leave(state: CellState, job: Job) -> None:
 
 def forget_ripe(state: CellState, job: Job) -> None:
     """That the job's wait has ended has been said, or is to be looked at later."""
-    if job.id in state.ripe:
-        state.journal.drop(state.ripe, job.id)
+    if job.id in state.dependencies_resolved:
+        state.undo_log.drop(state.dependencies_resolved, job.id)
 
 
 def status_when_released(job: Job) -> JobStatus:

@@ -16,7 +16,7 @@ class TellsLease(Protocol):
     """A policy, or a word that tells by which lease its node goes."""
 
     @property
-    def lease_wall_ms(self) -> int:
+    def node_lease_wall_ms(self) -> int:
         """For how long a node may work without being heard, with the margin."""
 
     @property
@@ -26,7 +26,7 @@ class TellsLease(Protocol):
 
 def patience_ms(told: TellsLease) -> int:
     """A node that goes by this and is silent for longer is lost."""
-    return told.lease_wall_ms + told.lease_margin_wall_ms
+    return told.node_lease_wall_ms + told.lease_margin_wall_ms
 
 
 def longest_patience_ms(state: CellState) -> int:

@@ -26,10 +26,10 @@ def order_in(queue: Queue, spec: JobSpec, submit_ms: int, number: int) -> Order:
 
 def worth_ms(queue: Queue, priority: int) -> int:
     """How much waiting a priority is worth in a queue that ages: a step near 0 is worth `aging_ms`, the steps further
-    from it less and less, and all of them together never more than `aging_most_ms`. So nobody is overtaken by a job
-    submitted more than twice `aging_most_ms` after it, whatever its priority: nothing starves. And no priorities are
+    from it less and less, and all of them together never more than `aging_max_ms`. So nobody is overtaken by a job
+    submitted more than twice `aging_max_ms` after it, whatever its priority: nothing starves. And no priorities are
     worth the same, be they counted from 0 to 9 or in thousands.
     """
-    steps_ms, most_ms = abs(priority) * queue.aging_ms, queue.aging_most_ms
+    steps_ms, most_ms = abs(priority) * queue.aging_ms, queue.aging_max_ms
     worth = steps_ms * most_ms // (steps_ms + most_ms)
     return worth if priority > 0 else -worth

@@ -21,7 +21,7 @@ def run_estimate_ms(state: CellState, spec: JobSpec) -> int | None:
     limit_ms, guess_ms = spec.max_run_ms, spec.estimate_run_ms
     if guess_ms is not None:
         return guess_ms if limit_ms is None else min(guess_ms, limit_ms)
-    return limit_ms if limit_ms is not None else state.policy.maintenance_lead_ms or None
+    return limit_ms if limit_ms is not None else state.policy.default_run_estimate_ms or None
 
 
 class RunEnd(NamedTuple):

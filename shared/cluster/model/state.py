@@ -24,17 +24,17 @@ class CellState:
     """One cell behind the record at `offset` of its log.
 
     `version` counts the accepted records, `inputs` says how far the writer had read its inputs, `input_checksums` which
-    record it read last of each, `chain` is the hash over all accepted bytes. `jobs` are those that wait or run, `over`
-    those that are remembered. `capacity` and `usage` are indices: they can be counted from the rest at any time; so is
-    `unacknowledged`, where the policy asks for it.
+    record it read last of each, `chain` is the hash over all accepted bytes. `jobs` are those that wait or run,
+    `finished` those that are over and still remembered. `capacity` and `usage` are indices: they can be counted from
+    the rest at any time; so is `unacknowledged`, where the policy asks for it.
     `evictions` says that too many nodes are silent to be declared lost at once. `heads` are the first jobs of queues
     that do not fit, with the cell time since when.
 
-    `singly`, the jobs that hold places and are no gangs, is an index: their workers come and go one by one.
-    `dependents`, who waits for the end of each job, and `ripe`, the jobs whose wait for others has ended, well or not,
-    and of which that is still to be said, are indices too. So is `closing`, when the planned maintenance of nodes will
-    begin, and `silent`, the nodes of which nothing is heard, and `offers`, those that have become other ones.
-    `clock_ms` is the cell time of the decision in the making, for who makes it.
+    `independent_jobs`, the jobs that hold places and are no gangs, is an index: their workers come and go one by one.
+    These are indices, too: `dependents`, the jobs that wait for the end of each job; `dependencies_resolved`, the jobs
+    whose wait for others has ended, well or not, and for which no effect says so yet; `maintenance_starts`, when the
+    planned maintenance of nodes will begin; `silent`, the nodes that report nothing; `offers`, those that have returned
+    with other hardware. `clock_ms` is the cell time of the decision in the making; only the writer sets it.
 
     A fold changes the state in place: a copy of 150,000 jobs for each record would serve nobody. `checkpoint` and
     `rollback` give back what it was.
@@ -60,12 +60,12 @@ class CellState:
     quotas: Quotas = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
-    over: FinishedJobs = field(default_factory=FinishedJobs)
+    finished: FinishedJobs = field(default_factory=FinishedJobs)
     reservations: dict[str, ReservationSet] = field(default_factory=dict)
     heads: dict[str, int] = field(default_factory=dict)
     first_plans: dict[str, int] = field(default_factory=dict)
     """When each waiting job for which places are or were kept was first planned to start."""
-    singly: dict[str, None] = field(default_factory=dict)
+    independent_jobs: dict[str, None] = field(default_factory=dict)
     arrays: dict[str, ArrayJob] = field(default_factory=dict)
     waiting: int = 0
     waiting_of: dict[str, int] = field(default_factory=dict)
@@ -78,8 +78,8 @@ class CellState:
     entered: int = 0
     """How many jobs have come into the cell so far."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
-    ripe: dict[str, None] = field(default_factory=dict)
-    closing: dict[str, int] = field(default_factory=dict)
+    dependencies_resolved: dict[str, None] = field(default_factory=dict)
+    maintenance_starts: dict[str, int] = field(default_factory=dict)
     silent: dict[str, None] = field(default_factory=dict)
     offers: dict[str, None] = field(default_factory=dict)
     evictions: EvictionsHeld | None = None
@@ -90,7 +90,7 @@ class CellState:
     fair: FairUse = field(default_factory=FairUse)
     capacity: Capacity = field(init=False, repr=False)
     kinds: Kinds = field(default_factory=dict, compare=False, repr=False)
-    journal: UndoLog = field(default_factory=UndoLog, compare=False, repr=False)
+    undo_log: UndoLog = field(default_factory=UndoLog, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """The indices are over tables that are the same for good."""
@@ -105,18 +105,18 @@ class CellState:
     @property
     def over_first(self) -> int:
         """The number of the oldest remembered job."""
-        return self.over.first
+        return self.finished.first
 
     @property
     def over_next(self) -> int:
         """The number that the next job that ends will get: how many have ended."""
-        return self.over.next
+        return self.finished.next
 
     def checkpoint(self) -> int:
         """Begin a tentative change; end it with `rollback` or `commit`. Checkpoints nest."""
-        mark = self.journal.checkpoint()
+        mark = self.undo_log.checkpoint()
         # What changes with nearly every effect is kept once here instead of each time.
-        self.journal.entries += (
+        self.undo_log.entries += (
             (setattr, self, "waiting", self.waiting),
             (setattr, self, "entered", self.entered),
             (setattr, self, "live_bytes", self.live_bytes),
@@ -125,8 +125,8 @@ class CellState:
 
     def rollback(self, mark: int) -> None:
         """Undo everything since the checkpoint, exactly."""
-        self.journal.rollback(mark)
+        self.undo_log.rollback(mark)
 
     def commit(self, mark: int) -> None:
         """Keep what was done since the checkpoint."""
-        self.journal.commit(mark)
+        self.undo_log.commit(mark)

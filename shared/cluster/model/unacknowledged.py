@@ -67,7 +67,7 @@ class Unacknowledged:
 
     def _add(self, state: CellState, node_id: str, more: int) -> None:
         count, node = self.counts.get(node_id, 0), state.nodes[node_id]
-        state.journal.entries.append((_put, self, (node, state.capacity.noted), count))
+        state.undo_log.entries.append((_put, self, (node, state.capacity.noted), count))
         _put(self, (node, state.capacity.noted), count + more)
 
 
@@ -129,7 +129,7 @@ def count_unacknowledged(state: CellState, most: int) -> Unacknowledged | None:
 
 def go_by(state: CellState, most: int) -> None:
     """The policy says another number."""
-    before, journal, noted = state.unacknowledged, state.journal, state.capacity.noted
+    before, journal, noted = state.unacknowledged, state.undo_log, state.capacity.noted
     if (0 if before is None else before.most) == most:
         return
     now = count_unacknowledged(state, most)

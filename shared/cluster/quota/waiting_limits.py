@@ -14,8 +14,8 @@ class WaitingLimits:
     __slots__ = ("_is_shared", "_own", "_own_bytes")
 
     def __init__(self, file: CellFile) -> None:
-        self._own = {each.name: each.waiting_jobs_most for each in file.tenants if each.waiting_jobs_most is not None}
-        self._own_bytes = {each.name: each.live_bytes_most for each in file.tenants if each.live_bytes_most is not None}
+        self._own = {each.name: each.max_pending_jobs for each in file.tenants if each.max_pending_jobs is not None}
+        self._own_bytes = {each.name: each.live_bytes_max for each in file.tenants if each.live_bytes_max is not None}
         self._is_shared = len(file.tenants) > 1
 
     def have_room(self, state: CellState, tenant: str, jobs: int, text_bytes: int) -> bool:
@@ -23,13 +23,13 @@ class WaitingLimits:
         texts are never refused for those of others.
         """
         policy, waiting = state.policy, state.waiting_of.get(tenant, 0) + jobs
-        if state.waiting + jobs > policy.waiting_jobs_most or waiting > self.of(tenant, policy.waiting_jobs_most):
+        if state.waiting + jobs > policy.max_pending_jobs or waiting > self.of(tenant, policy.max_pending_jobs):
             return False
         if not text_bytes:
             return True
-        is_within = state.live_bytes + text_bytes <= policy.live_bytes_most
+        is_within = state.live_bytes + text_bytes <= policy.live_bytes_max
         held = state.live_bytes_of.get(tenant, 0) + text_bytes
-        return is_within and held <= self.bytes_of(tenant, policy.live_bytes_most)
+        return is_within and held <= self.bytes_of(tenant, policy.live_bytes_max)
 
     def of(self, tenant: str, cell_most: int) -> int:
         """How many of the tenant's jobs may wait where `cell_most` of all may: what the file says; if it says nothing,

@@ -13,7 +13,7 @@ from fallow.shared.events.values import JobSpec
 def told_ms(state: CellState, spec: JobSpec) -> float | None:
     """How long a job runs by its guess, which counts up to its limit, by its limit, or by what the cell assumes."""
     known = [ms for ms in (spec.estimate_run_ms, spec.max_run_ms) if ms is not None]
-    return None if spec.kind == "inference" else min(known, default=state.policy.maintenance_lead_ms or None)
+    return None if spec.kind == "inference" else min(known, default=state.policy.default_run_estimate_ms or None)
 
 
 def ends_ms(state: CellState, job_id: str, node_id: str, now_ms: int) -> list[float]:

@@ -136,7 +136,7 @@ class Life:
 
     def another_run_time_is_assumed(self) -> None:
         lead_ms = self.random.choice((0, 0, 50, 500))
-        self.apply(e.PolicySet(policy=CellPolicy(placement="lifetime", maintenance_lead_ms=lead_ms)))
+        self.apply(e.PolicySet(policy=CellPolicy(placement="lifetime", default_run_estimate_ms=lead_ms)))
 
     def a_node_is_closed_or_opened(self) -> None:
         number = self.random.randrange(len(self.machines))

@@ -92,7 +92,9 @@ class Cell:
 
 
 def _over(cell: Cell) -> dict[str, object]:
-    return {name: None for name in (f"job-{number}" for number in range(40)) if cell.state.over.get(name) is not None}
+    return {
+        name: None for name in (f"job-{number}" for number in range(40)) if cell.state.finished.get(name) is not None
+    }
 
 
 @given(before=MOVES, undone=MOVES, after=MOVES)

@@ -43,7 +43,7 @@ def before(world: World, job: str, queue: Queue) -> str:
 def test_in_a_plain_queue_those_are_ahead_whom_priority_and_waiting_put_there(
     step_ms: int, most_ms: int, ahead: str
 ) -> None:
-    queue = Queue(name="q", aging_ms=step_ms, aging_most_ms=most_ms)
+    queue = Queue(name="q", aging_ms=step_ms, aging_max_ms=most_ms)
     world = world_of(queue, ("a", "ada", 0), ("b", "bob", 1), ("c", "eve", 0), ("d", "ada", 2))
     assert before(world, "c", queue) == ahead
 

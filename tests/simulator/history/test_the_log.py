@@ -233,7 +233,7 @@ def test_shares_that_fit_one_device_break_nothing() -> None:
 
 
 def test_a_job_may_come_again_once_the_cell_has_forgotten_it() -> None:
-    forgetful = e.PolicySet(policy=CellPolicy(remember_ms=10))
+    forgetful = e.PolicySet(policy=CellPolicy(finished_jobs_ttl_ms=10))
     story = two_nodes().decide(forgetful, SINGLE, e.JobCancelled(job="one"))
     assert story.decide(SINGLE, at_ms=11).broken() == []
 

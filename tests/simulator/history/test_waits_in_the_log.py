@@ -30,8 +30,7 @@ def after(when: AfterWhen = AfterWhen.OK) -> tuple[Dependency, ...]:
 
 def elements(count: int, *, of: int) -> list[e.JobEnqueued]:
     return [
-        enqueued(f"a.{index}", array=of, array_of="a", array_index=index, array_most_running=1)
-        for index in range(count)
+        enqueued(f"a.{index}", array=of, array_of="a", array_index=index, array_max_running=1) for index in range(count)
     ]
 
 

@@ -32,7 +32,7 @@ def not_whole(books: Books) -> Iterator[str]:
 
 def too_many(books: Books, page: JobPage) -> str | None:
     """Why no further element of this array may start, or None."""
-    most, name = page.spec.array_most_running, page.spec.array_of
+    most, name = page.spec.array_max_running, page.spec.array_of
     if name is None or most is None:
         return None
     running = sum(books.jobs[job].status in HOLDS for job in books.arrays[name].left)

@@ -29,7 +29,7 @@ def outlasted(books: Books, page: JobPage, node: NodePage) -> str | None:
         return None
     spec = page.spec
     declared = [
-        ms for ms in (spec.max_run_ms, spec.estimate_run_ms, books.policy.maintenance_lead_ms) if ms is not None
+        ms for ms in (spec.max_run_ms, spec.estimate_run_ms, books.policy.default_run_estimate_ms) if ms is not None
     ]
     if books.at_ms + declared[0] <= node.maintenance_ms[0]:
         return None

@@ -164,7 +164,7 @@ def _is_head(books: Books, page: JobPage, rule: QueueRule) -> bool:
 def _waits_for_room_alone(books: Books, page: JobPage) -> bool:
     """Whether what keeps the job is no limit, guarantee, maintenance, silence or lack of confirmation."""
     nodes = [node for node in books.nodes.values() if is_of_its_kind(page.spec, node)]
-    if books.policy.unacknowledged_most or not all(is_open(node) for node in nodes):
+    if books.policy.max_unacknowledged_starts_per_node or not all(is_open(node) for node in nodes):
         return False
     types = {node.spec.gpu_type: None for node in nodes}
     return all(waits_for_room(books, page.spec, gpu_type) for gpu_type in types)

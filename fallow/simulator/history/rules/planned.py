@@ -89,4 +89,4 @@ def _estimate(books: Books, spec: JobSpec) -> int | None:
     if spec.kind is JobKind.INFERENCE:
         return None
     told = [ms for ms in (spec.estimate_run_ms, spec.max_run_ms) if ms is not None]
-    return min(told) if told else books.policy.maintenance_lead_ms or None
+    return min(told) if told else books.policy.default_run_estimate_ms or None

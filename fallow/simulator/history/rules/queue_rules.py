@@ -58,5 +58,5 @@ def _queues(content: str, cell: str) -> list[dict[str, Any]]:
 def ages_in(content: str, cell: str) -> dict[str, Ages]:
     """How each queue of a cell ages by this cell file; the first one also for jobs that name none."""
     queues = _queues(content, cell)
-    found = {each["name"]: (each.get("aging_ms", DEFAULT[0]), each.get("aging_most_ms", DEFAULT[1])) for each in queues}
+    found = {each["name"]: (each.get("aging_ms", DEFAULT[0]), each.get("aging_max_ms", DEFAULT[1])) for each in queues}
     return {"": found[queues[0]["name"]], **found}

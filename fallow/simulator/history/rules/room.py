@@ -149,7 +149,7 @@ def _unit(spec: JobSpec, node: NodePage) -> tuple[str | None, ...]:
 
 def _unconfirmed(books: Books) -> dict[str, None]:
     """Nodes that may take nothing new until they have confirmed what was started there."""
-    if not books.policy.unacknowledged_most:
+    if not books.policy.max_unacknowledged_starts_per_node:
         return {}
     return dict.fromkeys(_nodes_of_starts(books))
 

@@ -21,12 +21,12 @@ def become(node: Node, status: NodeStatus, spec: NodeSpec | None = None) -> Node
     return NodeChanged(spec=now, boot=node.boot, status=status, seq=node.seq, offered=offered)
 
 
-def keep_status(turn: DecisionBuilder, node: Node, spec: NodeSpec, seq: int) -> None:
+def keep_status(decision: DecisionBuilder, node: Node, spec: NodeSpec, seq: int) -> None:
     """The node says that it is this; what is wanted of it stays, and its maintenance goes on."""
     is_emptied = node.in_maintenance and node.status is NodeStatus.DRAINING
     # While it is emptied for its maintenance, its status is not what is wanted of it.
     status = node.wanted if is_emptied else node.status
-    turn.do(
+    decision.emit(
         replace(
             become(node, status, spec),
             drain_deadline_ms=node.drain_deadline_ms,
@@ -37,7 +37,7 @@ def keep_status(turn: DecisionBuilder, node: Node, spec: NodeSpec, seq: int) -> 
         )
     )
     if is_emptied:
-        turn.do(MaintenanceBegan(node=node.id))
+        decision.emit(MaintenanceBegan(node=node.id))
 
 
 def fitted(node: Node, spec: NodeSpec) -> tuple[NodeSpec, NodeSpec | None]:

@@ -74,17 +74,17 @@ class Leases:
         """The node lives."""
         self._heard_ms[node_id] = wall_ms
 
-    def told(self, turn: DecisionBuilder, word: LivingNode) -> None:
+    def told(self, decision: DecisionBuilder, word: LivingNode) -> None:
         """The node goes by this lease from here on. That it is longer than those of which some node may go by one has
         to be in the log, for other writers, but no longer one than any policy has named: no other node goes by that.
         """
-        if not word.lease_wall_ms:
+        if not word.node_lease_wall_ms:
             self._told_ms.pop(word.node, None)  # an older release: it may have read any policy that there was
             return
         patience = self._told_ms[word.node] = min(patience_ms(word), LARGEST_INTEGER)
-        longest_ms = min(patience, longest_told_ms(turn.state))
-        if longest_ms > longest_patience_ms(turn.state):
-            turn.do(PolicySet(policy=turn.state.policy, longest_patience_ms=longest_ms))
+        longest_ms = min(patience, longest_told_ms(decision.state))
+        if longest_ms > longest_patience_ms(decision.state):
+            decision.emit(PolicySet(policy=decision.state.policy, longest_patience_ms=longest_ms))
 
     def patience_ms(self, state: CellState, node_id: str) -> int:
         """The node is lost when it is silent for longer: its own lease holds until it has run out, and a longer one of
@@ -146,7 +146,7 @@ class Leases:
         if as_of_ms is None:
             return {}
         begun_ms = self.listening.begun_ms + self.listening.missed_ms
-        latest_ms = min(begun_ms, as_of_ms - max(1, state.policy.lease_wall_ms // LEFT_PART))
+        latest_ms = min(begun_ms, as_of_ms - max(1, state.policy.node_lease_wall_ms // LEFT_PART))
         heard = self._heard_ms
         return {
             node_id: as_of_ms - heard[node_id]
@@ -174,12 +174,12 @@ class Leases:
 
 def pause_ms(policy: CellPolicy) -> int:
     """Time in which topic `nodes` was not looked at for longer, or took no record, counts for no node."""
-    return policy.lease_wall_ms // 2
+    return policy.node_lease_wall_ms // 2
 
 
 def silent_after_ms(policy: CellPolicy) -> int:
     """For how long a node may say nothing before it gets no new work."""
-    return max(1, policy.lease_wall_ms // SILENT_PART)
+    return max(1, policy.node_lease_wall_ms // SILENT_PART)
 
 
 def is_to_be_noted(node: Node, silent_ms: int, patience: int, policy: CellPolicy) -> bool:
@@ -187,7 +187,7 @@ def is_to_be_noted(node: Node, silent_ms: int, patience: int, policy: CellPolicy
     noted_ms = node.silent_wall_ms
     if not noted_ms or noted_ms > patience:
         return not noted_ms
-    return silent_ms > patience or silent_ms >= noted_ms + max(1, policy.lease_wall_ms // STEP_PART)
+    return silent_ms > patience or silent_ms >= noted_ms + max(1, policy.node_lease_wall_ms // STEP_PART)
 
 
 def _lives(state: CellState, node_id: str) -> bool:

@@ -10,27 +10,27 @@ from fallow.shared.events.operations import CancelMaintenance, PlanMaintenance
 from fallow.shared.events.values import NodeStatus
 
 
-def operate(turn: DecisionBuilder, event: PlanMaintenance | CancelMaintenance) -> str | None:
+def operate(decision: DecisionBuilder, event: PlanMaintenance | CancelMaintenance) -> str | None:
     """Plan maintenance, or give a plan up. Why that cannot be, or None."""
-    node = turn.state.nodes.get(event.node)
+    node = decision.state.nodes.get(event.node)
     if node is None:
         return "there is no such node"
     if isinstance(event, CancelMaintenance):
         if node.maintenance_ms is None:
             return "no maintenance of it is planned"
-        turn.do(e.MaintenanceSet(node=node.id))
+        decision.emit(e.MaintenanceSet(node=node.id))
         return None
     if event.begin_ms >= event.end_ms:
         return "it would end before it begins"
-    if event.end_ms <= turn.now_ms:
-        return f"it would be over: the cell's time is {turn.now_ms}"
-    turn.do(e.MaintenanceSet(node=node.id, begin_ms=event.begin_ms, end_ms=event.end_ms, reason=event.reason))
-    if event.begin_ms <= turn.now_ms:
-        begin(turn, node)
+    if event.end_ms <= decision.now_ms:
+        return f"it would be over: the cell's time is {decision.now_ms}"
+    decision.emit(e.MaintenanceSet(node=node.id, begin_ms=event.begin_ms, end_ms=event.end_ms, reason=event.reason))
+    if event.begin_ms <= decision.now_ms:
+        begin(decision, node)
     return None
 
 
-def begin(turn: DecisionBuilder, node: Node) -> bool:
+def begin(decision: DecisionBuilder, node: Node) -> bool:
     """The time has come: what runs on the node stops and is queued again. A lost node is emptied when it is back.
     One that an operator took back since it began is left alone: a new writer comes by here again. Whether the record
     had room for all of that.
@@ -38,20 +38,20 @@ def begin(turn: DecisionBuilder, node: Node) -> bool:
     if node.status is NodeStatus.LOST:
         return True
     if not node.in_maintenance:
-        turn.do(e.MaintenanceBegan(node=node.id))
+        decision.emit(e.MaintenanceBegan(node=node.id))
     elif node.status is not NodeStatus.DRAINING:
         return True
-    return empty(turn, node)
+    return empty(decision, node)
 
 
-def act(turn: DecisionBuilder, node: Node, at_ms: int) -> bool:
+def act(decision: DecisionBuilder, node: Node, at_ms: int) -> bool:
     """A time at which the maintenance of the node begins or ends, if it was not planned anew since. Whether all is done
     that is due then.
     """
     window = node.maintenance_ms
     if window is None or at_ms not in window:
         return True
-    if turn.now_ms >= window[1]:
-        turn.do(e.MaintenanceSet(node=node.id))
+    if decision.now_ms >= window[1]:
+        decision.emit(e.MaintenanceSet(node=node.id))
         return True
-    return begin(turn, node)
+    return begin(decision, node)

@@ -59,22 +59,22 @@ class NodeEvents:
         self.leases.forget(node_id)
         self.sequences.forget(node_id)
 
-    def hear(self, turn: DecisionBuilder, cell: CellPart, event: NodeEvent, wall_ms: int) -> RejectedEvent | None:
+    def hear(self, decision: DecisionBuilder, cell: CellPart, event: NodeEvent, wall_ms: int) -> RejectedEvent | None:
         """One node's word. Why its record is to be set aside, or None."""
-        stray = strays.stray(turn.state, cell, event)
+        stray = strays.stray(decision.state, cell, event)
         if stray is not None and not stray.is_news:
             return stray
-        if self._is_news(turn, event, turn.state.nodes.get(event.node), wall_ms):
-            if isinstance(event, RunEvent) and not runs.is_current(turn, event):
+        if self._is_news(decision, event, decision.state.nodes.get(event.node), wall_ms):
+            if isinstance(event, RunEvent) and not runs.is_current(decision, event):
                 self._past[StaleReason.RUN_OVER] += 1
             else:
                 if isinstance(event, LivingNode):
-                    self.leases.told(turn, event)
-                _handle(turn, event)
+                    self.leases.told(decision, event)
+                _handle(decision, event)
         return stray
 
     def hear_reports(
-        self, turn: DecisionBuilder, cell: CellPart, reports: Iterable[NodeReport], wall_ms: int
+        self, decision: DecisionBuilder, cell: CellPart, reports: Iterable[NodeReport], wall_ms: int
     ) -> tuple[RejectedEvent | None, int]:
         """The reports of one record, one after the other, until the decision is full. Why the record is to be set
         aside, or None (the reports that have nothing to do with that count); and how many of them were heard.
@@ -82,30 +82,30 @@ class NodeEvents:
         stray, heard = None, 0
         for report in reports:
             heard += 1
-            found = self.hear(turn, cell, report, wall_ms)
+            found = self.hear(decision, cell, report, wall_ms)
             stray = stray or found
-            if turn.bytes >= turn.room:
+            if decision.bytes >= decision.room:
                 break
         return stray, heard
 
     def hear_runs(
-        self, turn: DecisionBuilder, words: Iterable[RunStatusUpdate], wall_ms: int
+        self, decision: DecisionBuilder, words: Iterable[RunStatusUpdate], wall_ms: int
     ) -> tuple[RejectedEvent | None, int]:
         """The words of one record, one after the other, until the decision is full. Why the record is to be set aside,
         or None (the words that have nothing to do with that count); and how many of them were heard.
         """
-        known, room, stray, heard = turn.state.nodes, turn.room, None, 0
+        known, room, stray, heard = decision.state.nodes, decision.room, None, 0
         for heard, word in enumerate(words, 1):  # noqa: B007 - how many were heard is told
             node = known.get(word.node)
             if node is None:
-                stray = stray or strays.of_no_node(turn.state, word.node)
-            elif self._is_news(turn, word, node, wall_ms) and not runs.note_word(turn, word):
+                stray = stray or strays.of_no_node(decision.state, word.node)
+            elif self._is_news(decision, word, node, wall_ms) and not runs.note_word(decision, word):
                 self._past[StaleReason.RUN_OVER] += 1
-            if turn.bytes >= room:
+            if decision.bytes >= room:
                 break
         return stray, heard
 
-    def _is_news(self, turn: DecisionBuilder, word: Word, node: Node | None, wall_ms: int) -> bool:
+    def _is_news(self, decision: DecisionBuilder, word: Word, node: Node | None, wall_ms: int) -> bool:
         if node is None:
             past = self.sequences.past(word, None)
         else:
@@ -116,19 +116,19 @@ class NodeEvents:
         if node is not None:
             self.leases.heard(word.node, wall_ms)
             if node.silent_wall_ms:
-                turn.do(NodeHeard(node=word.node))
+                decision.emit(NodeHeard(node=word.node))
         return True
 
 
-def _handle(turn: DecisionBuilder, event: NodeEvent) -> None:
+def _handle(decision: DecisionBuilder, event: NodeEvent) -> None:
     match event:
         case NodeJoined():
-            nodes.join(turn, event)
+            nodes.join(decision, event)
         case NodeReport() | NodeReturned():
-            nodes.report(turn, event)
+            nodes.report(decision, event)
         case NodeLost():
-            nodes.said_lost(turn, event)
+            nodes.said_lost(decision, event)
         case DeviceFailed():
-            nodes.device_failed(turn, event)
+            nodes.device_failed(decision, event)
         case RunEvent():
-            runs.note_run(turn, event)
+            runs.note_run(decision, event)

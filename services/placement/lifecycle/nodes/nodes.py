@@ -20,61 +20,61 @@ from fallow.shared.events.value import replace
 from fallow.shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
 
 
-def join(turn: DecisionBuilder, event: NodeJoined) -> None:
+def join(decision: DecisionBuilder, event: NodeJoined) -> None:
     """A node offers itself. In a new boot whatever ran before is over; an operator's wish for the node outlives the
     boot. In the same one it may have other labels and taints, and nothing else: what runs there goes on.
     """
-    node = turn.state.nodes.get(event.node)
+    node = decision.state.nodes.get(event.node)
     if node is None:
-        turn.do(e.NodeChanged(spec=event.spec, boot=event.boot, status=NodeStatus.READY, seq=event.seq))
+        decision.emit(e.NodeChanged(spec=event.spec, boot=event.boot, status=NodeStatus.READY, seq=event.seq))
         return
     if node.boot == event.boot and node.status is not NodeStatus.LOST:
-        _relabel(turn, node, event)
+        _relabel(decision, node, event)
         return
-    lose(turn, node, f"it joined again in boot {event.boot}")
-    settle(turn)
-    if node.id in turn.losing:
+    lose(decision, node, f"it joined again in boot {event.boot}")
+    settle(decision)
+    if node.id in decision.losing:
         return  # the record is full, and the node offers itself again
-    _is_back(turn, node, event.spec, event)
+    _is_back(decision, node, event.spec, event)
 
 
-def _relabel(turn: DecisionBuilder, node: Node, event: NodeJoined) -> None:
+def _relabel(decision: DecisionBuilder, node: Node, event: NodeJoined) -> None:
     if fitted(node, event.spec) != (node.spec, node.offered):
-        keep_status(turn, node, event.spec, event.seq)
+        keep_status(decision, node, event.spec, event.seq)
 
 
-def take_offers(turn: DecisionBuilder) -> None:
+def take_offers(decision: DecisionBuilder) -> None:
     """Take nodes for what they have become, where nothing is held any more of what they were."""
-    for node_id in sorted(turn.state.offers):
-        node = turn.state.nodes[node_id]
-        if node.offered is not None and not node.jobs and not turn.is_full:
-            keep_status(turn, node, node.offered, node.seq)
+    for node_id in sorted(decision.state.offers):
+        node = decision.state.nodes[node_id]
+        if node.offered is not None and not node.jobs and not decision.is_full:
+            keep_status(decision, node, node.offered, node.seq)
 
 
-def report(turn: DecisionBuilder, event: NodeReport | NodeReturned) -> None:
+def report(decision: DecisionBuilder, event: NodeReport | NodeReturned) -> None:
     """Take in every run that the node has. A lost node works again once nothing runs on it that was declared over, as
     a report tells that is whole: in one that is cut into parts nobody sees all of the runs at once.
     """
-    node = turn.state.nodes.get(event.node)
+    node = decision.state.nodes.get(event.node)
     if node is None or node.boot != event.boot:
         return
     for run in event.observed:
-        note(turn, run.job, run.attempt, node.id, run.status, worker=(run.rank, run.turn))
+        note(decision, run.job, run.attempt, node.id, run.status, worker=(run.rank, run.turn))
     if isinstance(event, NodeReport):
         for device in event.failed_devices:
-            _device_failed(turn, node, device)
-    if node.status is not NodeStatus.LOST or node.id in turn.losing or event.partial:
+            _device_failed(decision, node, device)
+    if node.status is not NodeStatus.LOST or node.id in decision.losing or event.partial:
         return
-    if not any(_is_stray(turn, node, run) for run in event.observed):
-        _is_back(turn, node, node.offered or node.spec, event)
+    if not any(_is_stray(decision, node, run) for run in event.observed):
+        _is_back(decision, node, node.offered or node.spec, event)
 
 
-def _is_back(turn: DecisionBuilder, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
+def _is_back(decision: DecisionBuilder, node: Node, spec: NodeSpec, event: NodeEvent) -> None:
     """The node is what its operator wanted of it before it was lost, and in its maintenance if that goes on. One that
     flaps comes into quarantine.
     """
-    status, reason, is_quarantined, until_ms = quarantine.back(turn.state, node, turn.now_ms)
-    turn.do(
+    status, reason, is_quarantined, until_ms = quarantine.back(decision.state, node, decision.now_ms)
+    decision.emit(
         replace(
             become(node, status, spec),
             boot=event.boot,
@@ -86,31 +86,31 @@ def _is_back(turn: DecisionBuilder, node: Node, spec: NodeSpec, event: NodeEvent
         )
     )
     window = node.maintenance_ms
-    if window is not None and window[0] <= turn.now_ms < window[1]:
-        turn.do(e.MaintenanceBegan(node=node.id))
+    if window is not None and window[0] <= decision.now_ms < window[1]:
+        decision.emit(e.MaintenanceBegan(node=node.id))
 
 
-def _is_stray(turn: DecisionBuilder, node: Node, run: ObservedRun) -> bool:
+def _is_stray(decision: DecisionBuilder, node: Node, run: ObservedRun) -> bool:
     """Whether a run lives that the log does not want there: of another attempt, or one that was declared over."""
-    return run.status not in RUN_IS_OVER and not is_wanted(turn, node.id, run)
+    return run.status not in RUN_IS_OVER and not is_wanted(decision, node.id, run)
 
 
-def lose(turn: DecisionBuilder, node: Node, reason: str = "") -> None:
+def lose(decision: DecisionBuilder, node: Node, reason: str = "") -> None:
     """The node is lost: its runs are over, by no fault of the jobs. What the record has no room for goes on with
     `go_on_losing`. Without a reason it was silent for too long, which counts against it.
     """
     if node.status is not NodeStatus.LOST:
-        rests_until_ms = node.rests_until_ms if node.quarantined else min(node.rests_until_ms, turn.now_ms)
-        flaps, until_ms = (node.flaps, rests_until_ms) if reason else quarantine.flaps_after(node, turn.now_ms)
-        turn.do(e.LeaseExpired(node=node.id, boot=node.boot, reason=reason, flaps=flaps, rests_until_ms=until_ms))
-        turn.losing[node.id] = None
-        go_on_losing(turn, node.id)
+        rests_until_ms = node.rests_until_ms if node.quarantined else min(node.rests_until_ms, decision.now_ms)
+        flaps, until_ms = (node.flaps, rests_until_ms) if reason else quarantine.flaps_after(node, decision.now_ms)
+        decision.emit(e.LeaseExpired(node=node.id, boot=node.boot, reason=reason, flaps=flaps, rests_until_ms=until_ms))
+        decision.losing[node.id] = None
+        go_on_losing(decision, node.id)
 
 
-def go_on_losing(turn: DecisionBuilder, node_id: str) -> None:
+def go_on_losing(decision: DecisionBuilder, node_id: str) -> None:
     """End the runs of a lost node, as far as the record has room."""
-    if node_is_gone(turn, node_id):
-        turn.losing.pop(node_id, None)
+    if node_is_gone(decision, node_id):
+        decision.losing.pop(node_id, None)
 
 
 def half_lost(state: CellState) -> dict[str, None]:
@@ -122,65 +122,65 @@ def half_lost(state: CellState) -> dict[str, None]:
     }
 
 
-def declared_lost(turn: DecisionBuilder, node: Node, event: DeclareLost) -> None:
+def declared_lost(decision: DecisionBuilder, node: Node, event: DeclareLost) -> None:
     """An operator says that the node is gone."""
-    lose(turn, node, _words(f"declared lost by {event.by}" if event.by else "declared lost", event.reason))
+    lose(decision, node, _words(f"declared lost by {event.by}" if event.by else "declared lost", event.reason))
 
 
 def _words(how: str, reason: str) -> str:
     return (f"{how}: {reason}" if reason else how)[:TEXT_CHARACTERS_MOST]
 
 
-def said_lost(turn: DecisionBuilder, event: NodeLost) -> None:
+def said_lost(decision: DecisionBuilder, event: NodeLost) -> None:
     """Somebody who knows says that the node is gone."""
-    node = turn.state.nodes.get(event.node)
+    node = decision.state.nodes.get(event.node)
     if node is not None and node.boot == event.boot:
-        lose(turn, node, _words("reported as gone", event.reason))
+        lose(decision, node, _words("reported as gone", event.reason))
 
 
-def device_failed(turn: DecisionBuilder, event: DeviceFailed) -> None:
+def device_failed(decision: DecisionBuilder, event: DeviceFailed) -> None:
     """A device is taken out."""
-    node = turn.state.nodes.get(event.node)
+    node = decision.state.nodes.get(event.node)
     if node is not None and node.boot == event.boot:
-        _device_failed(turn, node, event.device)
+        _device_failed(decision, node, event.device)
 
 
-def _device_failed(turn: DecisionBuilder, node: Node, device: int) -> None:
+def _device_failed(decision: DecisionBuilder, node: Node, device: int) -> None:
     if device < node.spec.gpus and not node.failed >> device & 1:
-        turn.do(e.DeviceChanged(node=node.id, device=device, healthy=False))
+        decision.emit(e.DeviceChanged(node=node.id, device=device, healthy=False))
 
 
-def operate(turn: DecisionBuilder, event: Cordon | Uncordon | Drain) -> str | None:
+def operate(decision: DecisionBuilder, event: Cordon | Uncordon | Drain) -> str | None:
     """Change what may happen on a node. Why that cannot be, or None."""
-    node = turn.state.nodes.get(event.node)
+    node = decision.state.nodes.get(event.node)
     if node is None:
         return "there is no such node"
     if node.status is NodeStatus.LOST:
         return "the node is lost"
     match event:
         case Cordon():
-            turn.do(replace(become(node, NodeStatus.CORDONED), reason=event.reason))
+            decision.emit(replace(become(node, NodeStatus.CORDONED), reason=event.reason))
         case Uncordon():
-            turn.do(become(node, NodeStatus.READY))
+            decision.emit(become(node, NodeStatus.READY))
         case Drain():
-            deadline_ms = turn.now_ms if event.deadline_ms is None else event.deadline_ms
+            deadline_ms = decision.now_ms if event.deadline_ms is None else event.deadline_ms
             drained = become(node, NodeStatus.DRAINING)
-            turn.do(replace(drained, drain_deadline_ms=deadline_ms, reason=event.reason))
-            if deadline_ms <= turn.now_ms:
-                empty(turn, node)
+            decision.emit(replace(drained, drain_deadline_ms=deadline_ms, reason=event.reason))
+            if deadline_ms <= decision.now_ms:
+                empty(decision, node)
     return None
 
 
-def empty(turn: DecisionBuilder, node: Node) -> bool:
+def empty(decision: DecisionBuilder, node: Node) -> bool:
     """A drain's deadline has come: what still runs on the node stops and is queued again. Whether the record had room
     for all of that.
     """
     for job_id in sorted(node.jobs):
-        if turn.is_full:
+        if decision.is_full:
             return False
-        job = turn.state.jobs[job_id]
+        job = decision.state.jobs[job_id]
         if not job.spec.gang:
-            workers.make_room(turn, job, node.id)
+            workers.make_room(decision, job, node.id)
         elif job.status in HOLDING and job.status is not JobStatus.STOPPING:
-            turn.do(stopping(job, StopReason.DRAINED, turn.state.policy.stop_grace_wall_ms, node.id))
+            decision.emit(stopping(job, StopReason.DRAINED, decision.state.policy.stop_grace_wall_ms, node.id))
     return True

@@ -71,51 +71,51 @@ class Failure(NamedTuple):
 Row = tuple[Failure, ...]
 
 
-def judge(turn: DecisionBuilder, *, is_shared: bool) -> None:
+def judge(decision: DecisionBuilder, *, is_shared: bool) -> None:
     """Put down what this turn has settled, and take out the nodes whose row is full with it. `is_shared`: whether the
     cell has several tenants.
     """
-    for node_id, row in _rows(turn, is_shared=is_shared).items():
-        node = turn.state.nodes[node_id]
+    for node_id, row in _rows(decision, is_shared=is_shared).items():
+        node = decision.state.nodes[node_id]
         if row == _known(node):
             continue
-        if len(row) >= FAILURES and node.status is NodeStatus.READY and _may_go(turn, node):
-            turn.do(_failing(node, row))
+        if len(row) >= FAILURES and node.status is NodeStatus.READY and _may_go(decision, node):
+            decision.emit(_failing(node, row))
             continue
         causes, tenants, failed_ms = zip(*row, strict=True) if row else ((), (), ())
-        turn.do(NodeFailures(node=node_id, jobs=causes, tenants=tenants, failed_ms=failed_ms))
+        decision.emit(NodeFailures(node=node_id, jobs=causes, tenants=tenants, failed_ms=failed_ms))
 
 
 def _known(node: Node) -> Row:
     return tuple(map(Failure, node.failed_jobs, node.failed_tenants, node.failed_ms))
 
 
-def _rows(turn: DecisionBuilder, *, is_shared: bool) -> dict[str, Row]:
+def _rows(decision: DecisionBuilder, *, is_shared: bool) -> dict[str, Row]:
     """The rows of the nodes on which something ended in this turn, with these ends."""
     rows: dict[str, Row] = {}
-    for end in turn.ended:
-        node = turn.state.nodes.get(end.node)
+    for end in decision.ended:
+        node = decision.state.nodes.get(end.node)
         if node is None or (end.is_good and not rows.get(end.node, node.failed_jobs)):
             continue
-        row = () if end.is_good else rows.get(end.node) or _fresh(turn, node)
+        row = () if end.is_good else rows.get(end.node) or _fresh(decision, node)
         if not end.is_good and all(failure.cause != end.cause for failure in row):
-            row = _with(row, Failure(end.cause, end.tenant, turn.now_ms), is_shared=is_shared)
+            row = _with(row, Failure(end.cause, end.tenant, decision.now_ms), is_shared=is_shared)
         rows[end.node] = row
     return rows
 
 
-def _fresh(turn: DecisionBuilder, node: Node) -> Row:
+def _fresh(decision: DecisionBuilder, node: Node) -> Row:
     """What of a node's row counts still."""
     known = _known(node)
-    since_ms = _works_since(turn, node) if known else 0
+    since_ms = _works_since(decision, node) if known else 0
     return tuple(failure for failure in known if failure.at_ms > since_ms)
 
 
-def _works_since(turn: DecisionBuilder, node: Node) -> int:
+def _works_since(decision: DecisionBuilder, node: Node) -> int:
     """When the last of the work has begun that runs well here; a day ago, if none has since."""
-    recent_ms = turn.now_ms - RECENT_MS
-    begun = [_begun_ms(turn.state.jobs[job_id], node.id) for job_id in node.jobs]
-    return max([recent_ms, *(ms for ms in begun if ms is not None and turn.now_ms - ms >= RUNS_WELL_MS)])
+    recent_ms = decision.now_ms - RECENT_MS
+    begun = [_begun_ms(decision.state.jobs[job_id], node.id) for job_id in node.jobs]
+    return max([recent_ms, *(ms for ms in begun if ms is not None and decision.now_ms - ms >= RUNS_WELL_MS)])
 
 
 def _begun_ms(job: Job, node_id: str) -> int | None:
@@ -167,16 +167,16 @@ def rest_is_over(node: Node, now_ms: int) -> bool:
     return until_ms is not None and until_ms <= now_ms and node.rests_until_ms <= now_ms
 
 
-def lift(turn: DecisionBuilder, node: Node | None) -> int | None:
+def lift(decision: DecisionBuilder, node: Node | None) -> int | None:
     """The time of a node's quarantine may be over. When to look again, or None."""
     until_ms = None if node is None else node.quarantined_until_ms
     if node is None or until_ms is None or node.status is NodeStatus.LOST:
         return None  # a lost node is looked at when it comes back
-    if turn.now_ms < until_ms:
+    if decision.now_ms < until_ms:
         return until_ms
     if node.status is not NodeStatus.CORDONED:
-        return turn.now_ms + AGAIN_MS
-    turn.do(become(node, NodeStatus.READY))
+        return decision.now_ms + AGAIN_MS
+    decision.emit(become(node, NodeStatus.READY))
     return None
 
 
@@ -191,18 +191,18 @@ def _living(state: CellState, node: Node) -> list[Node]:
     return [other for other in living if other.pool == node.pool and other.id != node.id]
 
 
-def _may_go(turn: DecisionBuilder, node: Node) -> bool:
+def _may_go(decision: DecisionBuilder, node: Node) -> bool:
     """Whether the pool can do without the node; a small one only while work runs elsewhere in it."""
-    others = _living(turn.state, node)
+    others = _living(decision.state, node)
     is_small = len(others) + 1 < SMALL_POOL
-    return _has_room(turn.state, node) and not (is_small and not any(_works(turn, other) for other in others))
+    return _has_room(decision.state, node) and not (is_small and not any(_works(decision, other) for other in others))
 
 
-def _works(turn: DecisionBuilder, node: Node) -> bool:
+def _works(decision: DecisionBuilder, node: Node) -> bool:
     """Whether work runs on a node, and nothing failed there of late."""
-    if not node.is_in_service or node.silent_wall_ms or any(_fresh(turn, node)):
+    if not node.is_in_service or node.silent_wall_ms or any(_fresh(decision, node)):
         return False
-    return any(_begun_ms(turn.state.jobs[job_id], node.id) is not None for job_id in node.jobs)
+    return any(_begun_ms(decision.state.jobs[job_id], node.id) is not None for job_id in node.jobs)
 
 
 def _failing(node: Node, row: Row) -> NodeChanged:

@@ -19,19 +19,19 @@ AGAIN_MS = 60_000
 """After so long a node that could not be forgotten is looked at again."""
 
 
-def operate(turn: DecisionBuilder, event: DeclareLost | RemoveNode) -> str | None:
+def operate(decision: DecisionBuilder, event: DeclareLost | RemoveNode) -> str | None:
     """Take a node for lost, or forget it. Why that cannot be, or None."""
-    node = turn.state.nodes.get(event.node)
+    node = decision.state.nodes.get(event.node)
     if node is None:
         return "there is no such node"
     if isinstance(event, RemoveNode):
         why = _why_it_stays(node)
         if why is None:
-            _remove(turn, node)
+            _remove(decision, node)
         return why
     if node.status is NodeStatus.LOST:
         return "the node is lost"
-    declared_lost(turn, node, event)
+    declared_lost(decision, node, event)
     return None
 
 
@@ -43,25 +43,25 @@ def _why_it_stays(node: Node) -> str | None:
     return f"it is lent (loan {node.loan})" if node.loan is not None else None
 
 
-def forget(turn: DecisionBuilder, node: Node | None) -> int | None:
+def forget(decision: DecisionBuilder, node: Node | None) -> int | None:
     """The node may have been lost for so long that it is forgotten. When to look again, or None."""
-    after_ms = turn.state.policy.remove_lost_ms
+    after_ms = decision.state.policy.remove_lost_ms
     if node is None or node.lost_ms is None or not after_ms:
         return None
-    if turn.now_ms < node.lost_ms + after_ms:
+    if decision.now_ms < node.lost_ms + after_ms:
         return node.lost_ms + after_ms
-    if _why_it_stays(node) is not None or _is_out_of_use(node, turn.now_ms):
-        return turn.now_ms + AGAIN_MS
-    _remove(turn, node)
+    if _why_it_stays(node) is not None or _is_out_of_use(node, decision.now_ms):
+        return decision.now_ms + AGAIN_MS
+    _remove(decision, node)
     return None
 
 
-def _remove(turn: DecisionBuilder, node: Node) -> None:
+def _remove(decision: DecisionBuilder, node: Node) -> None:
     """The node is no more. Its last runs may have ended by other words, while the record had no room to see that it is
     lost altogether.
     """
-    turn.do(e.NodeRemoved(node=node.id))
-    turn.losing.pop(node.id, None)
+    decision.emit(e.NodeRemoved(node=node.id))
+    decision.losing.pop(node.id, None)
 
 
 def _is_out_of_use(node: Node, now_ms: int) -> bool:

@@ -85,7 +85,7 @@ class Deadlines:
                 self._limit(state, job)
                 due_ms = kept.get((_AWAITED.get(job.status, ""), job_id, job.attempt))
                 if job.status is JobStatus.STARTING:
-                    left_ms = max(0, state.policy.start_wall_ms - self._waited_ms(state, job.started_ms))
+                    left_ms = max(0, state.policy.start_timeout_wall_ms - self._waited_ms(state, job.started_ms))
                     starting.append((wall_ms + left_ms if due_ms is None else due_ms, job_id, job.attempt))
                 elif job.status is JobStatus.STOPPING:
                     self._await_stop(state, job, wall_ms, due_ms)
@@ -97,7 +97,7 @@ class Deadlines:
     def note(self, state: CellState, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
         """Take in the effects of a decision that is in force."""
         self.begin()
-        has_singly = bool(state.singly)
+        has_singly = bool(state.independent_jobs)
         for effect in effects:
             kind = type(effect)
             if has_singly and (kind is e.JobStarted or kind is e.JobResizing):
@@ -162,7 +162,7 @@ class Deadlines:
 
     def _await(self, state: CellState, job: Job, wall_ms: int) -> None:
         if job.status is JobStatus.STARTING:
-            due_ms = wall_ms + state.policy.start_wall_ms
+            due_ms = wall_ms + state.policy.start_timeout_wall_ms
             if self._starting and self._starting[-1][0] > due_ms:  # the policy has changed
                 self._by_wall.push((due_ms, "start", job.id, job.attempt), _lives_in(state))
             else:
@@ -222,76 +222,76 @@ class Deadlines:
         self._done.clear()
         self._entrances.put_back()
 
-    def act(self, turn: DecisionBuilder, heard_ms: int | None) -> bool:
+    def act(self, decision: DecisionBuilder, heard_ms: int | None) -> bool:
         """Do what is due, as far as the record has room and the turn has steps; whether some of it is left for the next
         one. `heard_ms`: all that nodes had said up to this wall time is taken in; None: nothing is known yet. No answer
         is late before that: it may lie unread in the log.
         """
-        while self._by_cell.is_due(turn.now_ms) and turn.does_what_is_due:
+        while self._by_cell.is_due(decision.now_ms) and decision.does_what_is_due:
             due = self._by_cell.pop()
             self._done.append((self._by_cell, due))
-            if not self._at_its_cost(turn, due, self._act_by_cell):
+            if not self._at_its_cost(decision, due, self._act_by_cell):
                 self._by_cell.put_back(due)
                 break
         if heard_ms is None:
-            return self._by_cell.is_due(turn.now_ms)
-        while self._starting and self._starting[0][0] <= heard_ms and turn.does_what_is_due:
+            return self._by_cell.is_due(decision.now_ms)
+        while self._starting and self._starting[0][0] <= heard_ms and decision.does_what_is_due:
             due_ms, job_id, attempt = self._starting.popleft()
             due = (due_ms, "start", job_id, attempt)
             self._done.append((None, due))
-            self._at_its_cost(turn, due, self._act_by_wall)
-        while self._by_wall.is_due(heard_ms) and turn.does_what_is_due:
+            self._at_its_cost(decision, due, self._act_by_wall)
+        while self._by_wall.is_due(heard_ms) and decision.does_what_is_due:
             due = self._by_wall.pop()
             self._done.append((self._by_wall, due))
-            self._at_its_cost(turn, due, self._act_by_wall)
-        are_late = self._entrances.act(turn, heard_ms)
+            self._at_its_cost(decision, due, self._act_by_wall)
+        are_late = self._entrances.act(decision, heard_ms)
         is_start_late = bool(self._starting) and self._starting[0][0] <= heard_ms
-        return are_late or is_start_late or self._by_cell.is_due(turn.now_ms) or self._by_wall.is_due(heard_ms)
+        return are_late or is_start_late or self._by_cell.is_due(decision.now_ms) or self._by_wall.is_due(heard_ms)
 
     @staticmethod
-    def _at_its_cost(turn: DecisionBuilder, due: _Due, act: Callable[[DecisionBuilder, _Due], bool]) -> bool:
+    def _at_its_cost(decision: DecisionBuilder, due: _Due, act: Callable[[DecisionBuilder, _Due], bool]) -> bool:
         """Act on what is due, and count what that costs. Whether all of it is done."""
-        known, (_, what, subject, _) = len(turn.effects), due
+        known, (_, what, subject, _) = len(decision.effects), due
         if what in _NODE_DEADLINES:
-            node = turn.state.nodes.get(subject)
-            turn.due_steps += STEPS_OF_A_NODE + (0 if node is None else len(node.jobs))
+            node = decision.state.nodes.get(subject)
+            decision.due_steps += STEPS_OF_A_NODE + (0 if node is None else len(node.jobs))
         else:
-            job = turn.state.jobs.get(subject)
-            turn.due_steps += 1 if job is None else 1 + len(job.workers)
-        is_done = act(turn, due)
-        turn.due_steps += STEPS_OF_AN_EFFECT * (len(turn.effects) - known)
+            job = decision.state.jobs.get(subject)
+            decision.due_steps += 1 if job is None else 1 + len(job.workers)
+        is_done = act(decision, due)
+        decision.due_steps += STEPS_OF_AN_EFFECT * (len(decision.effects) - known)
         return is_done
 
-    def _act_by_cell(self, turn: DecisionBuilder, due: _Due) -> bool:
+    def _act_by_cell(self, decision: DecisionBuilder, due: _Due) -> bool:
         """Whether all is done, or the record has no room for the rest of it."""
         at_ms, what, subject, _ = due
         if what == "drain":
-            node = turn.state.nodes.get(subject)
+            node = decision.state.nodes.get(subject)
             is_due = node is not None and node.status is NodeStatus.DRAINING and node.drain_deadline_ms == at_ms
-            return node is None or not is_due or empty(turn, node)
+            return node is None or not is_due or empty(decision, node)
         if what == "maintenance":
-            node = turn.state.nodes.get(subject)
-            return node is None or maintenance.act(turn, node, at_ms)
+            node = decision.state.nodes.get(subject)
+            return node is None or maintenance.act(decision, node, at_ms)
         if what == "quarantine":
-            again_ms = quarantine.lift(turn, turn.state.nodes.get(subject))
+            again_ms = quarantine.lift(decision, decision.state.nodes.get(subject))
             if again_ms is not None and again_ms > at_ms:
-                self._push(turn.state, (again_ms, "quarantine", subject, 0))
+                self._push(decision.state, (again_ms, "quarantine", subject, 0))
             return True
         if what == "forget":
-            again_ms = removal.forget(turn, turn.state.nodes.get(subject))
+            again_ms = removal.forget(decision, decision.state.nodes.get(subject))
             if again_ms is not None and again_ms > at_ms:
-                self._push(turn.state, (again_ms, "forget", subject, 0))
+                self._push(decision.state, (again_ms, "forget", subject, 0))
             return True
-        self._act_on_job(turn, due)
+        self._act_on_job(decision, due)
         return True
 
     @staticmethod
-    def _act_on_job(turn: DecisionBuilder, due: _Due) -> None:
+    def _act_on_job(decision: DecisionBuilder, due: _Due) -> None:
         at_ms, what, subject, attempt = due
-        job = turn.state.jobs.get(subject)
+        job = decision.state.jobs.get(subject)
         if what == "unknown":
             if job is not None:
-                dependencies.give_up(turn, job)
+                dependencies.give_up(decision, job)
             return
         if job is None or job.attempt != attempt or job.status not in HOLDING or job.status is JobStatus.STOPPING:
             return
@@ -300,22 +300,24 @@ class Deadlines:
             and job.spec.max_run_ms is not None
             and job.started_ms + job.spec.max_run_ms <= at_ms
         ):
-            turn.do(e.AttemptTimedOut(job=job.id, attempt=attempt, what="run"))
-            turn.do(stopping(job, StopReason.RUN_TIME_LIMIT, turn.state.policy.stop_grace_wall_ms))
+            decision.emit(e.AttemptTimedOut(job=job.id, attempt=attempt, what="run"))
+            decision.emit(stopping(job, StopReason.RUN_TIME_LIMIT, decision.state.policy.stop_grace_wall_ms))
 
     @staticmethod
-    def _act_by_wall(turn: DecisionBuilder, due: _Due) -> bool:
+    def _act_by_wall(decision: DecisionBuilder, due: _Due) -> bool:
         _, what, job_id, attempt = due
-        job = turn.state.jobs.get(job_id)
+        job = decision.state.jobs.get(job_id)
         if job is None or job.attempt != attempt:
             return True
         if what == "start" and job.status is JobStatus.STARTING:
-            turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="start"))
-            avoid = avoided(job, {*starting_on(job)}, turn.now_ms)
-            turn.do(stopping(job, StopReason.START_TIMED_OUT, turn.state.policy.stop_grace_wall_ms, avoid=avoid))
+            decision.emit(e.AttemptTimedOut(job=job_id, attempt=attempt, what="start"))
+            avoid = avoided(job, {*starting_on(job)}, decision.now_ms)
+            decision.emit(
+                stopping(job, StopReason.START_TIMED_OUT, decision.state.policy.stop_grace_wall_ms, avoid=avoid)
+            )
         elif what == "stop" and job.status is JobStatus.STOPPING and job.stopping_ms is not None:
             # Its places stay held: a node that does not confirm may still run it. The audit trail tells, once.
-            turn.do(e.AttemptTimedOut(job=job_id, attempt=attempt, what="stop"))
+            decision.emit(e.AttemptTimedOut(job=job_id, attempt=attempt, what="stop"))
         return True
 
 

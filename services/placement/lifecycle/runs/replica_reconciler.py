@@ -35,19 +35,19 @@ class ReplicaReconciler:
         """The state is another one."""
         self._jobs = None
 
-    def act(self, turn: DecisionBuilder) -> None:
+    def act(self, decision: DecisionBuilder) -> None:
         """Change what is to be changed behind the effects of this turn."""
-        state = turn.state
-        if not state.singly:
+        state = decision.state
+        if not state.independent_jobs:
             self._jobs = {}
             return
-        fresh = dict.fromkeys(state.singly if self._jobs is None else _touched(state, turn.effects))
+        fresh = dict.fromkeys(state.independent_jobs if self._jobs is None else _touched(state, decision.effects))
         self._jobs = {**(self._jobs or {}), **fresh}
         for job_id in sorted(self._jobs):
             job = state.jobs.get(job_id)
             # Where ranks have waited, the pause of one may be over since.
-            may_fit = turn.has_released or job_id in fresh or (job is not None and bool(job.setbacks))
-            if job is None or (not _tend(turn, job, may_fit=may_fit) and not turn.is_full):
+            may_fit = decision.has_released or job_id in fresh or (job is not None and bool(job.setbacks))
+            if job is None or (not _tend(decision, job, may_fit=may_fit) and not decision.is_full):
                 del self._jobs[job_id]
 
 
@@ -60,7 +60,7 @@ def _touched(state: CellState, effects: Iterable[e.AnyEffect]) -> list[str]:
             found.append(effect.job)  # type: ignore[union-attr]  # said by the line above
         elif kind is e.NodeChanged or kind is e.MaintenanceBegan:
             found += _to_empty(state, effect.spec.id if kind is e.NodeChanged else effect.node)  # type: ignore[union-attr]
-    return [job_id for job_id in found if job_id in state.singly]
+    return [job_id for job_id in found if job_id in state.independent_jobs]
 
 
 def _to_empty(state: CellState, node_id: str) -> Iterable[str]:
@@ -69,19 +69,19 @@ def _to_empty(state: CellState, node_id: str) -> Iterable[str]:
     return node.jobs if node is not None and node.is_to_be_emptied else ()
 
 
-def _tend(turn: DecisionBuilder, job: Job, *, may_fit: bool) -> bool:
+def _tend(decision: DecisionBuilder, job: Job, *, may_fit: bool) -> bool:
     """Do what can be done for a job now. Whether it has to be looked at again. `may_fit`: there may be room that was
     not there when it was looked at last.
     """
-    if turn.is_full or not is_service(job) or job.status not in (JobStatus.STARTING, JobStatus.RUNNING):
+    if decision.is_full or not is_service(job) or job.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return False
-    moving = [place for place in on_nodes_to_be_emptied(turn.state, job) if place.rank not in job.leaving]
+    moving = [place for place in on_nodes_to_be_emptied(decision.state, job) if place.rank not in job.leaving]
     surplus = -lacking(job)
     if surplus > 0:
         staying = [place for place in job.workers if place.rank not in job.leaving]
-        leave(turn, job, _to_leave(turn.state, job, staying, surplus))
+        leave(decision, job, _to_leave(decision.state, job, staying, surplus))
     elif moving and not job.leaving and RunStatus.STARTING not in job.runs.values():
-        _move(turn, job, moving, may_fit=may_fit)
+        _move(decision, job, moving, may_fit=may_fit)
     return bool(moving) or lacking(job) < 0
 
 
@@ -98,13 +98,13 @@ def _to_leave(state: CellState, job: Job, staying: list[WorkerPlace], surplus: i
     return sorted(chosen)
 
 
-def _move(turn: DecisionBuilder, job: Job, moving: list[WorkerPlace], *, may_fit: bool) -> None:
-    if may_fit and may_enter(job, turn.now_ms) == 0:
-        found = places_for(turn.state, job, 1, 1, turn.now_ms)
+def _move(decision: DecisionBuilder, job: Job, moving: list[WorkerPlace], *, may_fit: bool) -> None:
+    if may_fit and may_enter(job, decision.now_ms) == 0:
+        found = places_for(decision.state, job, 1, 1, decision.now_ms)
         if not isinstance(found, PendingReason):
-            turn.do(e.JobResizing(job=job.id, attempt=job.attempt, add=found))
+            decision.emit(e.JobResizing(job=job.id, attempt=job.attempt, add=found))
             return
-    nodes = turn.state.nodes
-    due = [place for place in moving if (nodes[place.node].drain_deadline_ms or 0) <= turn.now_ms]
+    nodes = decision.state.nodes
+    due = [place for place in moving if (nodes[place.node].drain_deadline_ms or 0) <= decision.now_ms]
     if due:
-        leave(turn, job, [next(in_order_of_cost(turn.state, job, due)).rank])
+        leave(decision, job, [next(in_order_of_cost(decision.state, job, due)).rank])

@@ -24,7 +24,7 @@ second, whatever the job asks for: what ends as soon as it starts would fill the
 def backoff_ms(job: Job, failures: int) -> int:
     """The pause before the next attempt: it doubles with each failure, up to the job's own maximum."""
     retry = job.spec.retry
-    return min(retry.backoff_ms << min(max(failures - 1, 0), 40), retry.backoff_most_ms)
+    return min(retry.backoff_ms << min(max(failures - 1, 0), 40), retry.backoff_max_ms)
 
 
 def endless_backoff_ms(job: Job, times: int) -> int:

@@ -37,7 +37,7 @@ _ENDS = {RunStatus.FINISHED: True, RunStatus.FAILED: False}
 """The ends that a run comes to by itself, and whether they are good."""
 
 
-def note_run(turn: DecisionBuilder, event: RunEvent) -> None:
+def note_run(decision: DecisionBuilder, event: RunEvent) -> None:
     """Keep one run's news for the end of the turn. A failure that was the node's counts as a stop, not against the
     job.
     """
@@ -45,13 +45,13 @@ def note_run(turn: DecisionBuilder, event: RunEvent) -> None:
     if status is None:
         return
     if isinstance(event, RunFailed):
-        status = _failure(turn, event)
-    note(turn, event.job, event.attempt, event.node, status, worker=(event.rank, event.turn))
+        status = _failure(decision, event)
+    note(decision, event.job, event.attempt, event.node, status, worker=(event.rank, event.turn))
 
 
-def note_word(turn: DecisionBuilder, word: RunStatusUpdate) -> bool:
+def note_word(decision: DecisionBuilder, word: RunStatusUpdate) -> bool:
     """The same for a word among others. Whether the log still wants this run on its node; if not, nothing follows."""
-    job = _current(turn, word.job, word.attempt)
+    job = _current(decision, word.job, word.attempt)
     if job is None:
         return False
     key: str | None = word.node
@@ -61,25 +61,25 @@ def note_word(turn: DecisionBuilder, word: RunStatusUpdate) -> bool:
             return False
     status = word.status
     if status is RunStatus.FAILED:
-        status = _failure(turn, word)
+        status = _failure(decision, word)
     if status in _TOLD:  # of a run that is about to start or to stop nothing follows
-        _note(turn, job, key, status)
+        _note(decision, job, key, status)
     return True
 
 
-def _failure(turn: DecisionBuilder, word: RunFailed | RunStatusUpdate) -> RunStatus:
-    turn.keep_failure_text(word.job, word.attempt, word.text)
+def _failure(decision: DecisionBuilder, word: RunFailed | RunStatusUpdate) -> RunStatus:
+    decision.keep_failure_text(word.job, word.attempt, word.text)
     return RunStatus.STOPPED if word.infrastructure else RunStatus.FAILED
 
 
-def is_current(turn: DecisionBuilder, event: RunEvent) -> bool:
+def is_current(decision: DecisionBuilder, event: RunEvent) -> bool:
     """Whether the log still wants this run on its node."""
-    job = _current(turn, event.job, event.attempt)
+    job = _current(decision, event.job, event.attempt)
     return job is not None and _key(job, event.node, event.rank, event.turn) is not None
 
 
-def _current(turn: DecisionBuilder, job_id: str, attempt: int) -> Job | None:
-    job = turn.state.jobs.get(job_id)
+def _current(decision: DecisionBuilder, job_id: str, attempt: int) -> Job | None:
+    job = decision.state.jobs.get(job_id)
     return None if job is None or job.attempt != attempt or job.status not in HOLDING else job
 
 
@@ -91,7 +91,7 @@ def _key(job: Job, node_id: str, rank: int | None, entered: int) -> str | None:
 
 
 def note(
-    turn: DecisionBuilder,
+    decision: DecisionBuilder,
     job_id: str,
     attempt: int,
     node_id: str,
@@ -102,46 +102,46 @@ def note(
 
     `worker` is (rank, turn) where each worker is a run of its own.
     """
-    job = _current(turn, job_id, attempt)
+    job = _current(decision, job_id, attempt)
     key = None if job is None else _key(job, node_id, *worker)
     if job is not None and key is not None:
-        _note(turn, job, key, status)
+        _note(decision, job, key, status)
 
 
-def _note(turn: DecisionBuilder, job: Job, key: str, status: RunStatus) -> None:
+def _note(decision: DecisionBuilder, job: Job, key: str, status: RunStatus) -> None:
     run = (job.spec.id, job.attempt)
-    said = turn.runs.get(run)
+    said = decision.runs.get(run)
     if _RANK[status] > _RANK[job.runs[key] if said is None else said.get(key, job.runs[key])]:
-        turn.hear(run, said, key, status)
+        decision.record_status(run, said, key, status)
 
 
-def _status(turn: DecisionBuilder, job: Job, key: str) -> RunStatus:
-    said = turn.runs.get((job.id, job.attempt))
+def _status(decision: DecisionBuilder, job: Job, key: str) -> RunStatus:
+    said = decision.runs.get((job.id, job.attempt))
     return job.runs[key] if said is None else said.get(key, job.runs[key])
 
 
-def is_wanted(turn: DecisionBuilder, node_id: str, run: ObservedRun) -> bool:
+def is_wanted(decision: DecisionBuilder, node_id: str, run: ObservedRun) -> bool:
     """Whether the log wants this run on the node, and does not take it for over, with what was said in this turn."""
-    job = turn.state.jobs.get(run.job)
+    job = decision.state.jobs.get(run.job)
     if job is None or job.attempt != run.attempt:
         return False
     key = _key(job, node_id, run.rank, run.turn)
-    return key is not None and _status(turn, job, key) not in RUN_IS_OVER
+    return key is not None and _status(decision, job, key) not in RUN_IS_OVER
 
 
-def node_is_gone(turn: DecisionBuilder, node_id: str) -> bool:
+def node_is_gone(decision: DecisionBuilder, node_id: str) -> bool:
     """Nothing runs on this node any more: its runs are over, by no fault of the jobs. Whether the record had room for
     all of them.
     """
-    for job_id in sorted(turn.state.nodes[node_id].jobs):
-        if turn.is_full:
+    for job_id in sorted(decision.state.nodes[node_id].jobs):
+        if decision.is_full:
             return False
-        job = turn.state.jobs[job_id]
+        job = decision.state.jobs[job_id]
         if job.spec.gang:
-            note(turn, job_id, job.attempt, node_id, RunStatus.STOPPED)
+            note(decision, job_id, job.attempt, node_id, RunStatus.STOPPED)
             continue
         for place in workers.on_node(job, node_id):
-            note(turn, job_id, job.attempt, node_id, RunStatus.STOPPED, worker=(place.rank, place.turn))
+            note(decision, job_id, job.attempt, node_id, RunStatus.STOPPED, worker=(place.rank, place.turn))
     return True
 
 
@@ -157,59 +157,61 @@ def has_runs(state: CellState, node_id: str) -> bool:
     return False
 
 
-def settle(turn: DecisionBuilder) -> None:
+def settle(decision: DecisionBuilder) -> None:
     """Turn the news of this turn into effects, job by job."""
-    for (job_id, attempt), noted in turn.take_heard().items():
-        job = turn.state.jobs.get(job_id)
+    for (job_id, attempt), noted in decision.take_heard().items():
+        job = decision.state.jobs.get(job_id)
         if job is None or job.attempt != attempt or job.status not in HOLDING:
             continue
         if not job.spec.gang:
-            workers.settle(turn, job, noted)
-        elif len(job.runs) > 1 or not _settle_lone_run(turn, job, noted):
-            _settle_job(turn, job, noted)
+            workers.settle(decision, job, noted)
+        elif len(job.runs) > 1 or not _settle_lone_run(decision, job, noted):
+            _settle_job(decision, job, noted)
 
 
-def _settle_lone_run(turn: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> bool:
+def _settle_lone_run(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> bool:
     """Whether the news is what nearly all news is: the only run of a job has started, or has ended well."""
     ((node, status),) = noted.items()
     if status is RunStatus.FINISHED:
         if job.status is not JobStatus.STOPPING:
-            turn.ended.append(run_end(node, job, is_good=True))
-        turn.do(e.JobFinished(job=job.id, attempt=job.attempt))
+            decision.ended.append(run_end(node, job, is_good=True))
+        decision.emit(e.JobFinished(job=job.id, attempt=job.attempt))
         return True
     if status is RunStatus.RUNNING and job.status is JobStatus.STARTING:
-        turn.do(e.JobRunning(job=job.id, attempt=job.attempt))
+        decision.emit(e.JobRunning(job=job.id, attempt=job.attempt))
         return True
     return False
 
 
-def _settle_job(turn: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> None:
+def _settle_job(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> None:
     if job.status is not JobStatus.STOPPING:
         # What fails once its gang has failed elsewhere tells nothing of its node.
-        turn.ended += [run_end(node, job, is_good=_ENDS[status]) for node, status in noted.items() if status in _ENDS]
+        decision.ended += [
+            run_end(node, job, is_good=_ENDS[status]) for node, status in noted.items() if status in _ENDS
+        ]
     runs = {**job.runs, **noted}
     if all(status in RUN_IS_OVER for status in runs.values()):
-        for effect in outcome_of(job, runs, turn.now_ms, turn.failure_texts.get((job.id, job.attempt), "")):
-            turn.do(effect)
+        for effect in outcome_of(job, runs, decision.now_ms, decision.failure_texts.get((job.id, job.attempt), "")):
+            decision.emit(effect)
         return
     is_up = job.status is JobStatus.STARTING and all(
         s in (RunStatus.RUNNING, RunStatus.FINISHED) for s in runs.values()
     )
     for node, status in noted.items():
         if not (is_up and status is RunStatus.RUNNING):
-            turn.do(e.RunObserved(job=job.id, attempt=job.attempt, node=node, status=status))
+            decision.emit(e.RunObserved(job=job.id, attempt=job.attempt, node=node, status=status))
     if is_up:
-        turn.do(e.JobRunning(job=job.id, attempt=job.attempt))
+        decision.emit(e.JobRunning(job=job.id, attempt=job.attempt))
     elif job.status is not JobStatus.STOPPING and any(
         s in (RunStatus.FAILED, RunStatus.STOPPED) for s in noted.values()
     ):
-        avoid = avoided(job, failed_on(noted), turn.now_ms)
-        turn.do(stopping(job, _why(turn, noted), turn.state.policy.stop_grace_wall_ms, avoid=avoid))
+        avoid = avoided(job, failed_on(noted), decision.now_ms)
+        decision.emit(stopping(job, _why(decision, noted), decision.state.policy.stop_grace_wall_ms, avoid=avoid))
 
 
-def _why(turn: DecisionBuilder, noted: dict[str, RunStatus]) -> StopReason:
+def _why(decision: DecisionBuilder, noted: dict[str, RunStatus]) -> StopReason:
     """A gang that lost a part stops whole: because a worker failed, or because its node did."""
     if RunStatus.FAILED in noted.values():
         return StopReason.WORKER_FAILED
-    lost = any(turn.state.nodes[node].status is NodeStatus.LOST for node in noted)
+    lost = any(decision.state.nodes[node].status is NodeStatus.LOST for node in noted)
     return StopReason.NODE_LOST if lost else StopReason.DEVICE_FAILED

@@ -61,20 +61,20 @@ class WorkerTimeouts:
             self._due.push(due, lives)
         starts = {(due.job, due.turn) for due in kept if not due.ranks}
         leaves = {(due.job, rank) for due in kept for rank in due.ranks}
-        for job_id in sorted(state.singly):
+        for job_id in sorted(state.independent_jobs):
             job = state.jobs[job_id]
             entered = {place.turn: place.since_ms for place in job.workers if _is_starting(job, place)}
             for turn in sorted(entered):
                 if (job_id, turn) not in starts:
                     over_ms = waited_ms(state, entered[turn] if turn else job.started_ms)
-                    self._await_start(state, job, turn, wall_ms - min(over_ms, state.policy.start_wall_ms))
+                    self._await_start(state, job, turn, wall_ms - min(over_ms, state.policy.start_timeout_wall_ms))
             left = tuple(rank for rank in job.leaving if (job_id, rank) not in leaves)
             self._await_leave(state, job, left, wall_ms)
 
     def note(self, state: CellState, effect: e.JobStarted | e.JobResizing, wall_ms: int) -> None:
         """Workers enter or leave by this effect, which is in force."""
         job = state.jobs.get(effect.job)
-        if job is None or job.attempt != effect.attempt or job.id not in state.singly:
+        if job is None or job.attempt != effect.attempt or job.id not in state.independent_jobs:
             return
         entered = effect.workers if isinstance(effect, e.JobStarted) else effect.add
         if entered:
@@ -83,39 +83,39 @@ class WorkerTimeouts:
             self._await_leave(state, job, effect.remove, wall_ms)
 
     def _await_start(self, state: CellState, job: Job, turn: int, wall_ms: int) -> None:
-        self._due.push(_Due(wall_ms + state.policy.start_wall_ms, job.id, job.attempt, turn), _lives_in(state))
+        self._due.push(_Due(wall_ms + state.policy.start_timeout_wall_ms, job.id, job.attempt, turn), _lives_in(state))
 
     def _await_leave(self, state: CellState, job: Job, ranks: tuple[int, ...], wall_ms: int) -> None:
         if ranks:
             wait_ms = state.policy.stop_grace_wall_ms + state.policy.lease_margin_wall_ms
             self._due.push(_Due(wall_ms + wait_ms, job.id, job.attempt, job.turns, ranks), _lives_in(state))
 
-    def act(self, turn: DecisionBuilder, heard_ms: int) -> bool:
+    def act(self, decision: DecisionBuilder, heard_ms: int) -> bool:
         """Do what is due, as far as the record has room and the turn has steps. `heard_ms`, and what is returned, as in
         `Deadlines.act`.
         """
-        while self._due.is_due(heard_ms) and turn.does_what_is_due:
+        while self._due.is_due(heard_ms) and decision.does_what_is_due:
             due = self._due.pop()
             self._done.append(due)
-            known = len(turn.effects)
-            turn.due_steps += 1 + _act(turn, due)
-            turn.due_steps += STEPS_OF_AN_EFFECT * (len(turn.effects) - known)
+            known = len(decision.effects)
+            decision.due_steps += 1 + _act(decision, due)
+            decision.due_steps += STEPS_OF_AN_EFFECT * (len(decision.effects) - known)
         return self._due.is_due(heard_ms)
 
 
-def _act(turn: DecisionBuilder, due: _Due) -> int:
+def _act(decision: DecisionBuilder, due: _Due) -> int:
     """Do what is due of these workers. How many workers were looked at for it."""
-    job = turn.state.jobs.get(due.job)
+    job = decision.state.jobs.get(due.job)
     if job is None or job.attempt != due.attempt or job.status not in _GOES_ON:
         return 0
     if due.ranks:
         if not frozenset(job.leaving).isdisjoint(due.ranks):
-            turn.do(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="stop"))
+            decision.emit(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="stop"))
         return len(job.leaving) + len(due.ranks)
     workers = len(job.workers)
     # The attempt timer covers jobs with no started worker.
     if job.status is JobStatus.RUNNING:
-        _give_up_late(turn, job, due.turn)
+        _give_up_late(decision, job, due.turn)
     return workers
 
 
@@ -140,7 +140,7 @@ def _lives_in(state: CellState) -> Callable[[_Due], bool]:
     return lives
 
 
-def _give_up_late(turn: DecisionBuilder, job: Job, entered: int) -> None:
+def _give_up_late(decision: DecisionBuilder, job: Job, entered: int) -> None:
     leaving = frozenset(job.leaving)
     late = [
         place.rank
@@ -148,6 +148,6 @@ def _give_up_late(turn: DecisionBuilder, job: Job, entered: int) -> None:
         if place.turn == entered and place.rank not in leaving and job.runs[str(place.rank)] is RunStatus.STARTING
     ]
     if late:
-        turn.do(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="start"))
-        put_off(turn, job, late)
-        leave(turn, job, late)
+        decision.emit(e.AttemptTimedOut(job=job.id, attempt=job.attempt, what="start"))
+        put_off(decision, job, late)
+        leave(decision, job, late)

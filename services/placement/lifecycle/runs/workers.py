@@ -47,20 +47,20 @@ def on_node(job: Job, node_id: str) -> list[WorkerPlace]:
     return [*index_of(job).on(node_id)]
 
 
-def make_room(turn: DecisionBuilder, job: Job, node_id: str) -> None:
+def make_room(decision: DecisionBuilder, job: Job, node_id: str) -> None:
     """The node has to be empty: a training job's workers leave it, to enter elsewhere. A service's replicas are moved
     one by one.
     """
     if is_service(job) or job.status is JobStatus.STOPPING:
         return
     leaving = frozenset(job.leaving)
-    leave(turn, job, [place.rank for place in on_node(job, node_id) if place.rank not in leaving])
+    leave(decision, job, [place.rank for place in on_node(job, node_id) if place.rank not in leaving])
 
 
-def leave(turn: DecisionBuilder, job: Job, ranks: list[int]) -> None:
+def leave(decision: DecisionBuilder, job: Job, ranks: list[int]) -> None:
     """Tell these workers to leave. They hold their places until their nodes say that they have."""
     if ranks:
-        turn.do(e.JobResizing(job=job.id, attempt=job.attempt, remove=tuple(sorted(ranks))))
+        decision.emit(e.JobResizing(job=job.id, attempt=job.attempt, remove=tuple(sorted(ranks))))
 
 
 @dataclass(slots=True)
@@ -76,24 +76,24 @@ class _News:
     lost: list[int] = field(default_factory=list)
 
 
-def settle(turn: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> None:
+def settle(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> None:
     """Turn what was said of single workers into effects."""
     news = _sorted_out(job, noted)
     if job.status is not JobStatus.STOPPING:
-        _tell_of_ends(turn, job, news)
+        _tell_of_ends(decision, job, news)
         if news.joined and job.status is JobStatus.STARTING:
-            turn.do(e.JobRunning(job=job.id, attempt=job.attempt))
+            decision.emit(e.JobRunning(job=job.id, attempt=job.attempt))
     if not is_service(job) and len(job.done) + len(news.done) == job.spec.workers:
-        turn.do(e.JobFinished(job=job.id, attempt=job.attempt))
+        decision.emit(e.JobFinished(job=job.id, attempt=job.attempt))
         return
     if not (news.joined or news.done or news.gone):
         return
-    settled = _settled(job, news, turn.now_ms)
-    turn.do(settled)
+    settled = _settled(job, news, decision.now_ms)
+    decision.emit(settled)
     if news.failed and not is_service(job) and settled.failures > job.spec.retry.budget:
-        _fail(turn, job)
+        _fail(decision, job)
     elif not job.workers:
-        _end(turn, job)
+        _end(decision, job)
 
 
 def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
@@ -117,11 +117,11 @@ def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
     return news
 
 
-def _tell_of_ends(turn: DecisionBuilder, job: Job, news: _News) -> None:
+def _tell_of_ends(decision: DecisionBuilder, job: Job, news: _News) -> None:
     """Who judges nodes by how runs end there hears of these."""
     nodes = {place.rank: place.node for place in index_of(job).find_all((*news.done, *news.failed))}
-    turn.ended += [run_end(nodes[rank], job, is_good=True) for rank in news.done]
-    turn.ended += [run_end(nodes[rank], job, is_good=False) for rank in news.failed]
+    decision.ended += [run_end(nodes[rank], job, is_good=True) for rank in news.done]
+    decision.ended += [run_end(nodes[rank], job, is_good=False) for rank in news.failed]
 
 
 def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
@@ -171,18 +171,20 @@ def _in_a_row(job: Job, before: Setback | None, place: WorkerPlace, now_ms: int)
     return failures, before.losses if ran_ms < RUNS_WELL_MS else 0
 
 
-def put_off(turn: DecisionBuilder, job: Job, late: list[int]) -> None:
+def put_off(decision: DecisionBuilder, job: Job, late: list[int]) -> None:
     """These workers did not start in time: others take their ranks after a pause, rather on other nodes."""
     nodes = {place.node for place in index_of(job).find_all(late)}
     before = {setback.rank: setback for setback in job.setbacks}
-    turn.do(
+    decision.emit(
         e.WorkersSettled(
             job=job.id,
             attempt=job.attempt,
             failures=job.failures,
             losses=job.losses,
-            avoid=avoided(job, nodes, turn.now_ms),
-            setbacks=tuple(_put_off(job, before.get(rank) or Setback(rank=rank), turn.now_ms) for rank in sorted(late)),
+            avoid=avoided(job, nodes, decision.now_ms),
+            setbacks=tuple(
+                _put_off(job, before.get(rank) or Setback(rank=rank), decision.now_ms) for rank in sorted(late)
+            ),
         )
     )
 
@@ -200,42 +202,42 @@ def _failures_before(job: Job, now_ms: int) -> int:
 
 
 def _longest_ms(job: Job) -> int:
-    return max(job.spec.retry.backoff_most_ms, ENDLESS_MOST_MS)
+    return max(job.spec.retry.backoff_max_ms, ENDLESS_MOST_MS)
 
 
-def _fail(turn: DecisionBuilder, job: Job) -> None:
+def _fail(decision: DecisionBuilder, job: Job) -> None:
     """Its budget is used up: the workers that are left stop, and then the job has failed."""
     if not job.workers:
-        turn.do(_failed(turn, job))
+        decision.emit(_failed(decision, job))
     elif job.status is not JobStatus.STOPPING:
-        turn.do(stopping(job, StopReason.WORKER_FAILED, turn.state.policy.stop_grace_wall_ms))
+        decision.emit(stopping(job, StopReason.WORKER_FAILED, decision.state.policy.stop_grace_wall_ms))
 
 
-def _failed(turn: DecisionBuilder, job: Job) -> e.JobFailed:
-    text = turn.failure_texts.get((job.id, job.attempt), "") or "a worker failed"
+def _failed(decision: DecisionBuilder, job: Job) -> e.JobFailed:
+    text = decision.failure_texts.get((job.id, job.attempt), "") or "a worker failed"
     return e.JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=text)
 
 
-def _end(turn: DecisionBuilder, job: Job) -> None:
+def _end(decision: DecisionBuilder, job: Job) -> None:
     """Nothing of the attempt is left on any node. It starts again with those ranks whose pauses are over."""
     if job.stop_why is StopReason.WORKER_FAILED:
-        turn.do(_failed(turn, job))
+        decision.emit(_failed(decision, job))
         return
     if job.stop_why is None:
-        turn.do(
+        decision.emit(
             e.JobRequeued(
                 job=job.id,
                 reason=RequeueReason.NO_WORKER_LEFT,
-                not_before_ms=may_start_ms(job, turn.now_ms),
+                not_before_ms=may_start_ms(job, decision.now_ms),
                 failures=job.failures,
                 losses=job.losses,
                 avoid=job.avoid,
             )
         )
         return
-    for effect in outcome_of(job, {"": RunStatus.STOPPED}, turn.now_ms):
+    for effect in outcome_of(job, {"": RunStatus.STOPPED}, decision.now_ms):
         if isinstance(effect, e.JobRequeued):
-            start_ms = max(effect.not_before_ms, may_start_ms(job, turn.now_ms))
-            turn.do(replace(effect, not_before_ms=start_ms))
+            start_ms = max(effect.not_before_ms, may_start_ms(job, decision.now_ms))
+            decision.emit(replace(effect, not_before_ms=start_ms))
         else:
-            turn.do(effect)
+            decision.emit(effect)

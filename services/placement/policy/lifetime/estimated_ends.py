@@ -61,7 +61,7 @@ class EstimatedEnds:
         """The index over the pool's nodes, of which nothing is worked out yet."""
         size = len(pool.ids)
         zeros, stale = [0] * size, bytearray([CHANGED]) * size
-        found = cls(pool, state.policy.maintenance_lead_ms, zeros, [*zeros], [*zeros], stale)
+        found = cls(pool, state.policy.default_run_estimate_ms, zeros, [*zeros], [*zeros], stale)
         for free, nodes in pool.by_free.items():
             for number in each_bit(nodes):
                 found.note(state.nodes[pool.ids[number]], free)
@@ -86,8 +86,8 @@ class EstimatedEnds:
 
     def bring_to(self, state: CellState, now_ms: int) -> None:
         """Bring what is known to this time."""
-        if state.policy.maintenance_lead_ms != self.lead_ms:
-            self.lead_ms = state.policy.maintenance_lead_ms
+        if state.policy.default_run_estimate_ms != self.lead_ms:
+            self.lead_ms = state.policy.default_run_estimate_ms
             self.stale = bytearray([CHANGED]) * len(self.free)
         if now_ms == self.now_ms:
             return

@@ -46,7 +46,7 @@ def room_of(state: CellState, spec: JobSpec) -> Key:
         spec.exclusive,
         None if spec.gang else (spec.tenant, spec.preemptible),
     )
-    return (*key, tells_no_time(spec), longest_run_ms(state, spec)) if state.closing else key
+    return (*key, tells_no_time(spec), longest_run_ms(state, spec)) if state.maintenance_starts else key
 
 
 def _step_of(run_ms: int) -> int:
@@ -70,6 +70,6 @@ def class_of(need: object, job: Job, spec: JobSpec, run_ms: int | None = None) -
     starts: about that long decides then, too.
     """
     is_queued = job.status is _QUEUED
-    array = spec.array_of if is_queued and spec.array_most_running is not None else None
+    array = spec.array_of if is_queued and spec.array_max_running is not None else None
     key = (need, spec.tenant, spec.priority, spec.preemptible, array, is_queued)
     return key if run_ms is None else (*key, _step_of(run_ms))

@@ -113,8 +113,12 @@ class Lines:
         left the one in which it kept others back.
         """
         self._by_run_time = self._backfills and state.policy.reservations_max > 0
-        by_lead = bool(state.closing) or self._by_run_time
-        basis = (bool(state.closing), self._by_run_time, state.policy.maintenance_lead_ms if by_lead else 0)
+        by_lead = bool(state.maintenance_starts) or self._by_run_time
+        basis = (
+            bool(state.maintenance_starts),
+            self._by_run_time,
+            state.policy.default_run_estimate_ms if by_lead else 0,
+        )
         if not self._is_known or basis != self._basis:
             self._begin(state, now_ms)
             self._basis = basis
@@ -341,10 +345,10 @@ class Lines:
         """All lines are walked: while maintenance is planned, what keeps a head may change as time passes."""
         self._blocked.walked(_may_fit(state))
         self._closing = None
-        if state.closing:
+        if state.maintenance_starts:
             keeping = [line for lines in self._lines.values() for line in lines.values() if line.keeps_order]
             needs = [rows.need for line in keeping for rows in line.by_room.values()]
-            self._closing = Closing(state.closing.values(), needs, now_ms)
+            self._closing = Closing(state.maintenance_starts.values(), needs, now_ms)
 
     @property
     def has_blocked(self) -> bool:
