@@ -471,21 +471,7 @@ class PlacementService:
             self._configure(decision)
         else:
             self._in_force.put(decision)
-        self._go_on_losing(decision)
-        self._expire(decision)
-        # What came in counts before what is due: who answered in the last moment has answered.
-        runs.settle(decision)
-        if not self._stepped:
-            # A replayed trace knows which of its jobs fail, and they tell nothing of nodes.
-            quarantine.judge(decision, is_shared=_is_shared(self._file))
-        if self.state.offers:
-            nodes.take_offers(decision)
-        heard_ms = wall_ms if self._stepped else self._hearing.leases.listening.as_of_ms
-        is_late = self._deadlines.act(decision, heard_ms)
-        if self.state.dependencies_resolved:
-            dependencies.settle(decision)
-        self._hold(decision)
-        self._go_by_plan(decision)
+        is_late = self._do_what_is_due(decision, wall_ms)
         goes_on = (
             self._walk(decision)
             or decision.is_full
@@ -524,6 +510,25 @@ class PlacementService:
         self._idle_inputs = idle
         self._keep()
         return None
+
+    def _do_what_is_due(self, decision: DecisionBuilder, wall_ms: int) -> bool:
+        """Do what time, nodes and plans ask for, but for the walk. Whether some of it is left for the next decision."""
+        self._go_on_losing(decision)
+        self._expire(decision)
+        # What came in counts before what is due: who answered in the last moment has answered.
+        runs.settle(decision)
+        if not self._stepped:
+            # A replayed trace knows which of its jobs fail, and they tell nothing of nodes.
+            quarantine.judge(decision, is_shared=_is_shared(self._file))
+        if self.state.offers:
+            nodes.take_offers(decision)
+        heard_ms = wall_ms if self._stepped else self._hearing.leases.listening.as_of_ms
+        is_late = self._deadlines.act(decision, heard_ms)
+        if self.state.dependencies_resolved:
+            dependencies.settle(decision)
+        self._hold(decision)
+        self._go_by_plan(decision)
+        return is_late
 
     def _puts_file_first(self) -> bool:
         """Whether the cell file is put in force before inputs are taken. It goes before a backlog; one that changes
