@@ -42,7 +42,7 @@ demo: $(READY)
 
 # The real services in 10,000 simulated worlds full of faults. Choose: make faults ARGS="--seeds 500 --faults crash,late"
 faults: $(READY)
-	@$(BIN)/fallow faults --seeds 10000 --shrink $(ARGS)
+	@$(BIN)/fallow faults $(if $(findstring --seeds,$(ARGS)),,--seeds 10000) --shrink $(ARGS)
 
 # One defence at a time taken out of a copy of the code: is it noticed? Choose: make mutants ARGS="--minutes 5"
 mutants: $(READY)
