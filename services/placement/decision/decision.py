@@ -1,4 +1,4 @@
-"""One turn of the writer: the state that it changes, the time, and the effects so far."""
+"""The decision in the making: the state that it changes, the time, and the effects so far."""
 
 from __future__ import annotations
 
@@ -112,8 +112,8 @@ class DecisionBuilder:
     is_cut: bool = False
     """Whether the last start had no room in the record."""
     runs: dict[tuple[str, int], dict[str, RunStatus]] = field(default_factory=dict)
-    """What nodes said in this turn, by (job, attempt) and node. It is settled once, so that a gang whose nodes all
-    speak in one turn makes one effect and not one for each node.
+    """What nodes said before this decision, by (job, attempt) and node. It is settled once, so that a gang whose nodes
+    all report at once makes one effect and not one for each node.
     """
     failure_texts: dict[tuple[str, int], str] = field(default_factory=dict)
     """What nodes said first of the failure of each attempt."""
@@ -130,7 +130,7 @@ class DecisionBuilder:
     due_steps: int = 0
     """The same for what is due by itself, which has as much: no flood of inputs keeps it waiting."""
     refused: e.AnyEffect | None = None
-    """The effect that the state did not allow. Nothing may be written of this turn then."""
+    """The effect that the state did not allow. Nothing may be written of this decision then."""
 
     def emit(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
         """Apply an effect and keep it for the record. `size_bytes` is what a small effect holds besides its job. Raises
@@ -241,7 +241,7 @@ class DecisionBuilder:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has come of this turn so far."""
+        """Whether this decision has no effect so far."""
         return not self.effects and not self.runs
 
     @property
