@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import typer
 
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.fence_line import FenceLine
-from fallow.shared.runtime.addresses import without_password
+from fallow.shared.runtime.addresses import REDIS_RULE, is_redis, without_password
 
 if TYPE_CHECKING:
     from fallow.shared.client.direct import DirectClient
@@ -53,7 +54,7 @@ class Access:
     @property
     def redis_address(self) -> str:
         """Where Redis is."""
-        return _address("FALLOW_REDIS", self.redis) or DEFAULT_REDIS
+        return _address("FALLOW_REDIS", self.redis) or _redis_of_secret_file() or DEFAULT_REDIS
 
     @property
     def redis_shown(self) -> str:
@@ -121,6 +122,18 @@ def _address(variable: str, given: str | None) -> str | None:
     if given is not None and ":" not in given:
         end_with(Exit.USAGE, f"fallow: {variable} = {given!r}: an address is needed here, with its port")
     return given
+
+
+def _redis_of_secret_file() -> str | None:
+    """The URL in the file `fallow_redis` of the folder of secrets, as services read it; None where there is none."""
+    folder = os.environ.get("FALLOW_SECRETS_DIR")
+    file = Path(folder or "", "fallow_redis")
+    if not folder or not file.is_file():
+        return None
+    url = file.read_text(encoding="utf-8").strip()
+    if not is_redis(url):
+        refuse("FALLOW_REDIS", str(file), f"what stands in this file {REDIS_RULE}")
+    return url
 
 
 def access_of(context: typer.Context) -> Access:

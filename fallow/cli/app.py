@@ -45,7 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "How well a cell does: GAR, SOR, GFR, waits, estimated stretch of training.",
     ),
     "topics": ("cli.cell.topics", "Create and check Kafka's topics."),
-    "view": ("cli.cell.view", "Put the view's functions into Redis."),
+    "view": ("cli.cell.view", "Put the view's functions into Redis; make and check its users."),
     "log": ("cli.log.log", "Read the decision log: tail, show, at, diff, why, export; repair it."),
     "snapshot": ("cli.cell.snapshot", "Move a cell to another Kafka: export, import."),
     "dead-letters": ("cli.log.dead_letters", "What could not be handled: list, show, replay."),

@@ -54,7 +54,7 @@ class RedisFunctions:
     async def load(self) -> None:
         """Put the library into Redis unless it is there as it is here. Raises ViewUnavailable, ViewMisused."""
         if await self._loaded_digest() != library_digest():
-            await self._ask("FUNCTION LOAD", "REPLACE", library_source())
+            await self.ask("FUNCTION LOAD", "REPLACE", library_source())
         self._is_loaded = True
         if self._told is not None:
             self._told(eviction_told(await self._eviction_policy()))
@@ -65,7 +65,7 @@ class RedisFunctions:
             await self.load()
         command = "FCALL_RO" if name.startswith("read_") else "FCALL"
         try:
-            answer = await self._ask(command, function(name), len(keys), *keys, *arguments)
+            answer = await self.ask(command, function(name), len(keys), *keys, *arguments)
         except FunctionMissing as error:
             self._is_loaded = False
             raise ViewUnavailable(f"{function(name)} is not loaded yet") from error
@@ -76,18 +76,19 @@ class RedisFunctions:
     async def _eviction_policy(self) -> str:
         """What Redis does when it is full; "" where it does not tell: a user of the view needs no right to ask."""
         try:
-            answer = await self._ask("CONFIG GET", "maxmemory-policy")
+            answer = await self.ask("CONFIG GET", "maxmemory-policy")
         except (ViewUnavailable, ViewMisused):
             return ""
         return str(answer.get("maxmemory-policy", "")) if isinstance(answer, dict) else ""
 
     async def _loaded_digest(self) -> str:
         try:
-            return str(await self._ask("FCALL_RO", function("digest"), 0))
+            return str(await self.ask("FCALL_RO", function("digest"), 0))
         except FunctionMissing:
             return ""
 
-    async def _ask(self, command: str, *arguments: Any) -> Any:
+    async def ask(self, command: str, *arguments: Any) -> Any:
+        """One command as it is. Raises ViewUnavailable, ViewMisused, FunctionMissing."""
         try:
             return await self._redis.execute_command(command, *arguments)
         except ERRORS as error:

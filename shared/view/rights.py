@@ -1,6 +1,6 @@
 """What Redis users of the view need, in the words of Redis's ACL: for the deployment, and held true by a test.
 
-Nobody may EVAL or load a script: the library is loaded by an administrator, or by the projector where it is trusted to.
+Nobody may EVAL or load a script: the library is loaded by a user of its own, who reaches no key.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ _CONNECTION = "+ping +hello +auth +select +client|setinfo"
 _READS = "+fcall_ro +hget +hmget +hgetall +hvals +hlen +zcard +zrank +zlexcount +zrangebylex"
 _WRITES = "+fcall +hset +hdel +zadd +zrem +unlink"
 
-LOADS_FUNCTIONS = "+function|load"
-"""More for the one who loads the library."""
+_LOADS = "+fcall_ro +function|load"
 
 
 def writer_rights(namespace: str) -> str:
@@ -21,3 +20,8 @@ def writer_rights(namespace: str) -> str:
 def reader_rights(namespace: str) -> str:
     """For the gateway, the command line and everybody else."""
     return f"resetkeys %R~{namespace}:* resetchannels -@all {_CONNECTION} {_READS}"
+
+
+def loader_rights() -> str:
+    """For `fallow view load`, which puts the functions into Redis and asks them which ones they are."""
+    return f"resetkeys resetchannels -@all {_CONNECTION} {_LOADS}"

@@ -15,7 +15,7 @@ from fallow.shared.view.compare import compare_view
 from fallow.shared.view.keys import keys_of
 from fallow.shared.view.reader import ViewReader
 from fallow.shared.view.redis_view import RedisFunctions
-from fallow.shared.view.rights import LOADS_FUNCTIONS, reader_rights, writer_rights
+from fallow.shared.view.rights import loader_rights, reader_rights, writer_rights
 from fallow.shared.view.store import Applied, CellView, ViewNeedsChange
 from tests.histories import CELL, History
 
@@ -27,7 +27,7 @@ async def admin(redis_url: str, namespace: str) -> AsyncIterator[Any]:
     redis: Any = Redis.from_url(redis_url)
     for user, rights in (
         ("writer", writer_rights(namespace)),
-        ("loader", f"{writer_rights(namespace)} {LOADS_FUNCTIONS}"),
+        ("loader", loader_rights()),
         ("reader", reader_rights(namespace)),
     ):
         await redis.execute_command("ACL", "SETUSER", f"{user}-{namespace}", "reset", "on", ">secret", *rights.split())
@@ -66,7 +66,7 @@ async def test_the_writer_writes_and_the_reader_reads(admin: Any, redis_url: str
 
 async def test_the_one_who_loads_functions_needs_one_right_more(admin: Any, redis_url: str, namespace: str) -> None:
     loader = RedisFunctions(url_of(redis_url, f"loader-{namespace}"), loads=True)
-    await loader._ask(
+    await loader.ask(
         "FUNCTION LOAD", "REPLACE", "#!lua name=fallow_test\nredis.register_function('ft', function() end)"
     )
     await loader.load()

@@ -18,7 +18,11 @@ from fallow.shared.log.port import LogRefused, LogUnavailable, Outgoing
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.stack import kafka_jars
-from tests.e2e.running_cell import CELL_FILE, a_job, running_cell
+from fallow.shared.view.reader import ViewReader
+from fallow.shared.view.redis_view import RedisFunctions
+from tests.contract.eventually import eventually
+from tests.contract.guarded_redis import GuardedRedis, guarded_redis
+from tests.e2e.running_cell import CELL, CELL_FILE, a_job, running_cell
 from tests.e2e.secured_kafka import SUPER, SecuredKafka
 
 SERVICES = ("admission", "queueing", "placement", "executor", "projector", "metrics")
@@ -50,18 +54,31 @@ async def declared_in_force(secured: SecuredKafka, folder: Path, namespace: str)
     return rules
 
 
+@pytest.fixture
+def guarded(tmp_path_factory: pytest.TempPathFactory, namespace: str) -> Iterator[GuardedRedis]:
+    with guarded_redis(tmp_path_factory.mktemp("redis"), namespace) as redis:
+        yield redis
+
+
 async def test_a_job_runs_where_each_service_has_its_own_rights_alone(
-    secured: SecuredKafka, redis_url: str, namespace: str, tmp_path: Path
+    secured: SecuredKafka, guarded: GuardedRedis, namespace: str, tmp_path: Path
 ) -> None:
     await declared_in_force(secured, tmp_path, namespace)
+    assert guarded.command("loader", "view", "load").returncode == 0
+
+    def own(service: str) -> dict[str, str]:
+        """No service but the projector has a user at Redis."""
+        redis = guarded.url("projector" if service == "projector" else None)
+        return secured.settings(service) | {"FALLOW_REDIS": redis}
+
     async with running_cell(
         f"localhost:{secured.tls_port}",
-        redis_url,
+        guarded.url(),
         namespace,
         tmp_path,
         cell_file=OWN_TOPIC,
         admin=secured.access(SUPER),
-        own=secured.settings,
+        own=own,
     ) as cell:
         await cell.submit(a_job("hello", workers=2, gpus=8))
         await cell.until_over("hello")
@@ -72,9 +89,18 @@ async def test_a_job_runs_where_each_service_has_its_own_rights_alone(
         await cell.submit(a_job("again"))
         await cell.until_over("again")
         assert cell.problems() == []
+        await eventually(lambda: is_shown(guarded, "again"), within_s=15)
     said = "".join(path.read_text() for path in (tmp_path / "run").glob("*.log"))
-    assert "pass-of-" not in said
-    assert "AuthorizationFailed" not in said
+    assert [word for word in ("pass-of-", "AuthorizationFailed", "NOPERM") if word in said] == []
+
+
+async def is_shown(guarded: GuardedRedis, job: str) -> bool:
+    """Whether the view has this job, as the user who only reads sees it."""
+    functions = RedisFunctions(guarded.url("reader"))
+    try:
+        return (await ViewReader(functions, guarded.namespace).job(CELL, job)).value is not None
+    finally:
+        await functions.stop()
 
 
 async def may_write(access: KafkaAccess, topics: list[str]) -> set[str]:

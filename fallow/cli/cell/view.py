@@ -1,20 +1,32 @@
-"""`fallow view`: what Redis must hold before a service with few rights can use it."""
+"""`fallow view`: what Redis must hold before a service with few rights can use it, and who may do what there."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from fallow.cli.access import Access, access_of, run
+from fallow.cli.failures import Exit, refuse
 from fallow.cli.output.output import AsJson, print_json, print_line
+from fallow.cli.paths import file_to_write, folder_to_read
 from fallow.shared.view.library import LIBRARY, library_digest
+from fallow.shared.view.redis_users import users_told
 from fallow.shared.view.redis_view import RedisFunctions
+from fallow.shared.view.users import ADMIN, UserDifference, acl_file, declared_users, user_differences
 
-app = typer.Typer(no_args_is_help=True, help="Put the view's functions into Redis.")
+app = typer.Typer(no_args_is_help=True, help="Put the view's functions into Redis; make and check its users.")
 
+PASSWORD_FEWEST = 12
 
-@app.callback()
-def group() -> None:
-    """Put the view's functions into Redis."""
+Passwords = Annotated[
+    Path,
+    typer.Option(
+        callback=folder_to_read, help="A folder with a file for each user and for admin, which holds its password."
+    ),
+]
+Out = Annotated[Path | None, typer.Option(callback=file_to_write, help="Where the file goes; standard output if none.")]
 
 
 @app.command()
@@ -34,3 +46,48 @@ async def _load(access: Access) -> None:
         await functions.load()
     finally:
         await functions.stop()
+
+
+@app.command()
+def users(context: typer.Context, passwords: Passwords, out: Out = None) -> None:
+    """Write an ACL file for Redis (its setting `aclfile`): a user for each task, with hashed passwords."""
+    namespace = access_of(context).namespace
+    text = acl_file(namespace, {name: _password(passwords / name) for name in (ADMIN, *declared_users(namespace))})
+    if out is None:
+        for line in text.splitlines():
+            print_line(line)
+    else:
+        out.write_text(text, encoding="utf-8")
+
+
+def _password(file: Path) -> str:
+    """The one line of this file. Ends the command where it is no password."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        refuse("--passwords", file.parent, f"must hold a file {file.name}, with the password of that user")
+    except (OSError, ValueError) as error:
+        refuse("--passwords", file, f"cannot be read: {error}")
+    if len(lines) != 1 or len(lines[0]) < PASSWORD_FEWEST or lines[0] != lines[0].strip():
+        refuse(
+            "--passwords", file, f"must hold one line of at least {PASSWORD_FEWEST} characters, without spaces around"
+        )
+    return lines[0]
+
+
+@app.command()
+def check(context: typer.Context, as_json: AsJson = False) -> None:
+    """Compare Redis's users with the declared ones, as its administrator."""
+    access = access_of(context)
+    found = user_differences(access.namespace, run(users_told(access.redis_address)))
+    if as_json:
+        print_json({"ok": not found, "differences": [_row(difference) for difference in found]})
+    else:
+        for line in [difference.text for difference in found] or [f"users at {access.redis_shown} are as declared"]:
+            print_line(line)
+    if found:
+        raise typer.Exit(Exit.NO)
+
+
+def _row(difference: UserDifference) -> dict[str, str]:
+    return {"user": difference.user, "text": difference.text}
