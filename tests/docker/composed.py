@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +29,24 @@ def obstacle() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Composed:
-    """One project. `ports` are those of Kafka, Valkey and metrics on this machine."""
+    """One project. `ports` are those of Kafka, Valkey and metrics on this machine, `files` its compose files."""
 
     name: str
     ports: tuple[int, int, int]
+    files: tuple[str, ...] = ("docker-compose.yml",)
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Further variables of the environment."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """That of each command."""
+        kafka, valkey, metrics = (str(port) for port in self.ports)
+        return {**os.environ, "KAFKA_PORT": kafka, "VALKEY_PORT": valkey, "METRICS_PORT": metrics, **self.more}
 
     def compose(self, *words: str, stdin: str = "") -> str:
         """The output of `docker compose WORDS`; an AssertionError with what it said if it fails."""
-        kafka, valkey, metrics = (str(port) for port in self.ports)
-        command = ["docker", "compose", "--project-name", self.name, "--ansi", "never", *words]
+        files = [word for file in self.files for word in ("-f", file)]
+        command = ["docker", "compose", "--project-name", self.name, *files, "--ansi", "never", *words]
         done = subprocess.run(
             command,
             cwd=TOP,
@@ -45,7 +55,7 @@ class Composed:
             text=True,
             timeout=COMMAND_WAIT_S,
             check=False,
-            env={**os.environ, "KAFKA_PORT": kafka, "VALKEY_PORT": valkey, "METRICS_PORT": metrics},
+            env=self.environment,
         )
         said = "\n".join((done.stdout + done.stderr).splitlines()[-SHOWN_LINES:])
         assert done.returncode == 0, f"{' '.join(words)} ended with {done.returncode}:\n{said}"

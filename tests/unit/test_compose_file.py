@@ -81,3 +81,36 @@ def test_a_container_of_ours_runs_without_rights_and_cannot_write(name: str) -> 
 
 def test_only_the_load_generator_waits_to_be_asked_for() -> None:
     assert FEED == ["feed"]
+
+
+class Overlay(yaml.SafeLoader):
+    """Reads compose's own tag as what stands behind it."""
+
+
+def plain(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        loader.flatten_mapping(node)
+        return loader.construct_mapping(node, deep=True)
+    assert isinstance(node, yaml.SequenceNode)
+    return loader.construct_sequence(node, deep=True)
+
+
+Overlay.add_constructor("!override", plain)
+OVERLAY: dict[str, Any] = yaml.load((TOP / "deploy/compose/secured.yaml").read_text(encoding="utf-8"), Overlay)
+SECURED: dict[str, Any] = OVERLAY["services"]
+ACCESS: dict[str, Any] = yaml.safe_load((TOP / "deploy/kafka/access.yaml").read_text(encoding="utf-8"))["principals"]
+
+
+def test_every_container_has_its_place_in_the_secured_cell() -> None:
+    assert SECURED.keys() - {"operator"} == SERVICES.keys()
+
+
+@pytest.mark.parametrize("name", sorted(set(OURS) - set(FEED) - {"init"}))
+def test_each_service_is_its_own_principal_with_its_own_secrets_and_what_it_has_without(name: str) -> None:
+    secured, bare = SECURED[name]["environment"], SERVICES[name]["environment"]
+    assert secured["FALLOW_KAFKA_USERNAME"] == name
+    assert name in ACCESS
+    assert SECURED[name]["volumes"] == ["${FALLOW_SECRETS:-./secrets}/" + name + ":/run/secrets:ro"]
+    of_the_place = {"FALLOW_REDIS"}  # a file among the secrets
+    assert {key: value for key, value in bare.items() if key not in of_the_place}.items() <= secured.items()
+    assert not of_the_place & secured.keys()
