@@ -76,11 +76,11 @@ def timed(records: list[Record]) -> Folded:
         effects = sum(len(json.loads(record.value or b"{}").get("effects", ())) for record in records)
         parsed_s, begin_s = process_time() - begin_s, process_time()
         for record in records:
-            log_record(record)
+            log_record(record, keys=None)
         decoded_s, begin_s = process_time() - begin_s, process_time()
         state = CellState(CELL)
         for record in records:
-            fold_record(state, log_record(record))
+            fold_record(state, log_record(record, keys=None))
         folded_s = process_time() - begin_s
     finally:
         gc.unfreeze()

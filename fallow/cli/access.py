@@ -77,9 +77,11 @@ class Access:
     def layout(self) -> Layout:
         """Where the records of these cells are. Raises CellFileError."""
         # Not by shared.log.opening, which brings along everything that a service needs and a command does not.
+        from fallow.cli.passed_over import TellingSigners  # noqa: PLC0415 - the same
         from fallow.shared.log.layout import Layout  # noqa: PLC0415 - the same
 
-        return Layout(self.namespace, {cell.name: cell.ordinal for cell in self.cells().cells})
+        file = self.cells()
+        return Layout(self.namespace, {cell.name: cell.ordinal for cell in file.cells}, TellingSigners(file))
 
     def cell(self, given: str | None) -> str:
         """The cell that is named, or the only one. Ends the command where that is not clear."""

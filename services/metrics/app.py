@@ -13,7 +13,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.opening import OpenLog, layout_of, open_log
+from fallow.shared.log.opening import OpenLog, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable
 from fallow.shared.log.sharing.cell_tasks import Tenure
 from fallow.shared.log.sharing.owned_cells import work_on_owned_cells
@@ -38,7 +38,7 @@ async def main(context: Context[MetricsSettings], opening: OpenLog = open_log) -
     log = await opening(context, file)
     if log is not None:
         try:
-            await measure(context, log, layout_of(file, context.settings.namespace))
+            await measure(context, log, layout_for(context, file))
         finally:
             await log.stop()
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from fallow.shared.runtime.settings import ServiceSettings
+from fallow.shared.runtime.settings import ServiceSettings, WriterSecurity
 
 _RESUME = "[a-z]+-[0-9]{1,9}@[0-9]{1,15}:[0-9]{1,15}"
 _RESUMES = f"^({_RESUME}(,{_RESUME})*)?$"
 
 
-class PlacementSettings(ServiceSettings):
-    """How the writer paces itself."""
+class PlacementSettings(ServiceSettings, WriterSecurity):
+    """How the writer paces itself, and the key with which it signs."""
 
     pace_wall_ms: int = Field(
         20, ge=0, le=1_000, description="the longest pause between two records, in which inputs gather under load"

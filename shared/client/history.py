@@ -11,7 +11,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable, Reader, Record, TopicPartition
-from fallow.shared.log.reading import event_of
+from fallow.shared.log.reading import event_of, unproven_from
 
 READ_ONCE = 1_000
 POLL_WAIT_MS = 200
@@ -24,7 +24,8 @@ _VERSION = re.compile(rb'"version":(\d+)')
 
 
 class History:
-    """Reads one log. A record that is stale or foreign is passed over as the fold does it, by its version alone.
+    """Reads one log. A record that is stale or foreign is passed over as the fold does it, by its version alone; so is
+    one that no key of its cell proves.
 
     The first record of the version that follows the newest is the accepted one: one that came earlier would have been
     ahead of the log, and where its chain did not fit every reader stops. Who doubts the log runs `verify`.
@@ -55,7 +56,9 @@ class History:
         event = event_of(record)
         if isinstance(event, JobRejected):
             yield News(event.cell, event)
-        elif isinstance(event, Decision) and event.version > versions.get(event.cell, 0):
+        elif not isinstance(event, Decision) or self._is_forged(record, event.cell, event.version):
+            return
+        elif event.version > versions.get(event.cell, 0):
             versions[event.cell] = event.version
             yield from (News(event.cell, effect, event.version, event.at_ms) for effect in event.effects)
 
@@ -63,8 +66,8 @@ class History:
         """As the client's port says."""
         expected = max(1, first)
         async for record in self._records(cell, await self._earliest(cell, expected)):
-            decision = event_of(record)
-            if not isinstance(decision, Decision) or decision.cell != cell or decision.version < expected:
+            decision = self._decision(record, cell)
+            if decision is None or decision.version < expected:
                 continue
             if decision.version > expected or (last is not None and expected > last):
                 return
@@ -76,8 +79,8 @@ class History:
         a cell that was moved here begins with another version than the first.
         """
         async for record in self._records(cell, 0):
-            decision = event_of(record)
-            before = decision.version - 1 - record.offset if isinstance(decision, Decision) else 0
+            decision = self._decision(record, cell)
+            before = decision.version - 1 - record.offset if decision is not None else 0
             if before > 0:
                 return version - 1 - before if record.offset == 0 else record.offset
             break
@@ -89,8 +92,8 @@ class History:
         begin, end = await self._bounds(tp)
         last, newest, position = 0, deque[Decision](maxlen=count), max(begin, end - count - STALE_SPARE)
         async for record in self._records(cell, position):
-            position, decision = record.offset + 1, event_of(record)
-            if isinstance(decision, Decision) and decision.cell == cell and decision.version > last:
+            position, decision = record.offset + 1, self._decision(record, cell)
+            if decision is not None and decision.version > last:
                 last = decision.version
                 newest.append(decision)
         for decision in newest:
@@ -105,8 +108,8 @@ class History:
         try:
             while True:
                 for record in await reader.poll(READ_ONCE, POLL_WAIT_MS):
-                    decision = event_of(record)
-                    if isinstance(decision, Decision) and decision.cell == cell and decision.version > last:
+                    decision = self._decision(record, cell)
+                    if decision is not None and decision.version > last:
                         last = decision.version
                         yield decision
         finally:
@@ -118,16 +121,31 @@ class History:
         async for record in self._records(cell, 0):
             found = _VERSION.search(record.value or b"", 0, 500)
             version = int(found[1]) if found else 0
-            if version <= last:
+            if version <= last or self._is_forged(record, cell, version):
                 continue
             last = version
             if needle not in (record.value or b""):
                 continue
-            decision = event_of(record)
-            if isinstance(decision, Decision) and decision.cell == cell:
+            decision = self._decision(record, cell)
+            if decision is not None:
                 for effect in decision.effects:
                     if job_of(effect) == job:
                         yield News(cell, effect, decision.version, decision.at_ms)
+
+    def _decision(self, record: Record, cell: str) -> Decision | None:
+        """The decision of this cell that a record holds; None where it holds none, or a forged one."""
+        event = event_of(record)
+        if not isinstance(event, Decision) or event.cell != cell:
+            return None
+        return None if self._is_forged(record, cell, event.version) else event
+
+    def _is_forged(self, record: Record, cell: str, version: int) -> bool:
+        """Whether no key of the cell proves the record, as a decision of this version; told of then."""
+        unproven = unproven_from(record, self._layout.signers.of(cell))
+        if unproven is None or version < unproven:
+            return False
+        self._layout.signers.skipped(cell, [record.offset])
+        return True
 
     async def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
         return (await self._log.begin_offsets([tp]))[tp], (await self._log.end_offsets([tp]))[tp]

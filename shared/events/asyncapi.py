@@ -16,7 +16,7 @@ import yaml
 from pydantic.json_schema import models_json_schema
 
 from fallow.shared.events.base import TYPES, Event
-from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.events.decisions import BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER, Decision
 from fallow.shared.events.encoding import TYPE_HEADER
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.value import model_of
@@ -135,7 +135,7 @@ def _message(cls: type[Event]) -> Json:
         "summary": (cls.__doc__ or "").split("\n\n")[0].replace("\n    ", " "),
         "contentType": "application/json",
         "traits": [{"$ref": "#/components/messageTraits/CloudEvent"}],
-        "headers": {"type": "object", "properties": _own_headers(cls), "required": list(_own_headers(cls))},
+        "headers": {"type": "object", "properties": _own_headers(cls), "required": _always(cls)},
         "payload": {"$ref": SCHEMAS + cls.__name__},
     }
 
@@ -148,7 +148,22 @@ def _own_headers(cls: type[Event]) -> Json:
             "pattern": "^[0-9a-f]{32}$",
             "description": "BLAKE2b (16 bytes) of the value's bytes, keyed with the chain of the record before.",
         }
+        headers[BEFORE_HEADER] = {
+            "type": "string",
+            "pattern": "^[0-9a-f]{32}$",
+            "description": "Where the cell has keys: the chain of the record before.",
+        }
+        headers[SIGNATURE_HEADER] = {
+            "type": "string",
+            "pattern": "^[A-Za-z0-9+/]{86}==$",
+            "description": "Where the cell has keys: the writer's Ed25519 signature of `fallow decision CHAIN`.",
+        }
     return headers
+
+
+def _always(cls: type[Event]) -> list[str]:
+    """The headers of its own that each record has."""
+    return [TYPE_HEADER, CHAIN_HEADER] if cls is Decision else [TYPE_HEADER]
 
 
 def _cloud_event_headers() -> Json:

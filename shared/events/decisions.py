@@ -16,6 +16,10 @@ INPUTS: Final = ("jobs", "nodes", "proposals", "operations")
 """The topics that placement reads from the cursors of the state. The plans of queueing have none: they come again."""
 
 CHAIN_HEADER = "chain"
+BEFORE_HEADER = "chain-before"
+"""The chain that a signed record continues: with it a reader can tell by the record alone whose it is."""
+
+SIGNATURE_HEADER = "signature"
 CHAIN_START = "0" * 32
 
 
@@ -55,3 +59,10 @@ def next_chain(chain: str, value: bytes) -> str:
     re-encoding.
     """
     return blake2b(value, digest_size=16, key=chain.encode()).hexdigest()
+
+
+def signed_text(chain: str) -> bytes:
+    """What a writer signs of a record: its chain, which names its bytes and all that was before. The words in front
+    keep the signature from meaning anything elsewhere.
+    """
+    return f"fallow decision {chain}".encode()

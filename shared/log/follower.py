@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import CellFileSet
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.losses import LOOKING_WAIT_MS, PlaceWatch
 from fallow.shared.log.machine.losses import LossKind, Place
 from fallow.shared.log.machine.own_records import OwnRecords
-from fallow.shared.log.port import Log, LogTruncated, Outgoing, Reader
+from fallow.shared.log.port import Log, LogTruncated, Outgoing, Reader, Record
 from fallow.shared.log.reading import checksum_of, log_record
 from fallow.shared.log.snapshots import newest_snapshot
 
@@ -24,8 +26,9 @@ class Follower:
     Raises DamagedLog where the log is not whole, and LogTruncated where it no longer holds what comes after the state:
     both end the process that follows, because it cannot know the truth any more.
 
-    `before_fold` is shown the state and each record that is about to be folded into it: what a decision takes away can
-    be told only before. `patient_ms` is the reader's: for those whom nobody waits for.
+    A record that no key of the cell proves is passed over, wherever it stands: the keys are those of the layout.
+    `before_fold` is shown the state and each other record that is about to be folded into it: what a decision takes
+    away can be told only before. `patient_ms` is the reader's: for those whom nobody waits for.
     `service` names the service that follows.
     """
 
@@ -49,6 +52,14 @@ class Follower:
         self._watch = PlaceWatch(log, lambda record: checksum_of(record.key, record.value))
         self._last: tuple[int, bytes | None, bytes | None] | None = None
         self._own = OwnRecords()
+        self._ends_forged = False
+
+    @property
+    def ends_forged(self) -> bool:
+        """Whether the last record that was read is one that no key of the cell proves. Perhaps the key is missing here:
+        then the state is older than the log says.
+        """
+        return self._ends_forged
 
     @property
     def next_offset(self) -> int:
@@ -94,23 +105,46 @@ class Follower:
         records = await reader.poll(max_records, wait_ms)
         if not records:
             self.look()
-        for record in records:
+        for record, entry in zip(records, await self._judged(records), strict=True):
             if not self._own.is_whole(record.offset, record.key, record.value):
                 raise _not_ours(record.offset)
-            entry, version = log_record(record), self.state.version
-            if self._before_fold is not None and entry.offset >= self.next_offset:
-                self._before_fold(self.state, entry)
-            fold(self.state, entry)
-            if self.state.version != version and isinstance(entry.decision, Decision):
-                accepted.append(entry.decision)
+            if self._fold(entry):
+                accepted.append(cast("Decision", entry.decision))
+        if any(isinstance(effect, CellFileSet) for decision in accepted for effect in decision.effects):
+            await self._layout.signers.renewed()
         if records and records[-1].offset == self.state.offset:
             self._last = (records[-1].offset, records[-1].key, records[-1].value)
         return accepted
+
+    async def _judged(self, records: Sequence[Record]) -> list[LogRecord]:
+        """The records as the fold takes them. Before one is passed over as forged the keys are read again: perhaps its
+        writer's was added.
+        """
+        signers, cell, version = self._layout.signers, self.state.cell, self.state.version
+        entries = [log_record(record, signers.of(cell)) for record in records]
+        if any(entry.is_forged(version) for entry in entries) and await signers.renewed():
+            entries = [log_record(record, signers.of(cell)) for record in records]
+        forged = [each.offset for each in entries if each.offset >= self.next_offset and each.is_forged(version)]
+        if forged:
+            signers.skipped(cell, forged)
+        return entries
+
+    def _fold(self, entry: LogRecord) -> bool:
+        """Whether the record is a decision that extended the state."""
+        version, is_new = self.state.version, entry.offset >= self.next_offset
+        is_forged = entry.is_forged(version)
+        if is_new and not is_forged and self._before_fold is not None:
+            self._before_fold(self.state, entry)
+        fold(self.state, entry)
+        if is_new:
+            self._ends_forged = is_forged
+        return self.state.version != version
 
     def wrote(self, message: Outgoing) -> None:
         """The state's last record is this one, which was appended and not read."""
         self._last = (self.state.offset, message.key, message.value)
         self._own.wrote(*self._last)
+        self._ends_forged = False
 
     def look(self) -> None:
         """Whether the log still holds, at the state's own offset, the record that was folded last: asked every few

@@ -1,21 +1,25 @@
-"""Where a record belongs: full topic names, and the partition of each cell."""
+"""Where a record belongs: full topic names, the partition of each cell, and by whose keys its decisions are known."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from fallow.shared.events.base import Event
 from fallow.shared.events.encoding import SPEC_VERSION, TYPE_HEADER, ce_headers, encode
 from fallow.shared.log.port import Headers, Outgoing, TopicPartition
+from fallow.shared.log.signers import Signers
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The topics of one namespace. `ordinals` gives each cell's partition."""
+    """The topics of one namespace. `ordinals` gives each cell's partition; `signers` are those of the process's own
+    cell file, so that whoever finds a cell's decisions knows which of them to believe.
+    """
 
     namespace: str
     ordinals: dict[str, int]
+    signers: Signers = field(default_factory=Signers, compare=False, repr=False)
 
     def topic(self, name: str) -> str:
         """The full name of a topic."""

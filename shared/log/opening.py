@@ -18,6 +18,8 @@ from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.lag import watch_lag
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable, Member
+from fallow.shared.log.service_signers import ServiceSigners
+from fallow.shared.log.signers import Signers
 from fallow.shared.log.watch import watch_log
 from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.process import Context, wait_for
@@ -39,8 +41,14 @@ class WrongTopics(Exception):
 
 
 def layout_of(file: CellFile, namespace: str) -> Layout:
-    """Where the records of this cell file's cells belong."""
-    return Layout(namespace, {cell.name: cell.ordinal for cell in file.cells})
+    """Where the records of this cell file's cells belong, and who signs their decisions."""
+    return Layout(namespace, {cell.name: cell.ordinal for cell in file.cells}, Signers(file))
+
+
+def layout_for(context: Context[Any], file: CellFile) -> Layout:
+    """The same for a service: it reads the keys again where its cell file has changed, and tells what it skips."""
+    ordinals = {cell.name: cell.ordinal for cell in file.cells}
+    return Layout(context.settings.namespace, ordinals, ServiceSigners(context, file))
 
 
 def topics_file(file: CellFile) -> TopicsFile:

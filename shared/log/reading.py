@@ -7,9 +7,10 @@ from zlib import crc32
 
 from fallow.shared.cluster.fold.fold import LogRecord
 from fallow.shared.events.base import Event
-from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.events.decisions import BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER, Decision
 from fallow.shared.events.encoding import TYPE_HEADER, Undecodable, decode, shorten
 from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.log.machine.signatures import CellKeys, Proof
 from fallow.shared.log.port import HEADERS_MOST, UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
 SUBMISSIONS = "submissions"
@@ -89,9 +90,22 @@ def name_of(topic: str) -> str:
     return SUBMISSIONS if len(before) > 1 and before[-1] == SUBMISSIONS else last
 
 
-def log_record(record: Record) -> LogRecord:
-    """A record of `decisions` as the fold takes it. Anything that is no decision is undecodable here."""
+def unproven_from(record: Record, keys: CellKeys | None) -> int | None:
+    """From which version on a record of `decisions` is forged, by the reader's own keys of the cell; None where it is
+    proven, or the cell has no keys.
+    """
+    if keys is None:
+        return None
+    proof = Proof(*(header(record, name) for name in (BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER)))
+    return keys.unproven_from(record.value or b"", proof)
+
+
+def log_record(record: Record, keys: CellKeys | None) -> LogRecord:
+    """A record of `decisions` as the fold takes it, judged by the reader's own keys of the cell. Anything that is no
+    decision is undecodable here.
+    """
     event = event_of(record)
     if not isinstance(event, Decision | Undecodable):
         event = Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is no decision", "ce_type", event.type)
-    return LogRecord(record.offset, record.value or b"", header(record, CHAIN_HEADER), event)
+    chain, unproven = header(record, CHAIN_HEADER), unproven_from(record, keys)
+    return LogRecord(record.offset, record.value or b"", chain, event, unproven)

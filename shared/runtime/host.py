@@ -87,6 +87,14 @@ class Host:
         """The cell file, checked as a whole. Raises CellFileError."""
         return load_cell_file(path)
 
+    def cell_file_mark(self, path: Path) -> object:
+        """What changes when the cell file does, to know that without reading it. None where there is none."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return (found.st_mtime_ns, found.st_size, found.st_ino)
+
 
 async def _in_a_thread(work: Callable[[], T]) -> T:
     """Who is cancelled meanwhile goes when the work is done: nobody else finds what it changes half done."""

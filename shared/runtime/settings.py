@@ -7,6 +7,7 @@ start with the field, the value and the rule.
 from __future__ import annotations
 
 import os
+import re
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -52,7 +53,7 @@ class LogFormat(StrEnum):
 
 SHOWN_CHARACTERS_MOST = 100
 
-UNSHOWN = frozenset({"kafka", "redis", "kafka_password"})
+UNSHOWN = frozenset({"kafka", "redis", "kafka_password", "signing_key"})
 """Settings whose values no message shows."""
 
 
@@ -118,6 +119,22 @@ class KafkaSecurity(BaseSettings):
             self.kafka_cert_file,
             self.kafka_key_file,
         )
+
+
+PRIVATE_KEY = re.compile(r"ed25519-private:[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=")
+
+
+class WriterSecurity(KafkaSecurity):
+    """The same of whoever writes decisions, with the private key that proves them."""
+
+    signing_key: SecretStr = Field(SecretStr(""), description="as `fallow cell key` writes it; empty: none")
+
+    @field_validator("signing_key")
+    @classmethod
+    def _is_a_key(cls, text: SecretStr) -> SecretStr:
+        if text.get_secret_value() and not PRIVATE_KEY.fullmatch(text.get_secret_value()):
+            raise ValueError("must be a private key as `fallow cell key` writes it")
+        return text
 
 
 class ServiceSettings(KafkaSecurity):

@@ -47,6 +47,12 @@ class Telemetry:
             ["cell"],
             registry=self.registry,
         )
+        self.forged_decisions = Counter(
+            "fallow_forged_decisions_total",
+            "Records of topic decisions that no key of the cell proves, and that were passed over",
+            ["cell"],
+            registry=self.registry,
+        )
         self.cell_failures = Counter(
             "fallow_cell_failures_total",
             "Errors after which the work on a cell began anew",

@@ -57,7 +57,7 @@ def test_an_honest_log_passes_and_its_figures_are_told() -> None:
 
 
 def test_the_json_object_has_exactly_its_keys() -> None:
-    keys = "ok from_version to_version records skipped checks first_violation"
+    keys = "ok from_version to_version records skipped checks first_violation forged"
     records = an_honest_log().records
     assert list(check(records).as_json()) == keys.split()
     with_diaries = dataclasses.replace(check(records), nodes_not_checked=("node-1",))

@@ -187,7 +187,7 @@ class World:
         at_ms, version = self.state.at_ms, self.state.version + 1
         decision = Decision(cell=CELL, version=version, epoch=self.state.epoch, at_ms=at_ms, effects=effects)
         value = encode(decision)
-        self._keep(Draft(decision, value, next_chain(self.state.chain, value)))
+        self._keep(Draft(decision, value, next_chain(self.state.chain, value), self.state.chain))
         self._catch_up()
 
     # The log.
@@ -245,7 +245,8 @@ class World:
         effects = (e.WriterStarted(epoch=self.twin.epoch + 1, writer="placement-9"),)
         version = self.twin.version + 1
         decision = Decision(cell=CELL, version=version, epoch=self.twin.epoch, at_ms=self.twin.at_ms, effects=effects)
-        self._keep(Draft(decision, encode(decision), next_chain(self.twin.chain, encode(decision))))
+        value, before = encode(decision), self.twin.chain
+        self._keep(Draft(decision, value, next_chain(before, value), before))
 
     def _keep(self, draft: Draft) -> None:
         """The record gets into the log, and everybody reads it from its bytes."""

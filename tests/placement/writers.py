@@ -6,6 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+
+from pydantic import SecretStr
 
 from fallow.services.placement.app.cell_writer import CellWriter, Deciding
 from fallow.services.placement.app.metrics import PlacementMetrics
@@ -13,11 +16,12 @@ from fallow.services.placement.app.ownership import Ownership
 from fallow.services.placement.app.writer import watch_ownership
 from fallow.services.placement.service import PlacementService
 from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import AppendAnswer, AppendRefused, LogRefused, Outgoing, Refusal
 from fallow.shared.runtime.clocks import WallCellClock
-from fallow.shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.runtime.files.cell_file import load_cell_file, parse_cell_file
 from fallow.shared.runtime.host import Host
 from fallow.shared.runtime.process import make_context
 
@@ -70,14 +74,21 @@ class PlacementProcess:
         host: Host | None = None,
         owned: type[Ownership] = Ownership,
         deciding: Deciding = PlacementService,
+        *,
+        cell_file: Path | None = None,
+        signing_key: SigningKey | None = None,
     ) -> None:
-        context = make_context("placement", PlacementSettings(namespace=NAMESPACE, instance=name))
+        secret = SecretStr("" if signing_key is None else signing_key.text)
+        settings = PlacementSettings(namespace=NAMESPACE, instance=name, signing_key=secret)
+        if cell_file is not None:
+            settings = settings.model_copy(update={"cell_file": cell_file})
+        context = make_context("placement", settings)
         if host is not None:
             context = replace(context, host=host, clock=WallCellClock(wall=host.wall_ms))
         self.context = context
         self.member = log.member(LAYOUT.group("placement"), LAYOUT.topic("cells"))
         self.owned = owned(self.member)
-        file = parse_cell_file(TEXT, "cell")
+        file = parse_cell_file(TEXT, "cell") if cell_file is None else load_cell_file(cell_file)
         metrics = PlacementMetrics(self.context.registry)
         self.writer = CellWriter(self.context, log, file, file.cells[0], self.owned, metrics, deciding)
         self._tasks: list[asyncio.Task[None]] = []

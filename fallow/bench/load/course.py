@@ -73,7 +73,7 @@ async def course_of(arrivals: Arrivals, log: Log, jobs: int) -> tuple[Course, To
     async for record in records_of(log, [arrivals.tp]):
         if record.offset >= end:
             break
-        read, version = log_record(record), state.version
+        read, version = log_record(record, keys=None), state.version
         fold_record(state, read)
         # What was not accepted changes nothing.
         if record.offset >= arrivals.first and state.version != version and isinstance(read.decision, Decision):

@@ -1,4 +1,4 @@
-"""`fallow cell`: the cell file, checked and put in force."""
+"""`fallow cell`: the cell file, checked and put in force, and the keys that stand in it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,15 +6,18 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import access_of
+from fallow.cli.cell.key import key
 from fallow.cli.cell.reload import reload
 from fallow.cli.failures import Exit, end_with
+from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import file_to_read
+from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.log.admin.topics import TopicsFileError
 from fallow.shared.log.opening import declared_topics
 from fallow.shared.runtime.files.cell_file import load_cell_file
 
-app = typer.Typer(no_args_is_help=True, help="Check a cell file, and put it in force while the cells run.")
+app = typer.Typer(no_args_is_help=True, help="Check a cell file, put it in force while the cells run, make keys.")
 
 
 @app.command()
@@ -40,7 +43,9 @@ def check(
         "tenants": [tenant.name for tenant in found.tenants],
     }
     if as_json:
-        print_json({"ok": True, **names, "default_queues": {cell.name: cell.default_queue for cell in found.cells}})
+        queues = {cell.name: cell.default_queue for cell in found.cells}
+        signed_from = {cell.name: cell.signing.from_version for cell in found.cells if cell.signing is not None}
+        print_json({"ok": True, **names, "default_queues": queues, "signed_from": signed_from})
         return
     print_line(f"{path}: no mistakes")
     for what, listed in names.items():
@@ -49,6 +54,18 @@ def check(
         print_line(
             f"cell {cell.name}: jobs without a queue of their own or of their tenant wait in {cell.default_queue}"
         )
+        print_line(f"cell {cell.name}: {signing_in_words(cell)}")
+
+
+def signing_in_words(cell: CellPart) -> str:
+    """By which keys its decisions are believed."""
+    if cell.signing is None:
+        return "decisions are not signed: whoever may write the topic is believed"
+    keys = cell.signing.keys
+    writing = sum(key.until_version is None for key in keys)
+    retired = f", {len(keys) - writing} retired" if writing < len(keys) else ""
+    return f"decisions are signed from version {cell.signing.from_version}: {counted(writing, 'key')}{retired}"
 
 
 app.command()(reload)
+app.command()(key)

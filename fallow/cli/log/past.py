@@ -21,7 +21,8 @@ from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, Record
-from fallow.shared.log.reading import log_record
+from fallow.shared.log.reading import event_of, log_record
+from fallow.shared.log.signers import Signers
 from fallow.shared.log.snapshots import nearest_snapshot
 from fallow.shared.runtime.clocks import wall_ms
 
@@ -72,10 +73,14 @@ class Past:
     """Reads one cell's log forward, from moment to moment."""
 
     def __init__(
-        self, state: CellState, records: AsyncGenerator[Record, None], wall: Callable[[], int] = wall_ms
+        self,
+        state: CellState,
+        records: AsyncGenerator[Record, None],
+        signers: Signers,
+        wall: Callable[[], int] = wall_ms,
     ) -> None:
         self.state = state
-        self._records = records
+        self._records, self._signers = records, signers
         self._wall = wall
         self._held: Record | None = None
 
@@ -86,7 +91,11 @@ class Past:
         LogUnavailable, LogTruncated.
         """
         while (record := await self._next()) is not None:
-            entry = log_record(record)
+            entry = log_record(record, self._signers.of(self.state.cell))
+            if entry.is_forged(self.state.version):
+                self._signers.skipped(self.state.cell, [record.offset])
+                fold(self.state, entry)
+                continue
             decision = entry.decision
             is_next = isinstance(decision, Decision) and decision.version == self.state.version + 1
             if is_next and isinstance(decision, Decision) and not then.includes(decision.version, decision.at_ms):
@@ -111,7 +120,7 @@ class Past:
         may have come, but for one of the calendar in a cell that counts from an origin of its own.
         """
         cell, version = self.state.cell, self.state.version
-        first = None if self._held is None else log_record(self._held).decision
+        first = None if self._held is None else event_of(self._held)
         if not version and isinstance(first, Decision):
             begin = f"{moment(first.at_ms)}, version {first.version}"
             end_with(Exit.NO, f"fallow: {moment(at_ms)} is before the log begins: {begin}")
@@ -159,4 +168,4 @@ async def open_past(
     ends = await log.end_offsets([tp])
     wanted = {tp: state.offset + 1} if state.offset + 1 < ends[tp] else {}
     async with aclosing(records_between(log, wanted, ends)) as records:
-        yield Past(state, records, wall)
+        yield Past(state, records, layout.signers, wall)

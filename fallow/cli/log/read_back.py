@@ -41,17 +41,17 @@ async def read_back(log: Log, layout: Layout, cell: str, diaries: Path, outcome:
     async for record in records_of(log, [(layout.topic("dead-letters"), 0)]):
         if header(record, "origin_topic").startswith(layout.topic("submissions")):
             outcome.take_dead_letter(header(record, "origin_key"))
-    check = await _read_decisions(log, layout.tp("decisions", cell), cell, outcome)
+    check = await _read_decisions(log, layout, cell, outcome)
     told = read_all_diaries([diaries], cell)
     outcome.take_diaries(told.lines)
     check_lines(check, told, dict(check.orders.running), forgotten=forgotten_version(diaries, cell))
     return check
 
 
-async def _read_decisions(log: Log, tp: TopicPartition, cell: str, outcome: Outcome) -> LogCheck:
-    check = LogCheck(CellState(cell))
+async def _read_decisions(log: Log, layout: Layout, cell: str, outcome: Outcome) -> LogCheck:
+    check = LogCheck(CellState(cell), layout.signers.of(cell))
     end = 0
-    async for record in records_of(log, [tp]):
+    async for record in records_of(log, [layout.tp("decisions", cell)]):
         version, end = check.state.version, record.offset + 1
         check.take(record)
         if check.state.version != version:

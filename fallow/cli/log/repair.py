@@ -15,8 +15,10 @@ from fallow.cli.user_name import user_name
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.writer import Sign
 from fallow.shared.log.port import Log
 from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.settings import WriterSecurity
 
 
 def log_repair(
@@ -68,11 +70,30 @@ async def look_and_repair(
         for line in lines_of(found):
             print_line(line)
     if yes and not is_whole:
-        state = await repair(log, layout, found, inputs, by=user_name(), wall_ms=wall_ms())
+        sign = signature_for(layout, cell)
+        state = await repair(log, layout, found, inputs, by=user_name(), wall_ms=wall_ms(), sign=sign)
         version = state.version
     if as_json:
         print_json({**told, "repaired_version": version})
     return is_whole, version
+
+
+def signature_for(layout: Layout, cell: str) -> Sign | None:
+    """What signs the record of the repair; None where the cell has no keys. Raises NotRepairable where the private key
+    is missing here, or is none of the cell's; SettingsError.
+    """
+    keys = layout.signers.of(cell)
+    if keys is None:
+        return None
+    from fallow.shared.log.ed25519 import SigningKey  # noqa: PLC0415 - megabytes, which no cell without keys needs
+
+    text = WriterSecurity.load().signing_key.get_secret_value()
+    key = SigningKey.read(text) if text else None
+    if key is None or not keys.may_write(key.public):
+        which = "there is none" if key is None else f"{key.public} is none of them"
+        rule = f"FALLOW_SIGNING_KEY has to be one of its keys, and {which}: run it with placement's secrets"
+        raise NotRepairable(f"the decisions of cell {cell} are signed: {rule}")
+    return key.sign
 
 
 def lines_of(found: Survey) -> list[str]:

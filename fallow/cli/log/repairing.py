@@ -21,7 +21,7 @@ from fallow.shared.cluster.fold.fold import DamagedLog, fold
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
-from fallow.shared.events.decisions import CHAIN_HEADER, INPUTS, Decision, input_name
+from fallow.shared.events.decisions import INPUTS, Decision, input_name
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.damage import damage_at
 from fallow.shared.log.follower import Follower
@@ -29,7 +29,7 @@ from fallow.shared.log.layout import Layout
 from fallow.shared.log.losses import loss_met, losses_of
 from fallow.shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, fences
 from fallow.shared.log.machine.snapshot import Catalogue, DamagedSnapshot
-from fallow.shared.log.machine.writer import Draft, Writer
+from fallow.shared.log.machine.writer import Draft, Sign, Writer
 from fallow.shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableRecords
 from fallow.shared.log.reading import log_record
 from fallow.shared.log.snapshots import begins_with_the_first_version, first_readable, read_catalogue, write_snapshot
@@ -83,7 +83,7 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
     manifests = sorted(catalogue.manifests.values(), key=lambda found: (found.offset, found.version))
     state = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < end])
     found = Survey(cell, begin, end, state)
-    await _fold(log, tp, found, manifests)
+    await _fold(log, layout, found, manifests)
     if found.damage:
         await _go_behind(log, layout, found, manifests)
     found.losses = await _losses(log, layout, found.state)
@@ -94,7 +94,6 @@ async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[Sn
     """Look for a snapshot behind the damage from which more of the log can be folded: the oldest one that leads to the
     end, so that no more than needed is deleted before it, else the one that leads furthest.
     """
-    tp = layout.tp("decisions", found.cell)
     for manifest in {m.snapshot: m for m in manifests}.values():
         assert found.cut_offset is not None, "what is looked for leads behind a damage"
         if not found.cut_offset <= manifest.offset < found.end or manifest.version <= found.state.version:
@@ -106,8 +105,8 @@ async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[Sn
         if state is None:
             continue
         tried = Survey(found.cell, found.begin, found.end, state)
-        await _fold(log, tp, tried, manifests)
-        if state.version == manifest.version and not await _is_of(log, tp, manifest):
+        await _fold(log, layout, tried, manifests)
+        if state.version == manifest.version and not await _is_of(log, layout, manifest):
             continue
         found.state, found.base, found.cut_offset = state, manifest, tried.cut_offset
         found.contradicting = tried.contradicting
@@ -117,20 +116,21 @@ async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[Sn
             return
 
 
-async def _is_of(log: Log, tp: TopicPartition, manifest: SnapshotManifest) -> bool:
+async def _is_of(log: Log, layout: Layout, manifest: SnapshotManifest) -> bool:
     """Whether a snapshot, behind which no version follows, is of this log: the record at its offset is the one behind
     which it was taken, since its chain of hashes names all that was before; or that record cannot be read, so that
     nothing says otherwise.
     """
+    tp = layout.tp("decisions", manifest.cell)
     damaged = await damage_at(log, tp, manifest.offset)
     if damaged is not None:
         return damaged.next_offset == manifest.offset
     record = (await log.last_before({tp: manifest.offset + 1})).get(tp)
     if record is None or record.offset != manifest.offset:
         return False
-    found = log_record(record)
+    found = log_record(record, layout.signers.of(manifest.cell))
     is_same = isinstance(found.decision, Decision) and found.decision.version == manifest.version
-    return is_same and found.chain == manifest.chain
+    return is_same and not found.is_forged(manifest.version) and found.chain == manifest.chain
 
 
 async def _base(log: Log, layout: Layout, cell: str, usable: list[SnapshotManifest]) -> CellState:
@@ -148,8 +148,9 @@ async def _base(log: Log, layout: Layout, cell: str, usable: list[SnapshotManife
     raise NotRepairable(f"cell {cell}: the log begins at offset {begin}, and no whole snapshot reaches to there")
 
 
-async def _fold(log: Log, tp: TopicPartition, found: Survey, manifests: list[SnapshotManifest]) -> None:
+async def _fold(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
     """Fold to the end or to the damage. A snapshot that names another state at its offset contradicts the log."""
+    tp, keys = layout.tp("decisions", found.cell), layout.signers.of(found.cell)
     state, wanted, agrees = found.state, dict[int, list[SnapshotManifest]](), dict[str, None]()
     judged = [m for m in manifests if m.offset >= max(state.offset, found.begin - 1)]
     for one in judged:
@@ -165,7 +166,7 @@ async def _fold(log: Log, tp: TopicPartition, found: Survey, manifests: list[Sna
         try:
             async with aclosing(records_between(log, {tp: state.offset + 1}, {tp: found.end})) as records:
                 async for record in records:
-                    fold(state, log_record(record))
+                    fold(state, log_record(record, keys))
                     compare()
         except DamagedLog as error:
             found.damage, found.damage_offset = str(error), error.offset
@@ -218,8 +219,18 @@ def not_due(found: Survey) -> dict[str, int]:
     }
 
 
-async def repair(log: Log, layout: Layout, found: Survey, inputs: From | None, *, by: str, wall_ms: int) -> CellState:
+async def repair(
+    log: Log,
+    layout: Layout,
+    found: Survey,
+    inputs: From | None,
+    *,
+    by: str,
+    wall_ms: int,
+    sign: Sign | None = None,
+) -> CellState:
     """Go on from the survey's state. The state behind the repair, to which a reader that starts afresh has folded.
+    `sign` is needed where the cell has keys.
 
     Raises NotRepairable where an input has lost records and `inputs` does not say from where it is read on, or where
     another process writes meanwhile; LogUnavailable. After an error, survey and repair anew.
@@ -244,7 +255,7 @@ async def repair(log: Log, layout: Layout, found: Survey, inputs: From | None, *
         await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
         await log.delete_before(tp, found.end)
     starts = {source: loss.end if inputs is From.END else loss.begin for source, loss in losses.items()}
-    await _append(log, layout, found, starts, by=by, wall_ms=wall_ms)
+    await _append(log, layout, found, starts, by=by, wall_ms=wall_ms, sign=sign)
     catalogue = await read_catalogue(log, layout, found.cell)
     await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
     await _compare(log, layout, state)
@@ -263,7 +274,16 @@ async def _drop(log: Log, layout: Layout, found: Survey) -> None:
         await log.publish([Outgoing(topic, None, key.encode(), partition=partition) for key in some])
 
 
-async def _append(log: Log, layout: Layout, found: Survey, starts: Mapping[str, int], *, by: str, wall_ms: int) -> None:
+async def _append(
+    log: Log,
+    layout: Layout,
+    found: Survey,
+    starts: Mapping[str, int],
+    *,
+    by: str,
+    wall_ms: int,
+    sign: Sign | None,
+) -> None:
     """The record that says that a person went on from here. Every older writer's records are stale behind it."""
     state = found.state
     good = state.offset + 1 if found.cut_offset is None else found.cut_offset
@@ -281,10 +301,11 @@ async def _append(log: Log, layout: Layout, found: Survey, starts: Mapping[str, 
         apply(state, effect, state.at_ms)
     draft = writer.draft(effects, {}, state.at_ms)
     assert isinstance(draft, Draft), "a few small effects fit into a record"
-    more = ((CHAIN_HEADER, draft.chain.encode()),)
     name = f"{state.cell}/{draft.decision.version}/{draft.decision.epoch}"
     answer = await log.append(
-        layout.outgoing(draft.decision, id=name, source=WRITER, wall_ms=wall_ms, more=more, value=draft.value)
+        layout.outgoing(
+            draft.decision, id=name, source=WRITER, wall_ms=wall_ms, more=draft.headers(sign), value=draft.value
+        )
     )
     if not isinstance(answer, Appended):
         raise NotRepairable(f"the record of the repair is not known to be in the log ({answer.reason}): look again")

@@ -29,7 +29,7 @@ from fallow.shared.events.values import NodeStatus, WorkerPlace
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, Record, TopicPartition
-from fallow.shared.log.reading import event_of
+from fallow.shared.log.reading import event_of, unproven_from
 from fallow.shared.runtime.clocks import wall_ms
 
 DEFERRED: dict[PendingReason, str] = {
@@ -232,6 +232,10 @@ async def explain(log: Log, layout: Layout, cell: str, job: str, *, wall: Callab
     found, version, newest = Why(job), 0, None
     async for record in _records(log, layout.tp("decisions", cell)):
         said, value = _version(record), record.value or b""
+        unproven = unproven_from(record, layout.signers.of(cell))
+        if unproven is not None and said >= unproven:
+            layout.signers.skipped(cell, [record.offset])
+            continue
         if said <= version or (said > version + 1 and _decision(record, cell) is None):
             continue  # stale or foreign: no reader takes it
         version, newest = said, record

@@ -30,6 +30,7 @@ from fallow.shared.events.value import V, read_valid
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable, Reader, Record
 from fallow.shared.log.reading import event_of
+from fallow.shared.log.signers import Signers
 from fallow.shared.log.snapshots import oldest_snapshot
 from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
 from fallow.shared.view.compare import ViewMoved, compare_view
@@ -48,13 +49,16 @@ class DiaryError(ValueError):
     """The diaries cannot be read; names file, line and what is wrong."""
 
 
-def verify_file(path: Path, diaries: Sequence[Path] = ()) -> Verification:
-    """Check an exported log, from its first record. Raises LogFileError, DiaryError."""
+def verify_file(path: Path, diaries: Sequence[Path] = (), signers: Signers | None = None) -> Verification:
+    """Check an exported log, from its first record, with the keys that `signers` have of its cell. Raises LogFileError,
+    DiaryError.
+    """
     check, end = None, 0
     for records, said_end in read_log_file(path, ("file.decisions", 0)):
         end = said_end
         if check is None:
-            check = LogCheck(CellState(_cell_of(records)))
+            cell = _cell_of(records)
+            check = LogCheck(CellState(cell), (signers or Signers()).of(cell))
         for record in records:
             if check.take(record) is not None:
                 return check.result()
@@ -108,7 +112,7 @@ class LiveCheck:
         """A check of the log from where it can be checked. Raises LogUnavailable, NoUsableSnapshot."""
         state = await oldest_snapshot(self._log, self._layout, self.cell)
         self.start_text = "its beginning" if state is None else f"the snapshot at version {state.version}"
-        return LogCheck(state or CellState(self.cell))
+        return LogCheck(state or CellState(self.cell), self._layout.signers.of(self.cell))
 
     async def reader(self, check: LogCheck) -> Reader:
         """A reader, started, of what the check has not taken yet."""
@@ -313,6 +317,7 @@ def join(parts: list[Verification]) -> Verification:
             to_version=max(whole.to_version, part.to_version),
             records=whole.records + part.records,
             skipped=whole.skipped + part.skipped,
+            forged=whole.forged + part.forged,
             checks=whole.checks + part.checks,
             nodes_not_checked=_all_nodes(whole.nodes_not_checked, part.nodes_not_checked),
             first_violation=whole.first_violation or part.first_violation,

@@ -15,6 +15,7 @@ from fallow.shared.cluster.checks.run_journal import Orders
 from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, Verdict, fold, judge
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.log.machine.signatures import CellKeys
 from fallow.shared.log.port import Record
 from fallow.shared.log.reading import log_record
 
@@ -44,6 +45,7 @@ class Verification:
     skipped: int
     checks: int
     first_violation: Violation | None
+    forged: int = 0
     nodes_not_checked: tuple[str, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -58,11 +60,13 @@ class LogCheck:
     """The check of one cell's log, record by record, from an empty cell or from a snapshot's state.
 
     `state` is the fold so far, `ledger` what the effects alone say; `orders` what the log told the nodes, complete only
-    if the check began at the beginning.
+    if the check began at the beginning. `keys` are the cell's, as the file of whoever checks has them; what they do not
+    prove is counted as `forged`, and is no offence: every reader passes it over.
     """
 
-    def __init__(self, state: CellState) -> None:
-        self.state = state
+    def __init__(self, state: CellState, keys: CellKeys | None = None) -> None:
+        self.state, self._keys = state, keys
+        self.forged = 0
         self.orders = Orders()
         self.records = 0
         self.checks = 0
@@ -92,7 +96,7 @@ class LogCheck:
         """
         if self._last is not None:
             try:
-                fold(self.state, log_record(self._last))
+                fold(self.state, log_record(self._last, self._keys))
             except DamagedLog:
                 return False
         self.violation = None
@@ -120,6 +124,7 @@ class LogCheck:
             checks=self.checks,
             first_violation=self.violation,
             nodes_not_checked=self.nodes_not_checked,
+            forged=self.forged,
         )
 
     def _offset_follows(self, record: Record) -> Violation | None:
@@ -132,7 +137,7 @@ class LogCheck:
         return Violation(record.offset, self.state.version, "offsets", text)
 
     def _take(self, record: Record) -> Violation | None:
-        entry, state = log_record(record), self.state
+        entry, state = log_record(record, self._keys), self.state
         try:
             verdict = judge(state, entry)
         except DamagedLog as error:
@@ -143,6 +148,8 @@ class LogCheck:
             if offence is not None:
                 return Violation(record.offset, entry.decision.version, offence.invariant, offence.text)
             self.orders.take(entry.decision)
+        elif verdict is Verdict.FORGED:
+            self.forged += 1
         else:
             violation = self._skipped_is_honest(entry)
             if violation is not None:

@@ -20,6 +20,7 @@ from fallow.cli.verify.verification import LiveCheck, join, verify_file
 from fallow.cli.verify.verify import Verification, Violation
 from fallow.cli.verify.verify_follow import Following, until_signal
 from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.signers import Signers
 from fallow.shared.runtime.collector import tune_collector
 from fallow.shared.view.reader import ViewReader, ViewRebuilding
 from fallow.shared.view.redis_view import RedisFunctions
@@ -56,7 +57,8 @@ def verify(
         _end(run(_follow(access_of(context), cell, as_json=as_json)), "followed to here", as_json=as_json)
         return
     if file is not None:
-        found, source = verify_file(file, diaries or ()), f"{file}, from its beginning"
+        signers = Signers(access_of(context).cells())
+        found, source = verify_file(file, diaries or (), signers), f"{file}, from its beginning"
     else:
         found, source = run(_live(access_of(context), cell, diaries or ()))
     _end(found, source, as_json=as_json)
@@ -127,6 +129,10 @@ def tell(found: Verification, source: str) -> None:
         f"versions {found.from_version} to {found.to_version}: {counted(found.records, 'record')}, "
         f"{found.skipped} skipped"
     )
+    if found.forged:
+        print_line(
+            f"{counted(found.forged, 'record')} of the skipped that no key of the cell proves: somebody else wrote"
+        )
     if found.nodes_not_checked:
         print_line(f"not checked, no line in these diaries: {_named(found.nodes_not_checked)}")
     if found.first_violation is None:

@@ -50,3 +50,7 @@ class WorldHost(Host):
     def cell_file(self, path: Path) -> CellFile:  # noqa: ARG002 - there is one
         """The one that the operator has put there last, wherever that is."""
         return self._process.world.file
+
+    def cell_file_mark(self, path: Path) -> object:  # noqa: ARG002 - the same
+        """The file itself."""
+        return self._process.world.file

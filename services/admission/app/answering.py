@@ -35,7 +35,7 @@ from fallow.shared.log.machine.consumer import (
     take_batch,
 )
 from fallow.shared.log.machine.losses import Loss, LossKind
-from fallow.shared.log.opening import AWAY, OpenLog, layout_of, open_log
+from fallow.shared.log.opening import AWAY, OpenLog, layout_for, open_log
 from fallow.shared.log.port import (
     Log,
     LogTruncated,
@@ -122,7 +122,7 @@ async def main(
     log = await opening(context, file)
     if log is None:
         return
-    admission = Admission(context, log, layout_of(file, context.settings.namespace), file, subscribing)
+    admission = Admission(context, log, layout_for(context, file), file, subscribing)
     try:
         while await wait_for(context, "its share of the submissions", admission.begin, AWAY):
             context.health.ready()

@@ -14,6 +14,7 @@ from fallow.shared.events.encoding import UNREAD
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.sights import Sights
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record, TopicPartition
+from fallow.shared.log.reading import unproven_from
 from fallow.shared.runtime.process import Context
 
 LOOK_EVERY_S, PATIENT_MS = 0.5, 250
@@ -52,7 +53,7 @@ class KeepingPace:
     """One process's waiting. A cell of which nothing is known is not waited for."""
 
     def __init__(self, context: Context[AdmissionSettings], log: Log, layout: Layout, cells: Sequence[str]) -> None:
-        self._context, self._log = context, log
+        self._context, self._log, self._signers = context, log, layout.signers
         self._cells = {layout.ordinals[cell]: cell for cell in cells}
         self._decisions = {cell: layout.tp("decisions", cell) for cell in cells}
         self._jobs = {cell: layout.tp("jobs", cell) for cell in cells}
@@ -128,6 +129,8 @@ class KeepingPace:
         """Note where placement goes on with each cell's jobs: a decision names only inputs of which it took some."""
         for record in records:
             cell = self._cells.get(record.partition)
+            if cell is not None and unproven_from(record, self._signers.of(cell)) is not None:
+                continue  # of a cell with keys only what one of them proves counts, whatever version it names
             next_offset = jobs_read_to(record.value or b"", record.partition)
             if cell is not None and next_offset is not None:
                 self._read[cell] = next_offset

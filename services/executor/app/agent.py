@@ -24,7 +24,7 @@ from fallow.services.executor.settings import AgentSettings
 from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.opening import OpenLog, layout_of, open_log
+from fallow.shared.log.opening import OpenLog, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable
 from fallow.shared.log.sharing.cell_work import work_apart
 from fallow.shared.runtime.process import Context, wait_for
@@ -63,7 +63,7 @@ async def main(
     log = await opening(context, file)
     if log is not None:
         try:
-            layout = layout_of(file, settings.namespace)
+            layout = layout_for(context, file)
             agent = Agent(context, log, layout, machine, grown_bytes)
             # An agent has one cell. Fenced, it renews no lease, and its workers end with the last one.
             await work_apart(context, layout, machine.cell, agent.run, begins_anew=False)

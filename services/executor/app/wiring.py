@@ -16,7 +16,7 @@ from fallow.services.executor.settings import ExecutorSettings
 from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.values import NodeSpec, RunStatus
-from fallow.shared.log.opening import OpenLog, joined, layout_of, open_log
+from fallow.shared.log.opening import OpenLog, joined, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable, Member
 from fallow.shared.log.sharing.cell_work import work_apart
 from fallow.shared.runtime.process import Context, wait_for
@@ -60,7 +60,7 @@ async def execute(
 ) -> None:
     """The same on any log that is started. Raises ValueError for nodes of a cell that the cell file does not have."""
     settings = context.settings
-    layout = layout_of(file, settings.namespace)
+    layout = layout_for(context, file)
     unknown = [cell for cell in nodes if cell not in layout.ordinals]
     if unknown:
         raise ValueError(f"{settings.nodes_file}: cell = {unknown[0]!r}: is not defined in {settings.cell_file}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fallow.services.placement.app.clock_watch import ClockWatch
 from fallow.services.placement.app.metrics import CellMetrics
-from fallow.services.placement.app.setbacks import Setbacks
+from fallow.services.placement.app.setbacks import CannotWrite, Setbacks
+from fallow.services.placement.app.signing import Signing
 from fallow.services.placement.service import PendingDecision
 from fallow.services.placement.settings import PlacementSettings
-from fallow.shared.events.decisions import CHAIN_HEADER
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
@@ -43,6 +43,13 @@ class Appending:
         self.cell, self.wrote_ms = follower.state.cell, 0
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
         self._follower, self._clock, self._setbacks = follower, clock, setbacks
+        self._signing = Signing(layout, follower.state.cell, context.settings)
+
+    async def may_begin(self) -> None:
+        """Before this process takes the cell over. Raises CannotWrite where readers would not believe it."""
+        await self._signing.renew()
+        if why := self._signing.why_not():
+            raise CannotWrite(why)
 
     def draft(self, tenure: Tenure[PendingDecision], tried: PendingDecision) -> Draft | None:
         """The record of a decision; None where no reader could read it: it is decided again with fewer inputs, or
@@ -75,6 +82,9 @@ class Appending:
 
     async def append(self, tenure: Tenure[PendingDecision], tried: PendingDecision, draft: Draft) -> bool:
         """Whether the decision is in force. Raises CannotWrite where this process is not to try again."""
+        if why := self._signing.why_not():
+            tenure.discard()
+            raise CannotWrite(why)
         begin_s = self._context.host.perf_s()
         message = self._outgoing(draft)
         sent_ms = self._context.host.monotonic_ms()
@@ -117,6 +127,6 @@ class Appending:
             id=f"{self.cell}/{decision.version}/{decision.epoch}",
             source=self._context.instance,
             wall_ms=self._context.host.wall_ms(),
-            more=((CHAIN_HEADER, draft.chain.encode()),),
+            more=draft.headers(self._signing.sign),
             value=draft.value,
         )

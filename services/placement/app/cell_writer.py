@@ -24,7 +24,7 @@ from fallow.shared.log.continued import ContinuedReader
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.machine.losses import Loss, Place
 from fallow.shared.log.machine.tenure import Tenure
-from fallow.shared.log.opening import layout_of
+from fallow.shared.log.opening import layout_for
 from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader, TopicPartition
 from fallow.shared.runtime.clocks import WallCellClock
 from fallow.shared.runtime.files.cell_file import CellFileError, read_again, reloaded
@@ -74,7 +74,7 @@ class CellWriter:
         """`deciding` makes the service, which is given the state and the cell file."""
         self.cell = cell.name
         self._context, self._log = context, log
-        self._layout = layout = layout_of(file, context.settings.namespace)
+        self._layout = layout = layout_for(context, file)
         self._metrics = CellMetrics(metrics, cell.name)
         self._ordinal, self._owned, self._file, self._deciding = cell.ordinal, owned, file, deciding
         self._sources = {name: input_name(name, cell.ordinal) for name in INPUTS}
@@ -215,6 +215,7 @@ class CellWriter:
 
     async def _write(self) -> None:
         """Take the cell over and decide until it is somebody else's."""
+        await self._appending.may_begin()
         await self._follower.catch_up()
         await self._clock.begin()
         await self._read_anew(self._service.take_over)
@@ -477,6 +478,7 @@ class CellWriter:
         if file is not None:
             self._file = file
             self._service.reload(file)
+        await self._appending.may_begin()
 
     def _now_ms(self) -> int:
         return self._context.clock.now_ms()

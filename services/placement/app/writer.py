@@ -12,10 +12,11 @@ from typing import Any
 from fallow.services.placement.app.cell_writer import CellWriter, Deciding
 from fallow.services.placement.app.metrics import PlacementMetrics
 from fallow.services.placement.app.ownership import Ownership
+from fallow.services.placement.app.signing import tell_of_unsigned
 from fallow.services.placement.service import PlacementService
 from fallow.services.placement.settings import PlacementSettings
 from fallow.shared.cluster.model.config import CellPart
-from fallow.shared.log.opening import OpenLog, joined, layout_of, open_log
+from fallow.shared.log.opening import OpenLog, joined, layout_for, open_log
 from fallow.shared.log.sharing.cell_work import work_apart
 from fallow.shared.runtime.process import Context
 from fallow.shared.runtime.together import together
@@ -29,7 +30,8 @@ async def main(
     log = await opening(context, file)
     if log is None:
         return
-    layout, metrics = layout_of(file, context.settings.namespace), PlacementMetrics(context.registry)
+    tell_of_unsigned(context, file)
+    layout, metrics = layout_for(context, file), PlacementMetrics(context.registry)
     member = log.member(layout.group("placement"), layout.topic("cells"))
     owned = Ownership(member)
     writers: dict[str, CellWriter] = {}

@@ -8,7 +8,7 @@ from fallow.services.projector.app.cell import CellProjector
 from fallow.services.projector.app.fence import tell_readers
 from fallow.services.projector.app.metrics import ProjectorMetrics
 from fallow.services.projector.settings import ProjectorSettings
-from fallow.shared.log.opening import OpenLog, layout_of, open_log
+from fallow.shared.log.opening import OpenLog, layout_for, open_log
 from fallow.shared.log.sharing.cell_tasks import Tenure
 from fallow.shared.log.sharing.owned_cells import work_on_owned_cells
 from fallow.shared.runtime.process import Context
@@ -39,7 +39,7 @@ async def main(
     log = await opening(context, file)
     if log is None:
         return
-    layout, metrics = layout_of(file, settings.namespace), ProjectorMetrics(context.registry)
+    layout, metrics = layout_for(context, file), ProjectorMetrics(context.registry)
     functions = viewing(context)
 
     async def work(tenure: Tenure) -> None:

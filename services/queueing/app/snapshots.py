@@ -118,11 +118,18 @@ class Keeper:
     async def turn(self) -> None:
         """Begin a snapshot if one is due. Nothing is folded while this waits."""
         now_ms, version = self._host.monotonic_ms(), self._follower.state.version
-        is_free = self._tenure.holds and (self._task is None or self._task.done())
+        is_free = self._may_cut and (self._task is None or self._task.done())
         if is_free and now_ms >= self._unwritten.until_ms and self._pace.is_due(version, now_ms):
             cut = await self._tried(self._cut())
             if cut is not None and self._tenure.holds:
                 self._task = asyncio.create_task(self._tried(self._write(cut, now_ms)), name=self._what)
+
+    @property
+    def _may_cut(self) -> bool:
+        """Not of a state behind which forged records stand: were only a key missing here, they would be none, and who
+        begins with such a snapshot would miss them.
+        """
+        return self._tenure.holds and not self._follower.ends_forged
 
     async def end(self, *, is_orderly: bool) -> None:
         """Let what is being written come to its end. At an orderly stop also write what has changed since: a cell that
@@ -139,7 +146,7 @@ class Keeper:
 
     async def _write_last(self) -> None:
         is_news = self._follower.state.version != self._pace.version
-        if self._tenure.holds and is_news and not self._stepped:
+        if self._may_cut and is_news and not self._stepped:
             begin_ms, cut = self._host.monotonic_ms(), await self._tried(self._cut())
             if cut is not None and self._tenure.holds:
                 await self._tried(self._write(cut, begin_ms))

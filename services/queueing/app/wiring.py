@@ -14,7 +14,7 @@ from fallow.services.queueing.app.cell import CellPlanner, QueueingMetrics
 from fallow.services.queueing.app.snapshots import Keeper, SnapshotMetrics
 from fallow.services.queueing.settings import QueueingSettings
 from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.log.opening import OpenLog, layout_of, open_log, topics_file
+from fallow.shared.log.opening import OpenLog, layout_for, open_log, topics_file
 from fallow.shared.log.sharing.cell_tasks import Tenure
 from fallow.shared.log.sharing.owned_cells import work_on_owned_cells
 from fallow.shared.runtime.process import Context
@@ -37,7 +37,7 @@ async def main(
     log = await opening(context, file)
     if log is None:
         return
-    layout, metrics = layout_of(file, context.settings.namespace), QueueingMetrics(context.registry)
+    layout, metrics = layout_for(context, file), QueueingMetrics(context.registry)
     retention_ms, snapshot_metrics = retention_ms_of(file), SnapshotMetrics(context.registry)
 
     async def work(tenure: Tenure) -> None:

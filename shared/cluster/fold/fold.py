@@ -27,25 +27,43 @@ class Verdict(StrEnum):
     EXTENDS = "extends"
     STALE = "stale"
     FOREIGN = "foreign"
+    FORGED = "forged"
 
 
 @dataclass(slots=True, frozen=True)
 class LogRecord:
-    """A record of the decision log as received: its bytes, its chain header, and what they decode to."""
+    """A record of the decision log as received: its bytes, its chain header, and what they decode to.
+
+    `unproven_from`: as a decision of this version or a later one it is forged, since no key of the cell proves it. None
+    where one does, or the cell has no keys.
+    """
 
     offset: int
     value: bytes
     chain: str
     decision: Decision | Undecodable
+    unproven_from: int | None = None
+
+    def is_forged(self, version: int) -> bool:
+        """Whether no writer of the cell made it, judged by a state of this version. What cannot be read counts as the
+        next decision.
+        """
+        if self.unproven_from is None:
+            return False
+        decision = self.decision
+        return (decision.version if isinstance(decision, Decision) else version + 1) >= self.unproven_from
 
 
 def judge(state: CellState, record: LogRecord) -> Verdict:
     """Whether the record extends the state. Raises DamagedLog on what no honest history can hold.
 
     A record of a version that is over was written by somebody who did not know the newest state: it is skipped by all.
-    So is one that cannot be read at all and does not continue the chain: no writer of this cell made it.
+    So is one that cannot be read at all and does not continue the chain: no writer of this cell made it; and, in a cell
+    with keys, each one that none of them proves. Whoever may write the topic cannot stop the cell by it.
     """
     decision = record.decision
+    if record.is_forged(state.version):
+        return Verdict.FORGED
     if isinstance(decision, Undecodable):
         if record.chain == next_chain(state.chain, record.value):
             raise DamagedLog(
@@ -77,7 +95,8 @@ def fold(state: CellState, record: LogRecord) -> CellState:
         return state
     try:
         if record.offset == state.offset:
-            _is_of_the_past(state, record.decision)
+            if not record.is_forged(state.version):
+                _is_of_the_past(state, record.decision)
             return state
         verdict = judge(state, record)
         if verdict is Verdict.EXTENDS:

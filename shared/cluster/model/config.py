@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -16,6 +17,13 @@ from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
 
 AGING_MOST_MS = 10 * 365 * 86_400_000
+
+KEY_KIND = "ed25519:"
+PUBLIC_KEY = f"^{KEY_KIND}[A-Za-z0-9+/]{{42}}[AEIMQUYcgkosw048]=$"
+"""32 bytes as base64."""
+
+KEYS_MOST = 16
+"""A forged record is tried with each of them."""
 
 GPUS_MOST = LARGEST_INTEGER // GPU
 """So many GPUs a pool or a share of it has at most: the log counts them in thousandths."""
@@ -40,6 +48,37 @@ class Pool(Part):
     driver: Literal["virtual", "process"] = "virtual"
     gpus: Annotated[int, Field(strict=True, ge=1, le=GPUS_MOST)]
     gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=DEVICES_MOST)] = 8
+
+
+VersionNumber = Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)]
+
+
+class PublicKey(Part):
+    """A key by which readers know a writer of the cell. With `until_version` it is retired: it proves decisions up to
+    that one, and nobody writes with it.
+    """
+
+    public: Annotated[str, Field(pattern=PUBLIC_KEY)]
+    until_version: VersionNumber | None = None
+
+    @property
+    def as_bytes(self) -> bytes:
+        """The 32 bytes of the key."""
+        return b64decode(self.public.removeprefix(KEY_KIND))
+
+
+class Signing(Part):
+    """Whose decisions a cell's readers believe: from `from_version` on those alone that one of the keys proves."""
+
+    from_version: VersionNumber
+    keys: Annotated[tuple[PublicKey, ...], Field(min_length=1, max_length=KEYS_MOST)]
+
+    @model_validator(mode="after")
+    def _one_key_writes(self) -> Signing:
+        _once("key", [key.public for key in self.keys])
+        if all(key.until_version is not None for key in self.keys):
+            raise ValueError("keys: each has an until_version, so that nobody can write")
+        return self
 
 
 class Queue(Part):
@@ -70,13 +109,16 @@ LEASE_MS_LEAST = 1_000
 
 
 class CellPart(Part):
-    """One cell. Its ordinal is its partition in every topic, given once and never changed."""
+    """One cell. Its ordinal is its partition in every topic, given once and never changed. Without `signing` its
+    decisions are not signed.
+    """
 
     name: Name
     ordinal: Annotated[int, Field(strict=True, ge=0, le=9_999)]
     pools: Annotated[tuple[Pool, ...], Field(min_length=1, max_length=POOLS_MOST)]
     queues: Annotated[tuple[Queue, ...], Field(min_length=1)] = (Queue(name="default"),)
     policy: CellPolicy = CellPolicy()
+    signing: Signing | None = None
 
     @field_validator("policy", mode="before")
     @classmethod

@@ -76,6 +76,10 @@ def quotas_dropped(before: CellFile, now: CellFile) -> list[Quota]:
 def difference(one: CellFile, other: CellFile, cell: str) -> str:
     """In which parts two files differ, as far as it matters to this cell."""
     mine, theirs = one.cell(cell), other.cell(cell)
-    parts = [f"{cell}.{part}" for part in ("pools", "queues", "policy") if getattr(mine, part) != getattr(theirs, part)]
+    parts = [
+        f"{cell}.{part}"
+        for part in ("pools", "queues", "policy", "signing")
+        if getattr(mine, part) != getattr(theirs, part)
+    ]
     parts += [part for part in ("tenants", "limits", "retention_hours") if getattr(one, part) != getattr(other, part)]
     return ", ".join(parts) or "other cells"

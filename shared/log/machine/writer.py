@@ -8,7 +8,7 @@ back to the checkpoint, and the shell folds forward and looks; the writer then d
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import dataclass
 from typing import Final, get_args
@@ -19,13 +19,13 @@ from msgspec.structs import force_setattr
 from fallow.shared.cluster.fold.fold import DamagedLog, seal
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS
-from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.events.decisions import BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER, Decision, next_chain
 from fallow.shared.events.effects import OF_WORKERS, AnyEffect, JobEnqueued, JobStarted
 from fallow.shared.events.encoding import Undecodable, decode
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import DEVICES_MOST, WorkerRange
-from fallow.shared.log.port import RECORD_BYTES_MAX
+from fallow.shared.log.port import RECORD_BYTES_MAX, Headers
 
 ENVELOPE_BYTES_MOST: Final = 8_000
 """What key, headers and framing of a decision take at most: a writer's name has at most 500 characters."""
@@ -38,13 +38,27 @@ class UnwritableDecision(Exception):
     """What no input asked for can be written in no record: a rule of ours is broken, and the cell stops."""
 
 
+Sign = Callable[[str], str]
+"""The signature of a chain, by the key of a writer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A decision whose effects are in the state already, but which is not in the log yet."""
+    """A decision whose effects are in the state already, but which is not in the log yet. `before` is the chain that it
+    continues.
+    """
 
     decision: Decision
     value: bytes
     chain: str
+    before: str
+
+    def headers(self, sign: Sign | None) -> Headers:
+        """What the record says beside its value; signed where its writer has a key."""
+        chain = (CHAIN_HEADER, self.chain.encode())
+        if sign is None:
+            return (chain,)
+        return (chain, (BEFORE_HEADER, self.before.encode()), (SIGNATURE_HEADER, sign(self.chain).encode()))
 
 
 class Writer:
@@ -101,7 +115,7 @@ class Writer:
         if isinstance(value, Undecodable):
             self._undo()
             return value
-        self._draft = Draft(decision, value, next_chain(state.chain, value))
+        self._draft = Draft(decision, value, next_chain(state.chain, value), state.chain)
         return self._draft
 
     def appended(self, offset: int) -> bool:

@@ -33,6 +33,10 @@ MISTAKES_TOLD = 20
 """A person mends these first; a file that was generated wrongly has thousands."""
 
 
+KEY_FIELD = "public"
+"""Its value is not shown: it may be a private key that was put there by mistake."""
+
+
 class CellFileError(ErrorOfSeveralLines, ValueError):
     """The cell file cannot be used. One line for each mistake: file, line, field, value and rule."""
 
@@ -191,9 +195,8 @@ def _causes(error: ValidationError) -> list[Any]:
 
 def _mistake(places: _Places, problem: Any) -> str:
     path: FieldPath = tuple(problem["loc"])
-    shown = (
-        "" if problem["type"] == "missing" or isinstance(problem["input"], dict | list) else _value(problem["input"])
-    )
+    is_unshown = problem["type"] == "missing" or isinstance(problem["input"], dict | list) or path[-1:] == (KEY_FIELD,)
+    shown = "" if is_unshown else _value(problem["input"])
     rule = problem["msg"].removeprefix("Value error, ")
     at = f"{field_name(path)}{shown}: " if path else ""
     line = places.line_of_value(rule) if problem["type"] == "value_error" else None

@@ -1,0 +1,41 @@
+"""By whose keys the decisions of each cell are known: by those of the reader's own cell file, and no others.
+
+The log holds the cell file that is in force, and a snapshot the state with it. Neither is asked: who could forge one
+would name a key of his own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.log.machine.signatures import CellKeys, keys_of
+
+
+class Signers:
+    """Of the cells of one file; without a file no cell has keys."""
+
+    def __init__(self, file: CellFile | None = None) -> None:
+        self._keys = {} if file is None else keys_of_cells(file)
+
+    def of(self, cell: str) -> CellKeys | None:
+        """The keys of a cell; None where its decisions are not signed."""
+        return self._keys.get(cell)
+
+    async def renewed(self) -> bool:
+        """Read the file again, if it has changed. Whether there are other keys now. A command reads it once."""
+        return False
+
+    def skipped(self, cell: str, offsets: Sequence[int]) -> None:
+        """These records were passed over: no key proves them."""
+
+
+def keys_of_cells(file: CellFile) -> dict[str, CellKeys]:
+    """The keys of each cell that has any."""
+    signed = [cell for cell in file.cells if cell.signing is not None]
+    if not signed:
+        return {}
+    from fallow.shared.log.ed25519 import verify  # noqa: PLC0415 - megabytes, which no cell without keys needs
+
+    found = {cell.name: keys_of(cell, verify) for cell in signed}
+    return {name: keys for name, keys in found.items() if keys is not None}

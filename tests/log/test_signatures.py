@@ -1,0 +1,258 @@
+"""Which records of decisions a reader believes by its own keys, and that it passes over all others without a word of
+theirs stopping it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from msgspec.structs import replace
+
+from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.file_in_force import as_effect
+from fallow.shared.events.decisions import (
+    BEFORE_HEADER,
+    CHAIN_HEADER,
+    CHAIN_START,
+    SIGNATURE_HEADER,
+    Decision,
+    next_chain,
+)
+from fallow.shared.events.encoding import encode
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import Outgoing
+from fallow.shared.log.signers import Signers
+from tests.histories import CELL, History, folded
+from tests.log.snapshot_world import TOPICS, layout_of, snapshot
+from tests.signing import NEXT, STRANGERS, WRITERS, believing, public, signed, signed_file
+
+PLAIN = layout_of("fallow")
+LAYOUT = believing(PLAIN, public(WRITERS), cell=CELL)
+
+
+class CountingSigners(Signers):
+    """Notes which places were passed over."""
+
+    def __init__(self, file: CellFile) -> None:
+        super().__init__(file)
+        self.places: list[int] = []
+
+    def skipped(self, cell: str, offsets: Sequence[int]) -> None:
+        self.places += offsets
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    broker = MemoryBroker()
+    for topic in TOPICS:
+        broker.create_topic(PLAIN.topic(topic), 2)
+    return MemoryLog(broker)
+
+
+async def read(log: MemoryLog, layout: Layout = LAYOUT) -> Follower:
+    """A reader that starts afresh and has read to the end."""
+    follower = Follower(log, layout, CELL)
+    try:
+        await follower.start()
+        await follower.catch_up()
+    finally:
+        await follower.stop()
+    return follower
+
+
+def history(count: int = 6) -> list[Decision]:
+    return History(31).decisions(count)
+
+
+def with_header(message: Outgoing, name: str, value: bytes) -> Outgoing:
+    return replace(message, headers=tuple((key, value if key == name else old) for key, old in message.headers))
+
+
+def forgeries(decisions: Sequence[Decision], at: int) -> dict[str, Outgoing]:
+    """What somebody who may write the topic, and has read all of it, can put in the place of the decision at `at`:
+    always of the right version.
+    """
+    before = decisions[:at]
+    chain = folded(before).chain
+    own = replace(decisions[at], effects=())
+    unsigned = signed(PLAIN, [own], None, chain)[0]
+    foreign = signed(PLAIN, [own], STRANGERS, chain)[0]
+    (honest,) = signed(PLAIN, [before[-1]], WRITERS, folded(before[:-1]).chain)
+    of_another = dict(honest.headers)
+    replayed = replace(unsigned, headers=tuple((key, of_another.get(key, old)) for key, old in foreign.headers))
+    mixed = foreign
+    for name in (BEFORE_HEADER, CHAIN_HEADER):
+        mixed = with_header(mixed, name, dict(foreign.headers)[name])
+    mixed = with_header(mixed, SIGNATURE_HEADER, of_another[SIGNATURE_HEADER])
+    garbage = b'{"no":"decision"}'
+    sealed = replace(with_header(unsigned, CHAIN_HEADER, next_chain(chain, garbage).encode()), value=garbage)
+    ahead = replace(own, version=own.version + 5)
+    return {
+        "unsigned": unsigned,
+        "of a key that the cell does not have": foreign,
+        "with all headers of an older record": replayed,
+        "with the signature of an older record": mixed,
+        "that cannot be read and continues the chain": sealed,
+        "of a version far ahead": signed(PLAIN, [ahead], STRANGERS, chain)[0],
+        "far ahead with the headers of an older record": replace(
+            signed(PLAIN, [ahead], None, chain)[0], headers=honest.headers
+        ),
+        "whose signature is no base64": with_header(foreign, SIGNATURE_HEADER, b"?" * 88),
+        "whose signature is too short": with_header(foreign, SIGNATURE_HEADER, b"AAAA"),
+        "whose chain is not ASCII": with_header(foreign, BEFORE_HEADER, "ü".encode() * 32),
+    }
+
+
+KINDS = list(forgeries(history(), 3))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("at", [1, 3, 5])
+async def test_a_forged_record_is_passed_over_wherever_it_stands(log: MemoryLog, kind: str, at: int) -> None:
+    decisions = history()
+    honest = signed(PLAIN, decisions, WRITERS)
+    forged = forgeries(decisions, at)[kind]
+    await log.publish([*honest[:at], forged, forged, *honest[at:], forged])
+    follower = await read(log)
+    assert (follower.state.version, follower.state.skipped, follower.state.offset) == (6, 3, 8)
+    assert follower.state.chain == folded(decisions).chain
+    assert follower.ends_forged
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_reader_that_knows_its_last_place_already_reads_a_forged_record_there_again(
+    log: MemoryLog, kind: str
+) -> None:
+    decisions = history()
+    await log.publish([*signed(PLAIN, decisions, WRITERS)[:3], forgeries(decisions, 3)[kind]])
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    await follower.rest()
+    await follower.catch_up()
+    assert (follower.state.version, follower.state.skipped) == (3, 1)
+    await follower.stop()
+
+
+async def test_what_was_passed_over_is_told_once_for_each_place(log: MemoryLog) -> None:
+    decisions = history()
+    forged = forgeries(decisions, 3)["unsigned"]
+    await log.publish([*signed(PLAIN, decisions, WRITERS)[:3], forged, forged])
+    signers = CountingSigners(signed_file(public(WRITERS), cell=CELL, ordinal=1))
+    follower = Follower(log, Layout("fallow", PLAIN.ordinals, signers), CELL)
+    await follower.start()
+    for _ in range(2):
+        await follower.catch_up()
+        await follower.rest()
+    assert signers.places == [3, 4]
+    await follower.stop()
+
+
+async def test_a_writers_own_record_that_is_damaged_fences_as_soon_as_the_next_one_shows_the_gap(
+    log: MemoryLog,
+) -> None:
+    honest = signed(PLAIN, history(), WRITERS)
+    value = honest[3].value or b""
+    damaged = replace(honest[3], value=value[:-3] + bytes((value[-3] ^ 1,)) + value[-2:])
+    await log.publish([*honest[:3], damaged])
+    assert (await read(log)).state.version == 3
+    await log.publish(honest[4:])
+    with pytest.raises(DamagedLog, match="version 5 follows 3: records are missing"):
+        await read(log)
+
+
+async def test_a_signed_record_of_a_later_release_that_cannot_be_read_fences(log: MemoryLog) -> None:
+    honest = signed(PLAIN, history(), WRITERS)
+    chain, value = folded(history()[:3]).chain, b'{"from":"a later release"}'
+    sealed = next_chain(chain, value)
+    later = replace(honest[3], value=value)
+    headers = {BEFORE_HEADER: chain, CHAIN_HEADER: sealed, SIGNATURE_HEADER: WRITERS.sign(sealed)}
+    for name, text in headers.items():
+        later = with_header(later, name, text.encode())
+    await log.publish([*honest[:3], later])
+    with pytest.raises(DamagedLog, match="cannot be read"):
+        await read(log)
+
+
+async def test_a_rotated_key_proves_old_records_and_no_new_ones(log: MemoryLog) -> None:
+    decisions = history()
+    old, chain = signed(PLAIN, decisions[:3], WRITERS), folded(decisions[:3]).chain
+    late = signed(PLAIN, [replace(decisions[3], effects=())], WRITERS, chain)
+    new = signed(PLAIN, decisions[3:], NEXT, chain)
+    await log.publish([*old, *late, *new])
+    follower = await read(log, believing(PLAIN, public(NEXT), public(WRITERS, until_version=3), cell=CELL))
+    assert (follower.state.version, follower.state.skipped) == (6, 1)
+    assert follower.state.chain == folded(decisions).chain
+
+
+async def test_records_from_before_the_first_signed_version_are_believed_without(log: MemoryLog) -> None:
+    decisions = history()
+    unsigned, chain = signed(PLAIN, decisions[:4], None), folded(decisions[:4]).chain
+    forged = signed(PLAIN, [replace(decisions[4], effects=())], None, chain)
+    await log.publish([*unsigned, *forged, *signed(PLAIN, decisions[4:], WRITERS, chain)])
+    follower = await read(log, believing(PLAIN, public(WRITERS), cell=CELL, from_version=5))
+    assert (follower.state.version, follower.state.skipped) == (6, 1)
+
+
+async def test_without_keys_all_is_as_it_was(log: MemoryLog) -> None:
+    decisions = history()
+    await log.publish(signed(PLAIN, decisions[:3], None))
+    await log.publish(signed(PLAIN, decisions[3:], STRANGERS, folded(decisions[:3]).chain))
+    assert digest_of((await read(log, PLAIN)).state) == digest_of(folded(decisions))
+
+
+async def test_keys_that_a_state_or_a_record_names_are_not_believed(log: MemoryLog) -> None:
+    """A forged snapshot holds the cell file of whoever forged it, as in force."""
+    decisions = history()
+    theirs = as_effect(signed_file(public(STRANGERS), cell=CELL, ordinal=1))
+    claim = Decision(cell=CELL, version=1, epoch=0, at_ms=0, effects=(theirs,))
+    await snapshot(log, PLAIN, folded([claim]))
+    chain = folded([claim]).chain
+    then = replace(decisions[1], version=2, effects=())
+    await log.publish([*signed(PLAIN, [claim], STRANGERS), *signed(PLAIN, [then], STRANGERS, chain)])
+    follower = await read(log)
+    assert follower.state.version == 1, "the snapshot is believed, and nothing that only its keys prove"
+
+
+class Reloading(Signers):
+    """A file that has another key as soon as it is read again."""
+
+    def __init__(self) -> None:
+        super().__init__(signed_file(public(WRITERS), cell=CELL, ordinal=1))
+        self.reads = 0
+
+    async def renewed(self) -> bool:
+        self.reads += 1
+        before, file = self._keys, signed_file(public(WRITERS), public(NEXT), cell=CELL, ordinal=1)
+        self._keys = Signers(file)._keys
+        return before != self._keys
+
+
+async def test_before_a_record_is_passed_over_the_keys_are_read_again(log: MemoryLog) -> None:
+    decisions = history()
+    await log.publish(signed(PLAIN, decisions[:3], WRITERS))
+    await log.publish(signed(PLAIN, decisions[3:], NEXT, folded(decisions[:3]).chain))
+    signers = Reloading()
+    follower = await read(log, Layout("fallow", PLAIN.ordinals, signers))
+    assert (follower.state.version, follower.state.skipped, follower.ends_forged) == (6, 0, False)
+
+
+async def test_a_cell_file_that_comes_into_force_has_its_own_read_again(log: MemoryLog) -> None:
+    effect = as_effect(signed_file(public(WRITERS), public(NEXT), cell=CELL, ordinal=1))
+    decision = Decision(cell=CELL, version=1, epoch=0, at_ms=0, effects=(effect,))
+    await log.publish(signed(PLAIN, [decision], WRITERS))
+    signers = Reloading()
+    await read(log, Layout("fallow", PLAIN.ordinals, signers))
+    assert signers.reads == 1
+
+
+def test_what_a_signature_is_of_is_the_chain_and_no_other_words_of_the_writer() -> None:
+    (message,) = signed(PLAIN, history(1), WRITERS, CHAIN_START)
+    chain = next_chain(CHAIN_START, encode(history(1)[0]))
+    assert dict(message.headers)[SIGNATURE_HEADER].decode() == WRITERS.sign(chain)
+    assert WRITERS.sign(chain) != WRITERS.sign(next_chain(chain, b""))

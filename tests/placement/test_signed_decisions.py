@@ -1,0 +1,193 @@
+"""A writer signs where its cell file names keys, does not begin where readers would not believe it, and goes on where
+somebody else writes into the log of its cell.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fallow.services.placement.app.signing import UNSIGNED, tell_of_unsigned
+from fallow.shared.events.decisions import SIGNATURE_HEADER, Decision
+from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.operations import ReloadCell
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.ed25519 import SigningKey
+from fallow.shared.log.follower import Follower
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.signers import Signers
+from fallow.shared.runtime.files.cell_file import load_cell_file
+from tests.contract.eventually import eventually
+from tests.placement.writers import CELL, LAYOUT, NAMESPACE, PlacementProcess, cluster
+from tests.signing import NEXT, STRANGERS, WRITERS, public, signed, signed_text
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    return cluster()
+
+
+@pytest.fixture
+def cell_file(tmp_path: Path) -> Path:
+    path = tmp_path / "cell.yaml"
+    path.write_text(signed_text(public(WRITERS)))
+    return path
+
+
+def names(cell_file: Path, text: str) -> None:
+    """The cell file says this from now on."""
+    cell_file.write_text(text)
+
+
+def process(broker: MemoryBroker, cell_file: Path, key: SigningKey | None, name: str = "one") -> PlacementProcess:
+    return PlacementProcess(MemoryLog(broker), name, cell_file=cell_file, signing_key=key)
+
+
+def records(broker: MemoryBroker) -> list[dict[str, bytes]]:
+    return [dict(record.headers) for record in broker.partition(LAYOUT.tp("decisions", CELL)).records]
+
+
+async def follower_of(broker: MemoryBroker, cell_file: Path) -> Follower:
+    """A reader with the keys of this cell file, at the end of the log."""
+    layout = Layout(NAMESPACE, {CELL: 0}, Signers(load_cell_file(cell_file)))
+    follower = Follower(MemoryLog(broker), layout, CELL)
+    await follower.start()
+    await follower.catch_up()
+    await follower.stop()
+    return follower
+
+
+async def submit(broker: MemoryBroker, job: str) -> None:
+    admitted = JobAdmitted(cell=CELL, spec=JobSpec(id=job, tenant="vision"), submit_ms=0, digest="0" * 32)
+    await MemoryLog(broker).publish([LAYOUT.outgoing(admitted, id=job, source="test", wall_ms=0)])
+
+
+async def until_folded(broker: MemoryBroker, cell_file: Path, *jobs: str) -> Follower:
+    """A reader of the log once it holds these jobs."""
+    found = list[Follower]()
+
+    async def is_there() -> bool:
+        found[:] = [await follower_of(broker, cell_file)]
+        return set(jobs) <= set(found[0].state.jobs)
+
+    await eventually(is_there, within_s=15)
+    return found[0]
+
+
+async def test_each_record_of_a_writer_carries_its_signature(broker: MemoryBroker, cell_file: Path) -> None:
+    writer = process(broker, cell_file, WRITERS)
+    await writer.start()
+    await submit(broker, "job-1")
+    found = await until_folded(broker, cell_file, "job-1")
+    await writer.stop()
+    assert all(SIGNATURE_HEADER in headers for headers in records(broker))
+    assert found.state.skipped == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [(None, "this process has none: see FALLOW_SIGNING_KEY"), (STRANGERS, f"does not name {STRANGERS.public}")],
+)
+async def test_a_writer_whom_readers_would_not_believe_writes_nothing_and_is_not_ready(
+    broker: MemoryBroker, cell_file: Path, key: SigningKey | None, why: str
+) -> None:
+    writer = process(broker, cell_file, key)
+    await writer.start()
+    await eventually(lambda: why in writer.health, within_s=15)
+    assert records(broker) == []
+    await writer.stop()
+
+
+async def test_a_writer_with_a_retired_key_writes_nothing(broker: MemoryBroker, cell_file: Path) -> None:
+    names(cell_file, signed_text(public(NEXT), public(WRITERS, until_version=1)))
+    writer = process(broker, cell_file, WRITERS)
+    await writer.start()
+    await eventually(lambda: "does not name" in writer.health, within_s=15)
+    assert records(broker) == []
+    await writer.stop()
+
+
+async def test_another_process_that_has_a_key_of_the_cell_takes_over_from_one_that_has_none(
+    broker: MemoryBroker, cell_file: Path
+) -> None:
+    without = process(broker, cell_file, None)
+    await without.start()
+    await eventually(lambda: "FALLOW_SIGNING_KEY" in without.health, within_s=15)
+    writer = process(broker, cell_file, WRITERS, "two")
+    await writer.start()
+    await submit(broker, "job-1")
+    await until_folded(broker, cell_file, "job-1")
+    for each in (writer, without):
+        await each.stop()
+
+
+async def test_a_writer_goes_on_over_forged_records_of_each_kind_and_counts_them(
+    broker: MemoryBroker, cell_file: Path
+) -> None:
+    writer, log = process(broker, cell_file, WRITERS), MemoryLog(broker)
+    await writer.start()
+    state = (await until_folded(broker, cell_file)).state
+    await eventually(lambda: len(records(broker)) > 0, within_s=15)
+    for number, key in enumerate((None, STRANGERS)):
+        state = (await follower_of(broker, cell_file)).state
+        forged = Decision(cell=CELL, version=state.version + 1, epoch=state.epoch, at_ms=state.at_ms)
+        await log.publish(signed(LAYOUT, [forged], key, state.chain))
+        await submit(broker, f"job-{number}")
+        await until_folded(broker, cell_file, f"job-{number}")
+    found = await follower_of(broker, cell_file)
+    assert found.state.skipped == 2
+    assert writer.metric("fallow_forged_decisions_total") == 2
+    assert writer.health == ""
+    await writer.stop()
+
+
+async def test_a_reload_after_which_the_key_of_the_writer_is_none_of_the_cells_ends_its_writing(
+    broker: MemoryBroker, cell_file: Path
+) -> None:
+    writer = process(broker, cell_file, WRITERS)
+    await writer.start()
+    await submit(broker, "job-1")
+    before = await until_folded(broker, cell_file, "job-1")
+    names(cell_file, signed_text(public(NEXT), public(WRITERS, until_version=before.state.version)))
+    reload = ReloadCell(cell=CELL, by="operator")
+    await MemoryLog(broker).publish([LAYOUT.outgoing(reload, id="r", source="test", wall_ms=0)])
+    await eventually(lambda: "does not name" in writer.health, within_s=15)
+    assert (await follower_of(broker, cell_file)).state.version == before.state.version
+    await writer.stop()
+
+
+async def test_a_writer_signs_from_the_reload_on_that_brings_the_first_key(
+    broker: MemoryBroker, cell_file: Path
+) -> None:
+    names(cell_file, signed_text())
+    writer = process(broker, cell_file, WRITERS)
+    await writer.start()
+    await submit(broker, "job-1")
+    await until_folded(broker, cell_file, "job-1")
+    assert not any(SIGNATURE_HEADER in headers for headers in records(broker))
+    names(cell_file, signed_text(public(WRITERS), from_version=1_000))
+    reload = ReloadCell(cell=CELL, by="operator")
+    await MemoryLog(broker).publish([LAYOUT.outgoing(reload, id="r", source="test", wall_ms=0)])
+    await submit(broker, "job-22")
+    await until_folded(broker, cell_file, "job-1", "job-22")
+    assert SIGNATURE_HEADER in records(broker)[-1]
+    await writer.stop()
+
+
+def test_a_process_whose_cell_has_no_keys_says_so_at_its_start(
+    broker: MemoryBroker, cell_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signed_by = process(broker, cell_file, WRITERS)
+    tell_of_unsigned(signed_by.context, load_cell_file(cell_file))
+    names(cell_file, signed_text())
+    tell_of_unsigned(signed_by.context, load_cell_file(cell_file))
+    said = "".join(capsys.readouterr())
+    assert said.count(UNSIGNED) == 1
+
+
+def test_no_text_of_the_process_shows_the_private_key(broker: MemoryBroker, cell_file: Path) -> None:
+    settings = process(broker, cell_file, WRITERS).context.settings
+    private = WRITERS.text.partition(":")[2]
+    assert private not in repr(settings) + str(settings) + settings.model_dump_json() + repr(WRITERS)
