@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
+from fallow.shared.events.decisions import (
+    BEFORE_HEADER,
+    CHAIN_HEADER,
+    CHAIN_START,
+    SIGNATURE_HEADER,
+    Decision,
+    next_chain,
+)
 from fallow.shared.events.encoding import encode
 from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
@@ -13,6 +22,7 @@ from fallow.shared.log.machine.writer import Draft
 from fallow.shared.log.port import Outgoing
 from fallow.shared.log.signers import Signers
 from fallow.shared.runtime.files.cell_file import parse_cell_file
+from tests.histories import folded
 
 WRITERS, NEXT, STRANGERS = (SigningKey(bytes([number]) * 32) for number in (1, 2, 3))
 
@@ -57,3 +67,42 @@ def signed(
         )
         chain = draft.chain
     return messages
+
+
+def with_header(message: Outgoing, name: str, value: bytes) -> Outgoing:
+    return replace(message, headers=tuple((key, value if key == name else old) for key, old in message.headers))
+
+
+def forgeries(layout: Layout, decisions: Sequence[Decision], at: int) -> dict[str, Outgoing]:
+    """What somebody who may write the topic, and has read all of it, can put in the place of the decision at `at`:
+    always of the right version.
+    """
+    before = decisions[:at]
+    chain = folded(before).chain
+    own = replace(decisions[at], effects=())
+    unsigned = signed(layout, [own], None, chain)[0]
+    foreign = signed(layout, [own], STRANGERS, chain)[0]
+    (honest,) = signed(layout, [before[-1]], WRITERS, folded(before[:-1]).chain)
+    of_another = dict(honest.headers)
+    replayed = replace(unsigned, headers=tuple((key, of_another.get(key, old)) for key, old in foreign.headers))
+    mixed = foreign
+    for name in (BEFORE_HEADER, CHAIN_HEADER):
+        mixed = with_header(mixed, name, dict(foreign.headers)[name])
+    mixed = with_header(mixed, SIGNATURE_HEADER, of_another[SIGNATURE_HEADER])
+    garbage = b'{"no":"decision"}'
+    sealed = replace(with_header(unsigned, CHAIN_HEADER, next_chain(chain, garbage).encode()), value=garbage)
+    ahead = replace(own, version=own.version + 5)
+    return {
+        "unsigned": unsigned,
+        "of a key that the cell does not have": foreign,
+        "with all headers of an older record": replayed,
+        "with the signature of an older record": mixed,
+        "that cannot be read and continues the chain": sealed,
+        "of a version far ahead": signed(layout, [ahead], STRANGERS, chain)[0],
+        "far ahead with the headers of an older record": replace(
+            signed(layout, [ahead], None, chain)[0], headers=honest.headers
+        ),
+        "whose signature is no base64": with_header(foreign, SIGNATURE_HEADER, b"?" * 88),
+        "whose signature is too short": with_header(foreign, SIGNATURE_HEADER, b"AAAA"),
+        "whose chain is not ASCII": with_header(foreign, BEFORE_HEADER, "ü".encode() * 32),
+    }

@@ -25,11 +25,10 @@ from fallow.shared.events.encoding import encode
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.port import Outgoing
 from fallow.shared.log.signers import Signers
 from tests.histories import CELL, History, folded
 from tests.log.snapshot_world import TOPICS, layout_of, snapshot
-from tests.signing import NEXT, STRANGERS, WRITERS, believing, public, signed, signed_file
+from tests.signing import NEXT, STRANGERS, WRITERS, believing, forgeries, public, signed, signed_file, with_header
 
 PLAIN = layout_of("fallow")
 LAYOUT = believing(PLAIN, public(WRITERS), cell=CELL)
@@ -69,46 +68,7 @@ def history(count: int = 6) -> list[Decision]:
     return History(31).decisions(count)
 
 
-def with_header(message: Outgoing, name: str, value: bytes) -> Outgoing:
-    return replace(message, headers=tuple((key, value if key == name else old) for key, old in message.headers))
-
-
-def forgeries(decisions: Sequence[Decision], at: int) -> dict[str, Outgoing]:
-    """What somebody who may write the topic, and has read all of it, can put in the place of the decision at `at`:
-    always of the right version.
-    """
-    before = decisions[:at]
-    chain = folded(before).chain
-    own = replace(decisions[at], effects=())
-    unsigned = signed(PLAIN, [own], None, chain)[0]
-    foreign = signed(PLAIN, [own], STRANGERS, chain)[0]
-    (honest,) = signed(PLAIN, [before[-1]], WRITERS, folded(before[:-1]).chain)
-    of_another = dict(honest.headers)
-    replayed = replace(unsigned, headers=tuple((key, of_another.get(key, old)) for key, old in foreign.headers))
-    mixed = foreign
-    for name in (BEFORE_HEADER, CHAIN_HEADER):
-        mixed = with_header(mixed, name, dict(foreign.headers)[name])
-    mixed = with_header(mixed, SIGNATURE_HEADER, of_another[SIGNATURE_HEADER])
-    garbage = b'{"no":"decision"}'
-    sealed = replace(with_header(unsigned, CHAIN_HEADER, next_chain(chain, garbage).encode()), value=garbage)
-    ahead = replace(own, version=own.version + 5)
-    return {
-        "unsigned": unsigned,
-        "of a key that the cell does not have": foreign,
-        "with all headers of an older record": replayed,
-        "with the signature of an older record": mixed,
-        "that cannot be read and continues the chain": sealed,
-        "of a version far ahead": signed(PLAIN, [ahead], STRANGERS, chain)[0],
-        "far ahead with the headers of an older record": replace(
-            signed(PLAIN, [ahead], None, chain)[0], headers=honest.headers
-        ),
-        "whose signature is no base64": with_header(foreign, SIGNATURE_HEADER, b"?" * 88),
-        "whose signature is too short": with_header(foreign, SIGNATURE_HEADER, b"AAAA"),
-        "whose chain is not ASCII": with_header(foreign, BEFORE_HEADER, "ü".encode() * 32),
-    }
-
-
-KINDS = list(forgeries(history(), 3))
+KINDS = list(forgeries(PLAIN, history(), 3))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -116,7 +76,7 @@ KINDS = list(forgeries(history(), 3))
 async def test_a_forged_record_is_passed_over_wherever_it_stands(log: MemoryLog, kind: str, at: int) -> None:
     decisions = history()
     honest = signed(PLAIN, decisions, WRITERS)
-    forged = forgeries(decisions, at)[kind]
+    forged = forgeries(PLAIN, decisions, at)[kind]
     await log.publish([*honest[:at], forged, forged, *honest[at:], forged])
     follower = await read(log)
     assert (follower.state.version, follower.state.skipped, follower.state.offset) == (6, 3, 8)
@@ -129,7 +89,7 @@ async def test_a_reader_that_knows_its_last_place_already_reads_a_forged_record_
     log: MemoryLog, kind: str
 ) -> None:
     decisions = history()
-    await log.publish([*signed(PLAIN, decisions, WRITERS)[:3], forgeries(decisions, 3)[kind]])
+    await log.publish([*signed(PLAIN, decisions, WRITERS)[:3], forgeries(PLAIN, decisions, 3)[kind]])
     follower = Follower(log, LAYOUT, CELL)
     await follower.start()
     await follower.catch_up()
@@ -141,7 +101,7 @@ async def test_a_reader_that_knows_its_last_place_already_reads_a_forged_record_
 
 async def test_what_was_passed_over_is_told_once_for_each_place(log: MemoryLog) -> None:
     decisions = history()
-    forged = forgeries(decisions, 3)["unsigned"]
+    forged = forgeries(PLAIN, decisions, 3)["unsigned"]
     await log.publish([*signed(PLAIN, decisions, WRITERS)[:3], forged, forged])
     signers = CountingSigners(signed_file(public(WRITERS), cell=CELL, ordinal=1))
     follower = Follower(log, Layout("fallow", PLAIN.ordinals, signers), CELL)
