@@ -67,4 +67,6 @@ def log_record(record: Logged) -> LogRecord:
     """A record of `decisions` as the fold takes it."""
     event = record.event()
     decision = event if isinstance(event, Decision | Undecodable) else NO_DECISION
-    return LogRecord(record.offset, record.value or b"", record.chain, decision)
+    # Whose a record is the world knows, and proves it by no key.
+    unproven_from = 0 if record.is_forged else None
+    return LogRecord(record.offset, record.value or b"", record.chain, decision, unproven_from)

@@ -38,6 +38,7 @@ from fallow.simulator.storage.disk import Disk
 from fallow.simulator.storage.groups import Groups
 from fallow.simulator.storage.redis import Redis
 from fallow.simulator.trouble.faults import Fault, Faults
+from fallow.simulator.trouble.impostor import Impostor, signed
 from fallow.simulator.trouble.mishaps import Mishaps
 from fallow.simulator.trouble.poison import Poison
 
@@ -48,6 +49,9 @@ NOTICE_MS = 8_000
 TOPICS_OF_CELLS = (
     "cells", "decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "operations"
 )  # fmt: skip
+
+SIGNED_EVERY = 4
+"""In so many worlds one has cells with keys. It goes by the seed, so that all others stay as they were."""
 
 ALONE = ("metrics",)
 """Services of which one process is enough: the others have two, so that one can take over."""
@@ -76,10 +80,12 @@ class World:
         self.faults = Faults(self.engine, faults, keep_faults)
         setting = draw_setting(self.engine)
         self.faults.draw_rates()
-        self.file, self.nodes, self.first_file = setting.file, setting.nodes, setting.file
+        is_signed = seed % SIGNED_EVERY == 0 and Fault.IMPOSTOR in faults
+        file = signed(setting.file) if is_signed else setting.file
+        self.file, self.nodes, self.first_file = file, setting.nodes, file
         self.items = tuple(item for item in setting.items if keep_items is None or item.number in keep_items)
         everywhere = {cell: specs + setting.machines[cell] for cell, specs in setting.nodes.items()}
-        self.history = History(seed, setting.file, everywhere, faults_end_ms=FAULTS_END_MS)
+        self.history = History(seed, file, everywhere, faults_end_ms=FAULTS_END_MS)
         self.grown_bytes = chance.choice(GROWN_AT_BYTES)
         as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
         self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)
@@ -89,6 +95,7 @@ class World:
         self.disk = Disk(self)
         self._ordinals = {cell.name: cell.ordinal for cell in setting.file.cells}
         self.oracles = [Oracle(self, cell) for cell in self._ordinals]
+        self.impostor = Impostor(self) if is_signed else None
         cells = len(self._ordinals)
         sizes = {"admission": SUBMISSION_PARTITIONS, "executor": SLOTS, "queueing": cells, "placement": cells}
         sizes["projector"] = sizes["metrics"] = cells

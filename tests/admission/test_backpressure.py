@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as with_fields
 
 from fallow.services.admission.app.answering import Admission
 from fallow.services.admission.app.keeping_pace import jobs_read_to
@@ -26,6 +27,7 @@ from fallow.shared.log.port import LogUnavailable, Outgoing, Reader, Record, Top
 from fallow.shared.runtime.files.cell_file import parse_cell_file
 from fallow.shared.runtime.host import Host
 from fallow.shared.runtime.process import Context, make_context
+from tests.signing import STRANGERS, WRITERS, believing, public, signed
 
 LAYOUT = Layout("t", {"main": 0, "other": 1})
 MOST_MS = 2_000
@@ -91,14 +93,14 @@ class SlowLog(BlindLog):
 class Cell:
     """Admission before a log in memory, in which the test plays the placement of cell main."""
 
-    def __init__(self, file: CellFile = FILE, kind: type[BlindLog] = BlindLog) -> None:
+    def __init__(self, file: CellFile = FILE, kind: type[BlindLog] = BlindLog, layout: Layout = LAYOUT) -> None:
         self.broker = MemoryBroker()
         for topic in ("jobs", "decisions", "dead-letters"):
             self.broker.create_topic(f"t.{topic}", 2)
         self.log = kind(self.broker)
         self.host = SteppedHost()
         self.context = self.context_anew()
-        self.admission = Admission(self.context, self.log, LAYOUT, file)
+        self.admission = Admission(self.context, self.log, layout, file)
         self._jobs, self._version = 0, 0
 
     def context_anew(self) -> Context[AdmissionSettings]:
@@ -179,6 +181,22 @@ async def test_what_placement_has_no_time_for_stays_in_the_submissions() -> None
         await held
     assert cell.passed_on == 4
     assert b"reads no submissions" not in cell.readiness
+
+
+async def test_a_decision_that_no_key_of_the_cell_proves_says_nothing_of_how_far_placement_is() -> None:
+    layout = believing(LAYOUT, public(WRITERS), cell="main")
+    cell = Cell(layout=layout)
+    await cell.admission.pace.begin()
+    await cell.passes_on()
+    for version in (0, 1):
+        of_an_impostor = Decision(cell="main", version=1, epoch=1, inputs={"jobs-0": 0}, at_ms=0)
+        value = encode(of_an_impostor).replace(b'"version":1', b'"version":%d' % version)
+        await cell.log.publish([with_fields(signed(LAYOUT, [of_an_impostor], STRANGERS)[0], value=value)])
+    await cell.admission.pace.look()
+    cell.passes(MOST_MS)
+    await cell.admission.pace.look()
+    await cell.passes_on()
+    assert cell.passed_on == 2
 
 
 async def test_decisions_that_come_late_make_no_placement_slow() -> None:

@@ -81,8 +81,10 @@ class NotingHost(Host):
 class Cell:
     """The decision log of a cell, and what queueing says of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout = LAYOUT) -> None:
+        """`layout` is the process's, with the keys that it believes."""
         self.broker, self._chain, self._version, self._at_ms = MemoryBroker(), CHAIN_START, 0, 0
+        self.layout = layout
         for topic in ("decisions", "snapshots", "queue"):
             self.broker.create_topic(f"t.{topic}", 1)
         self.log, self.tenure, self.host = RefusingLog(self.broker), Tenure("main"), NotingHost()
@@ -147,8 +149,8 @@ class Cell:
     def planner(self, context: Context[QueueingSettings]) -> CellPlanner:
         """What does the work on the cell."""
         file, metrics = parse_cell_file(TEXT, "cell"), QueueingMetrics(context.registry)
-        keeping = partial(Keeper, context, self.log, LAYOUT, SnapshotMetrics(context.registry), self.tenure, None)
-        return CellPlanner(context, self.log, LAYOUT, file, self.tenure, metrics, keeping)
+        keeping = partial(Keeper, context, self.log, self.layout, SnapshotMetrics(context.registry), self.tenure, None)
+        return CellPlanner(context, self.log, self.layout, file, self.tenure, metrics, keeping)
 
 
 def starts_planned(cell: Cell) -> list[StartsPlanned]:

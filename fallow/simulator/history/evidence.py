@@ -36,7 +36,8 @@ class LogEntry:
     """One record of a cell's decision log as it lies there.
 
     `decision` is what the bytes decode to where the run passes objects along; else the checker decodes `value`. With
-    `value` None the bytes were never made, and the chain is not checked. `moment` is when the log took it.
+    `value` None the bytes were never made, and the chain is not checked. `moment` is when the log took it. `is_forged`:
+    a stranger put it there, and the cell has keys.
     """
 
     offset: int
@@ -44,6 +45,7 @@ class LogEntry:
     chain: str
     moment: int | None = None
     decision: Decision | None = None
+    is_forged: bool = False
 
 
 class What(StrEnum):

@@ -22,11 +22,13 @@ class InForce(NamedTuple):
 def decisions_in_force(evidence: CellEvidence) -> tuple[list[InForce], list[Violation]]:
     """The decisions that every reader has to follow, and what is wrong with the log's form.
 
-    Stale records and those of strangers are passed over. Reading ends where the log is damaged.
+    Stale records and those of strangers are passed over, forged ones too. Reading ends where the log is damaged.
     """
     found: list[InForce] = []
     version, chain = 0, CHAIN_START
     for place, entry in enumerate(evidence.log):
+        if entry.is_forged:
+            continue
         decision = _decision_of(entry)
         if decision is None:
             if entry.value is not None and entry.chain == next_chain(chain, entry.value):
@@ -63,7 +65,7 @@ def _judge_damage(evidence: CellEvidence, place: int, version: int, damage: str)
     found = [] if evidence.is_damaged else [_violation(evidence, evidence.log[place], damage)]
     done = evidence.log[place].moment
     for entry in evidence.log[place + 1 :]:
-        later = _decision_of(entry)
+        later = None if entry.is_forged else _decision_of(entry)
         # One record may have been on its way when the damage was done; and one of each writer that had not looked yet.
         if done is not None and entry.moment is not None and entry.moment < done + evidence.unaware:
             continue

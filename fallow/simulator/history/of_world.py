@@ -107,6 +107,7 @@ def _entry(logged: Logged) -> LogEntry:
         logged.chain,
         logged.at_ms,
         event if isinstance(event, Decision) else None,
+        logged.is_forged,
     )
 
 

@@ -35,7 +35,7 @@ def reached(history: History) -> Counter[str]:
     found: Counter[str] = Counter()
     for logged in history.records("decisions"):
         event = logged.event()
-        for effect in event.effects if isinstance(event, Decision) else ():
+        for effect in event.effects if isinstance(event, Decision) and not logged.is_forged else ():
             found[type(effect).__name__] += 1
             found.update(_reasons_of(effect))
     for logged in history.records("jobs"):

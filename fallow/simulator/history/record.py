@@ -29,7 +29,8 @@ TopicPartition = tuple[str, int]
 
 @dataclass(slots=True)
 class Logged:
-    """One record as it stood in the log. `type` and `chain` are its headers of these names.
+    """One record as it stood in the log. `type` and `chain` are its headers of these names. `is_forged`: a stranger put
+    it there, in a cell with keys, so that no reader may take it.
 
     A world that passes events as objects makes the bytes when they are first asked for; both say the same.
     """
@@ -47,6 +48,7 @@ class Logged:
     _said: Event | Undecodable | None = None
     _record: Record | None = None
     _is_decoded_once: bool = True
+    is_forged: bool = False
 
     @property
     def value(self) -> bytes | None:

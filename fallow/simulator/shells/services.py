@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import SecretStr
+
 from fallow.services.admission.app import answering
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.services.executor.app import agent, wiring
@@ -97,7 +99,10 @@ def placement(world: World, process: Process) -> Shell:
         intake.SET_ASIDE: world.poison.set_aside,
         INPUT_FENCED: world.person.fenced,
     }
-    settings = PlacementSettings.model_construct(namespace=NAMESPACE, resume_inputs=world.person.setting())
+    key = SecretStr("" if world.impostor is None else world.impostor.writers_key)
+    settings = PlacementSettings.model_construct(
+        namespace=NAMESPACE, resume_inputs=world.person.setting(), signing_key=key
+    )
     main = partial(writer.main, deciding=partial(PlacementService, walk=world.poison.walk))
     return Shell("placement", settings, main, hears)
 

@@ -38,6 +38,7 @@ class Message:
     chain: str = ""
     sent: Outgoing | None = None
     """What a process of production handed to its log."""
+    is_forged: bool = False
 
 
 def message_of(event: Event, partition: int) -> Message:
@@ -150,6 +151,7 @@ class Broker:
             message.event,
             message.value,
             message.sent,
+            is_forged=message.is_forged,
             _is_decoded_once=not self._as_bytes,
         )
         if self._as_bytes and message.event is not None:

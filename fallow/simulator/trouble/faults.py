@@ -49,6 +49,7 @@ class Fault(StrEnum):
     FLIPPED = "bit-flip"
     OVERSIZED = "oversized"
     POISONED = "poisoned"
+    IMPOSTOR = "impostor"
 
 
 RATES: dict[Fault, float] = {

@@ -65,7 +65,9 @@ class Mishaps:
                 world.engine.after(world.faults.next_ms(fault), partial(self._happen, fault))
         if world.faults.loses_tail:
             world.engine.after(world.engine.between(2_000, 9_000), self._lose_tail)
-        if world.faults.is_forged:
+        if world.impostor is not None:
+            world.impostor.begin()
+        if world.faults.is_forged and world.impostor is None:
             world.engine.after(world.engine.between(2_000, 9_000), self._forge)
 
     def _happen(self, fault: Fault) -> None:
