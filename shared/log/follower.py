@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -15,6 +16,7 @@ from fallow.shared.log.machine.losses import LossKind, Place
 from fallow.shared.log.machine.own_records import OwnRecords
 from fallow.shared.log.port import Log, LogTruncated, Outgoing, Reader, Record
 from fallow.shared.log.reading import checksum_of, log_record
+from fallow.shared.log.signers import keys_only_in_force
 from fallow.shared.log.snapshots import newest_snapshot
 
 BeforeFold = Callable[[CellState, LogRecord], None]
@@ -52,7 +54,14 @@ class Follower:
         self._watch = PlaceWatch(log, lambda record: checksum_of(record.key, record.value))
         self._last: tuple[int, bytes | None, bytes | None] | None = None
         self._own = OwnRecords()
-        self._ends_forged = False
+        self._ends_forged = self._lacks_key = self._is_file_new = False
+
+    @property
+    def lacks_key(self) -> bool:
+        """Whether it has passed over records that a key proves that the cell file in force names, and the one here
+        does not: this is an older copy. So much is believed of the state: who has an older copy must not write.
+        """
+        return self._lacks_key
 
     @property
     def ends_forged(self) -> bool:
@@ -100,18 +109,24 @@ class Follower:
 
     async def poll(self, wait_ms: int = 100, max_records: int = 500) -> list[Decision]:
         """Fold what has come; the decisions that extended the state, in their order."""
+        if self._is_file_new:
+            await self._layout.signers.renewed()
+            self._is_file_new = False
         reader, accepted = await self._open(), list[Decision]()
         wait_ms = min(wait_ms, LOOKING_WAIT_MS) if self._watch.is_looking else wait_ms
         records = await reader.poll(max_records, wait_ms)
         if not records:
             self.look()
-        for record, entry in zip(records, await self._judged(records), strict=True):
+        entries = await self._judged(records)
+        forged = self._forged_of(records, entries)
+        for record, entry in zip(records, entries, strict=True):
             if not self._own.is_whole(record.offset, record.key, record.value):
                 raise _not_ours(record.offset)
             if self._fold(entry):
                 accepted.append(cast("Decision", entry.decision))
-        if any(isinstance(effect, CellFileSet) for decision in accepted for effect in decision.effects):
-            await self._layout.signers.renewed()
+        # At the next poll: what is folded must reach whoever asked, also one that is cancelled meanwhile.
+        self._is_file_new |= any(isinstance(effect, CellFileSet) for each in accepted for effect in each.effects)
+        self._lacks_key = self._lacks_key or (bool(forged) and self._would_be_proven(forged))
         if records and records[-1].offset == self.state.offset:
             self._last = (records[-1].offset, records[-1].key, records[-1].value)
         return accepted
@@ -122,12 +137,31 @@ class Follower:
         """
         signers, cell, version = self._layout.signers, self.state.cell, self.state.version
         entries = [log_record(record, signers.of(cell)) for record in records]
-        if any(entry.is_forged(version) for entry in entries) and await signers.renewed():
+        if any(entry.is_forged(version) for entry in entries) and await self._renewed():
             entries = [log_record(record, signers.of(cell)) for record in records]
-        forged = [each.offset for each in entries if each.offset >= self.next_offset and each.is_forged(version)]
-        if forged:
-            signers.skipped(cell, forged)
         return entries
+
+    async def _renewed(self) -> bool:
+        """Whether there are other keys now. Who is cancelled over it reads the records that are at hand once more."""
+        try:
+            return await self._layout.signers.renewed()
+        except asyncio.CancelledError:
+            await self.rest()
+            raise
+
+    def _forged_of(self, records: Sequence[Record], entries: Sequence[LogRecord]) -> list[Record]:
+        """Those that will be passed over as forged, each told once."""
+        version, both = self.state.version, zip(records, entries, strict=True)
+        forged = [record for record, entry in both if entry.offset >= self.next_offset and entry.is_forged(version)]
+        if forged:
+            self._layout.signers.skipped(self.state.cell, [record.offset for record in forged])
+        return forged
+
+    def _would_be_proven(self, records: Sequence[Record]) -> bool:
+        """Whether a key proves one of these that only the cell file in force names."""
+        unknown = keys_only_in_force(self.state.cell_file, self._layout.signers.of(self.state.cell), self.state.cell)
+        version = self.state.version
+        return unknown is not None and any(not log_record(each, unknown).is_forged(version) for each in records)
 
     def _fold(self, entry: LogRecord) -> bool:
         """Whether the record is a decision that extended the state."""

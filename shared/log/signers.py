@@ -7,8 +7,11 @@ would name a key of his own.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.file_in_force import from_effect
+from fallow.shared.events.effects import CellFileSet
 from fallow.shared.log.machine.signatures import CellKeys, keys_of
 
 
@@ -39,3 +42,18 @@ def keys_of_cells(file: CellFile) -> dict[str, CellKeys]:
 
     found = {cell.name: keys_of(cell, verify) for cell in signed}
     return {name: keys for name, keys in found.items() if keys is not None}
+
+
+def keys_only_in_force(in_force: CellFileSet | None, own: CellKeys | None, cell: str) -> CellKeys | None:
+    """The keys that the cell file in force names and the reader's own does not; None where there are none, or the file
+    cannot be read here. They prove nothing to anybody: they show that the own file is not the newest.
+    """
+    if in_force is None or own is None:
+        return None
+    try:
+        signing = from_effect(in_force).cell(cell).signing
+    except (ValueError, KeyError):
+        return None
+    known = {key.public for key in own.keys}
+    unknown = () if signing is None else tuple(key for key in signing.keys if key.public not in known)
+    return replace(own, from_version=1, keys=unknown) if unknown else None

@@ -4,6 +4,7 @@ theirs stopping it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -207,8 +208,38 @@ async def test_a_cell_file_that_comes_into_force_has_its_own_read_again(log: Mem
     decision = Decision(cell=CELL, version=1, epoch=0, at_ms=0, effects=(effect,))
     await log.publish(signed(PLAIN, [decision], WRITERS))
     signers = Reloading()
-    await read(log, Layout("fallow", PLAIN.ordinals, signers))
+    follower = Follower(log, Layout("fallow", PLAIN.ordinals, signers), CELL)
+    await follower.start()
+    await follower.catch_up()
+    for _ in range(2):
+        await follower.poll(wait_ms=0)
     assert signers.reads == 1
+    await follower.stop()
+
+
+class Slow(Reloading):
+    """It takes a while to read the file."""
+
+    async def renewed(self) -> bool:
+        await asyncio.sleep(0.05 if self.reads == 0 else 0)
+        return await super().renewed()
+
+
+async def test_a_reader_that_is_cancelled_while_it_reads_the_keys_again_misses_no_record(log: MemoryLog) -> None:
+    decisions = history()
+    await log.publish(signed(PLAIN, decisions[:3], WRITERS))
+    await log.publish(signed(PLAIN, decisions[3:], NEXT, folded(decisions[:3]).chain))
+    signers = Slow()
+    follower = Follower(log, Layout("fallow", PLAIN.ordinals, signers), CELL)
+    await follower.start()
+    polling = asyncio.create_task(follower.poll())
+    await asyncio.sleep(0.01)
+    polling.cancel()
+    await asyncio.wait([polling])
+    assert (polling.cancelled(), follower.state.version) == (True, 0)
+    await follower.catch_up()
+    assert (follower.state.version, follower.state.skipped) == (6, 0)
+    await follower.stop()
 
 
 def test_what_a_signature_is_of_is_the_chain_and_no_other_words_of_the_writer() -> None:

@@ -191,3 +191,66 @@ def test_no_text_of_the_process_shows_the_private_key(broker: MemoryBroker, cell
     settings = process(broker, cell_file, WRITERS).context.settings
     private = WRITERS.text.partition(":")[2]
     assert private not in repr(settings) + str(settings) + settings.model_dump_json() + repr(WRITERS)
+
+
+async def test_a_standby_that_could_not_take_over_is_not_ready_beside_a_writer_that_is(
+    broker: MemoryBroker, cell_file: Path
+) -> None:
+    writer, standby = process(broker, cell_file, WRITERS), process(broker, cell_file, None, "two")
+    await writer.start()
+    await submit(broker, "job-1")
+    await until_folded(broker, cell_file, "job-1")
+    await standby.start()
+    await eventually(lambda: "FALLOW_SIGNING_KEY" in standby.health, within_s=15)
+    assert writer.health == ""
+    for each in (standby, writer):
+        await each.stop()
+
+
+async def test_a_process_whose_copy_of_the_cell_file_lacks_the_new_key_does_not_write_over_what_it_proves(
+    broker: MemoryBroker, cell_file: Path, tmp_path: Path
+) -> None:
+    """It has the old key, which is not retired yet: readers would take its decisions for a fork of the log."""
+    older = tmp_path / "older.yaml"
+    names(older, signed_text(public(WRITERS)))
+    first = process(broker, cell_file, WRITERS)
+    await first.start()
+    await submit(broker, "job-1")
+    await until_folded(broker, cell_file, "job-1")
+    names(cell_file, signed_text(public(WRITERS), public(NEXT)))
+    reload = ReloadCell(cell=CELL, by="operator")
+    await MemoryLog(broker).publish([LAYOUT.outgoing(reload, id="r", source="test", wall_ms=0)])
+    await submit(broker, "job-22")
+    await until_folded(broker, cell_file, "job-1", "job-22")
+    await first.stop()
+    second = process(broker, cell_file, NEXT, "two")
+    await second.start()
+    await submit(broker, "job-333")
+    await until_folded(broker, cell_file, "job-333")
+    await second.stop()
+    before = len(records(broker))
+    late = process(broker, older, WRITERS, "three")
+    await late.start()
+    await eventually(lambda: "it is an older copy" in late.health, within_s=15)
+    assert len(records(broker)) == before
+    await late.stop()
+
+
+async def test_what_a_thief_of_a_retired_key_writes_keeps_no_writer_from_beginning(
+    broker: MemoryBroker, cell_file: Path
+) -> None:
+    """The cell file in force still names the key as one that writes: it is retired by the file of the process."""
+    writer = process(broker, cell_file, WRITERS)
+    await writer.start()
+    await submit(broker, "job-1")
+    state = (await until_folded(broker, cell_file, "job-1")).state
+    await writer.stop()
+    state = (await follower_of(broker, cell_file)).state
+    names(cell_file, signed_text(public(NEXT), public(WRITERS, until_version=state.version)))
+    stolen = Decision(cell=CELL, version=state.version + 1, epoch=state.epoch, at_ms=state.at_ms)
+    await MemoryLog(broker).publish(signed(LAYOUT, [stolen], WRITERS, state.chain))
+    anew = process(broker, cell_file, NEXT, "two")
+    await anew.start()
+    await submit(broker, "job-22")
+    await until_folded(broker, cell_file, "job-22")
+    await anew.stop()

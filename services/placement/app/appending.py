@@ -27,6 +27,12 @@ REFUSED = "the state refused the start of a job; deciding again without it, or w
 """What it says of each decision that failed on a waiting job, before it is made once more."""
 
 
+OLDER_COPY = (
+    "lacks a key of the cell file in force, by which decisions were signed that this process has passed over: it is an "
+    "older copy. Bring the newer one here and start the process again"
+)
+
+
 class Appending:
     """Of one cell. `wrote_ms` (monotonic) is when the log answered last."""
 
@@ -48,8 +54,14 @@ class Appending:
     async def may_begin(self) -> None:
         """Before this process takes the cell over. Raises CannotWrite where readers would not believe it."""
         await self._signing.renew()
-        if why := self._signing.why_not():
+        if why := self.why_not():
             raise CannotWrite(why)
+
+    def why_not(self) -> str | None:
+        """Why readers would pass over what this process writes, as far as it knows; None where they would not."""
+        if self._follower.lacks_key:
+            return f"{self._context.settings.cell_file} {OLDER_COPY}"
+        return self._signing.why_not()
 
     def draft(self, tenure: Tenure[PendingDecision], tried: PendingDecision) -> Draft | None:
         """The record of a decision; None where no reader could read it: it is decided again with fewer inputs, or
@@ -82,7 +94,7 @@ class Appending:
 
     async def append(self, tenure: Tenure[PendingDecision], tried: PendingDecision, draft: Draft) -> bool:
         """Whether the decision is in force. Raises CannotWrite where this process is not to try again."""
-        if why := self._signing.why_not():
+        if why := self.why_not():
             tenure.discard()
             raise CannotWrite(why)
         begin_s = self._context.host.perf_s()

@@ -85,6 +85,7 @@ class CellWriter:
         self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
         self._declines_until_ms: int | None = None
         self._given_up_at: int | None = None
+        self._why_not: str | None = None
         self._standing_by: asyncio.Task[object] | None = None
         self._clock = ClockWatch(context, log, layout.topic("cells"), cell.ordinal)
         self._appending = Appending(context, log, layout, self._follower, self._clock, self._setbacks, self._metrics)
@@ -127,6 +128,7 @@ class CellWriter:
         )
         self._context.health.ready()
         while not self._context.stopping.is_set():
+            self._look_at_key()
             try:
                 if self._owns:
                     await self._write()
@@ -144,6 +146,18 @@ class CellWriter:
         except CellFileError as error:
             self._context.logger.warning("the cell file has an error now", cell=self.cell, reason=str(error))
             return self._file
+
+    def _look_at_key(self) -> None:
+        """A standby that could not take over is not ready either: nobody would notice before the writer is gone."""
+        what, why = f"key of cell {self.cell}", self._appending.why_not()
+        if why == self._why_not:
+            return
+        self._why_not = why
+        if why is None:
+            self._context.health.ready(what)
+        else:
+            self._context.health.not_ready(why, what)
+            self._context.logger.error("cannot write the cell", cell=self.cell, reason=why)
 
     def _is_back(self) -> None:
         self._given_up_at = None
@@ -215,8 +229,8 @@ class CellWriter:
 
     async def _write(self) -> None:
         """Take the cell over and decide until it is somebody else's."""
-        await self._appending.may_begin()
         await self._follower.catch_up()
+        await self._appending.may_begin()
         await self._clock.begin()
         await self._read_anew(self._service.take_over)
         tenure = Tenure(self._follower.state, self._service)
