@@ -101,3 +101,11 @@ def test_the_jobs_own_environment_hides_the_agents_and_not_what_fallow_says() ->
     )
     assert (told["HOME"], told["PATH"], told["RANK"], told["FALLOW_CHECKPOINT_DIR"]) == ("/job", "/bin", "0", "/c")
     assert "FALLOW_REDIS" not in told
+
+
+def test_no_key_and_no_password_of_the_agent_reaches_a_worker() -> None:
+    places = (WorkerPlace(rank=0, node="node-1", devices=(0,), gpu_milli=1000),)
+    order, gang = Start("node-1", "job-1", 1, places, RUN, 0), Gang(1, ("node-1",), "a", 1)
+    secrets = {"FALLOW_SIGNING_KEY": "of placement", "FALLOW_KAFKA_PASSWORD": "of the agent"}
+    told = worker_environment(order, RUN, gang, places[0], {**secrets, "HOME": "/root"})
+    assert (told["HOME"], [name for name in secrets if name in told]) == ("/root", [])

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from fallow.shared.runtime.endings import WRONG_SETTINGS
-from fallow.shared.runtime.settings import LogFormat, ServiceSettings, SettingsError
+from fallow.shared.runtime.settings import LogFormat, ServiceSettings, SettingsError, WriterSecurity
 
 
 def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,3 +66,16 @@ def test_a_service_that_cannot_begin_by_its_settings_says_so_in_one_line(variabl
     first, line = ended.stderr.splitlines()
     assert first == "tiny: wrong settings"
     assert line.startswith(f"{variable} = {value!r}: {rule}")
+
+
+def test_a_wrong_signing_key_is_named_but_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_SIGNING_KEY", "ed25519-private:c2VjcmV0")
+    with pytest.raises(SettingsError) as refused:
+        WriterSecurity.load()
+    assert str(refused.value).startswith("FALLOW_SIGNING_KEY: ")
+    assert "c2VjcmV0" not in str(refused.value)
+
+
+def test_services_that_write_no_decisions_read_no_signing_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_SIGNING_KEY", "ed25519-private:c2VjcmV0")
+    assert not hasattr(ServiceSettings.load(), "signing_key")
