@@ -99,7 +99,7 @@ def placement(world: World, process: Process) -> Shell:
         intake.SET_ASIDE: world.poison.set_aside,
         INPUT_FENCED: world.person.fenced,
     }
-    key = SecretStr("" if world.impostor is None else world.impostor.writers_key)
+    key = SecretStr("" if world.impostor is None else world.impostor.rotation.writers_key)
     settings = PlacementSettings.model_construct(
         namespace=NAMESPACE, resume_inputs=world.person.setting(), signing_key=key
     )
