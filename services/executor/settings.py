@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from fallow.shared.events.base import Label, Name, NodeId
 from fallow.shared.events.values import DEVICES_MOST
 from fallow.shared.runtime.settings import ServiceSettings
+
+UIDS_FROM, UIDS_TO = 1_000, 2**32 - 2
+"""The users of workers are among these: lower numbers are the system's own, and the last one is no user."""
 
 
 class ExecutorSettings(ServiceSettings):
@@ -35,4 +38,23 @@ class AgentSettings(ServiceSettings):
     node_nics: tuple[int, ...] = Field((), description="how many GPUs share each network card, as a JSON list")
     state_dir: Path = Field(..., description="files that must outlive the agent; for its user alone")
     keep_runs: int = Field(1_000, ge=1, le=1_000_000, description="folders of runs that are over and stay")
+    worker_uids: str = Field("", description="FIRST-LAST: numbers of users as whom workers run, for root; else its own")
     report_every_wall_ms: int = Field(10_000, ge=10, le=600_000, description="time between two reports")
+
+    @field_validator("worker_uids")
+    @classmethod
+    def _uids_are_a_range(cls, text: str, info: ValidationInfo) -> str:
+        keep_runs = info.data.get("keep_runs", 0)
+        if text and len(uids_of(text)) <= keep_runs:
+            # Folders that stay keep their users.
+            raise ValueError(f"must be more numbers than keep_runs ({keep_runs})")
+        return text
+
+
+def uids_of(text: str) -> range:
+    """The numbers FIRST-LAST. Raises ValueError."""
+    first, dash, last = text.partition("-")
+    are_numbers = all(each.isascii() and each.isdecimal() and len(each) <= len(str(UIDS_TO)) for each in (first, last))
+    if not (dash and are_numbers and UIDS_FROM <= int(first) <= int(last) <= UIDS_TO):
+        raise ValueError(f"must be FIRST-LAST, two numbers from {UIDS_FROM} to {UIDS_TO}")
+    return range(int(first), int(last) + 1)

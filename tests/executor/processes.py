@@ -11,6 +11,7 @@ from fallow.services.executor.policy.turn import Observation, Start, Stop
 from fallow.services.executor.policy.worker_environment import Gang
 from fallow.services.executor.processes.driver import BEGIN_MS, ProcessDriver
 from fallow.services.executor.processes.supervisor import marked, monotonic_ms, processes
+from fallow.services.executor.processes.worker_users import WorkerUsers
 from fallow.shared.events.values import ProcessRun, Run, WorkerPlace
 from tests.contract.eventually import eventually
 
@@ -20,12 +21,15 @@ HOUR_MS = 3_600_000
 
 @dataclass
 class Machine:
-    """A node's state folder with the driver that is there now. `searches` of the whole machine were made so far."""
+    """A node's state folder with the driver that is there now. With `uids` workers have users of their own. `searches`
+    of the whole machine were made so far.
+    """
 
     folder: Path
     lease_ms: int = HOUR_MS
     in_groups: bool = True
     begin_ms: int = BEGIN_MS
+    uids: range | None = None
     searches: int = 0
     former: list[ProcessDriver] = field(default_factory=list)
     seen: list[Observation] = field(default_factory=list)
@@ -39,7 +43,12 @@ class Machine:
         for driver in self.former:
             driver._beginning.clear()  # an agent that is gone begins nothing
         inherited = {"PATH": "/usr/bin:/bin", "FALLOW_REDIS": "secret"}
-        self.driver = ProcessDriver(NODE, self.folder, inherited=inherited, begin_ms=self.begin_ms, listed=self._listed)
+        users = None
+        if self.uids is not None:
+            users = WorkerUsers(self.folder, self.uids, self.folder.with_name("claims"))
+        self.driver = ProcessDriver(
+            NODE, self.folder, inherited=inherited, users=users, begin_ms=self.begin_ms, listed=self._listed
+        )
         self.former.append(self.driver)
         if not self.in_groups:
             self.driver.close()

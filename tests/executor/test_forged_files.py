@@ -106,10 +106,31 @@ async def test_an_agent_that_comes_back_believes_no_end_while_the_worker_lives(m
     assert machine.alive() == []
 
 
-async def test_who_ends_its_supervisor_has_not_finished_whatever_it_has_written(machine: Machine) -> None:
+async def test_who_ends_its_supervisor_has_failed_by_itself_whatever_it_has_written(machine: Machine) -> None:
     machine.start("sleep 0.3; " + FORGES.replace("FOLDER", "../0").replace("WHY", "") + "kill -9 $PPID; sleep 777")
     seen = await machine.until("running", "failed")
-    assert (seen.infrastructure, seen.exit_code, machine.alive()) == (True, None, [])
+    assert (seen.infrastructure, seen.exit_code, machine.alive()) == (False, None, [])
+
+
+async def test_who_ends_its_supervisor_while_no_agent_is_there_has_failed_by_itself_too(machine: Machine) -> None:
+    lost = FORGES.replace("FOLDER", "../0").replace("WHY", "vanished")
+    machine.start(f"echo up; sleep 0.3; {lost} kill -9 $PPID; exec sleep 777")
+    await machine.says("up")
+    machine.restart_agent()
+    await eventually(lambda: machine.alive() == [])
+    machine.start(LIVES_ON)
+    async with asyncio.timeout(15):
+        while not machine.seen or machine.seen[-1].status.value == "running":
+            await asyncio.sleep(0.02)
+            machine.seen += machine.driver.look()
+    assert (machine.seen[-1].status.value, machine.seen[-1].infrastructure) == ("failed", False)
+
+
+async def test_a_supervisor_that_cannot_do_its_work_is_the_nodes_fault(machine: Machine) -> None:
+    put(a_folder, machine.path("lock"))
+    machine.start(LIVES_ON)
+    seen = await machine.until("failed")
+    assert (seen.infrastructure, "Is a directory" in seen.text) == (True, True)
 
 
 @pytest.mark.parametrize("make", [a_pipe, a_folder, a_number, much])

@@ -219,7 +219,7 @@ async def test_a_worker_dies_with_its_supervisor_and_is_not_begun_again(either_m
     await machine.says("up")
     os.kill(machine.supervisor(), signal.SIGKILL)
     seen = await machine.until("running", "failed")
-    assert (seen.infrastructure, seen.exit_code) == (True, None)
+    assert (seen.infrastructure, seen.exit_code) == (False, None)  # it may have killed it: they are of one user
     assert machine.alive() == []
     machine.restart_agent()
     machine.start(WAITS)

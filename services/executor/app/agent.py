@@ -51,7 +51,7 @@ async def main(
     grown_bytes: int = GROWN_BYTES,
 ) -> None:
     """Run the agent until the process stops. Raises CellFileError, WrongOffer, StateFolderInUse, StateFolderUnusable,
-    NodeTakenOver.
+    WorkerUsersUnusable, NodeTakenOver.
 
     A diary of at least `grown_bytes` is shortened.
     """

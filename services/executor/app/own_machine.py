@@ -14,7 +14,8 @@ from fallow.services.executor.policy.turn import Observation, Start, Stop
 from fallow.services.executor.policy.worker_environment import Gang
 from fallow.services.executor.processes.driver import ProcessDriver
 from fallow.services.executor.processes.state_folder import StateFolder
-from fallow.services.executor.settings import AgentSettings
+from fallow.services.executor.processes.worker_users import WorkerUsers
+from fallow.services.executor.settings import AgentSettings, uids_of
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.values import NodeSpec
 
@@ -78,7 +79,7 @@ FindMachine = Callable[[AgentSettings, CellFile], OwnMachine]
 
 
 def own_machine(settings: AgentSettings, file: CellFile) -> OwnMachine:
-    """The machine itself. Raises WrongOffer, StateFolderInUse, StateFolderUnusable, OSError."""
+    """The machine itself. Raises WrongOffer, StateFolderInUse, StateFolderUnusable, WorkerUsersUnusable, OSError."""
     cell, pool = home_of(file, settings.node_pool)
     spec = offer_of(
         settings.node,
@@ -93,6 +94,10 @@ def own_machine(settings: AgentSettings, file: CellFile) -> OwnMachine:
 
 
 def as_node(settings: AgentSettings, cell: str, spec: NodeSpec, folder: StateFolder) -> OwnMachine:
-    """The machine as this node, with what stands in the state folder."""
-    driver = ProcessDriver(spec.id, folder.path, inherited=os.environ, keep_runs=settings.keep_runs)
+    """The machine as this node, with what stands in the state folder. Raises WorkerUsersUnusable, OSError."""
+    users = None
+    if settings.worker_uids:
+        os.umask(0o077)  # whatever the agent writes from now on is nothing to workers, which go through its folder
+        users = WorkerUsers(folder.path, uids_of(settings.worker_uids))
+    driver = ProcessDriver(spec.id, folder.path, inherited=os.environ, keep_runs=settings.keep_runs, users=users)
     return OwnMachine(cell, spec, folder, DiskFiles(folder.path), driver)

@@ -8,6 +8,9 @@ Below the state folder:
     runs/JOB/ATTEMPT/world.json     who the workers are now, of a job whose workers come and go
     runs/.gone/...                  folders that are being removed; no job is called so
 
+Where workers have users of their own (worker_users.py), `work` is the only one of these in which they may write, and
+world.json the only one that they may read.
+
 The agent's child is a supervisor for each worker; it lives on when the agent ends.
 """
 
@@ -42,7 +45,8 @@ from fallow.services.executor.processes.supervisor import (
 )
 from fallow.services.executor.processes.supervisors import Supervisors
 from fallow.services.executor.processes.sweep import Sweep
-from fallow.services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
+from fallow.services.executor.processes.worker_folder import Rights, WorkerEnd, WorkerFolder
+from fallow.services.executor.processes.worker_users import WorkerUsers
 from fallow.shared.events.encoding import shorten
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import ProcessRun, RunStatus
@@ -112,12 +116,15 @@ class ProcessDriver:
         *,
         inherited: Mapping[str, str],
         keep_runs: int = 1_000,
+        users: WorkerUsers | None = None,
         begin_ms: int = BEGIN_MS,
         listed: Callable[[], list[int]] = processes,
     ) -> None:
         """`inherited` is the agent's own environment; of runs that are over the newest `keep_runs` folders stay.
-        `begin_ms` is how long workers begin at a time; `listed` gives the ids of all processes of the machine.
+        `users` are those of the workers, None: they run as the agent's. `begin_ms` is how long workers begin at a time;
+        `listed` gives the ids of all processes of the machine.
         """
+        self._users = users
         self._node, self._inherited, self._keep_runs, self._begin_ms = node, inherited, keep_runs, begin_ms
         self._runs, self.lease = state_dir / "runs", state_dir / "lease"
         self._runs.mkdir(parents=True, exist_ok=True)
@@ -131,7 +138,7 @@ class ProcessDriver:
         self._over = 0
         self._lease_text = ""
         self._ending: list[subprocess.Popen[bytes]] = []
-        self._remover = Remover(self._runs / ".gone")
+        self._remover = Remover(self._runs / ".gone", None if users is None else users.remove_traces)
         self._remover.remove_rest()
 
     def keep_lease(self, renewed_ms: int, until_ms: int) -> None:
@@ -188,23 +195,36 @@ class ProcessDriver:
     def _begin(self, order: Start, process: ProcessRun, gang: Gang, run: LiveRun) -> Iterator[None]:
         """Each step begins one worker."""
         self._remove_earlier(order, run)
-        work = self._folder(order.key) / "work"
+        attempt = self._folder(order.key)
+        work, user = attempt / "work", self._user_of(attempt, run)
         work.mkdir(parents=True, exist_ok=True)
         process = replace(
             process,
             dir=str(Path(process.dir).absolute()) if process.dir is not None else str(work),
-            checkpoint_dir=None if process.checkpoint_dir is None else _made(process.checkpoint_dir),
+            checkpoint_dir=None if process.checkpoint_dir is None else str(Path(process.checkpoint_dir).absolute()),
         )
+        if user is None and process.checkpoint_dir is not None:
+            Path(process.checkpoint_dir).mkdir(parents=True, exist_ok=True)
         if gang.members:
             self.show_world(order.job, order.attempt, gang)
-        world = str(self._folder(order.key) / WORLD_FILE)
+        inherited, rights = self._inherited, Rights()
+        if self._users is not None and user is not None:
+            # Root makes no folder where a job wishes: its own user does.
+            inherited, rights = self._users.environment(inherited, attempt, user), Rights(user, process.checkpoint_dir)
         for place in order.places:
             run.begun[place.rank] = None
-            env = worker_environment(order, process, gang, place, self._inherited, world)
+            env = worker_environment(order, process, gang, place, inherited, str(attempt / WORLD_FILE))
             run.workers[place.rank].begin(
-                process.argv, env, process.dir or str(work), self.lease, ordered_ms=order.started_ms
+                process.argv, env, process.dir or str(work), self.lease, ordered_ms=order.started_ms, rights=rights
             )
             yield
+
+    def _user_of(self, attempt: Path, run: LiveRun) -> int | None:
+        """The user of an attempt's workers. Those that an agent without users has begun go on as what they are."""
+        if self._users is None:
+            return None
+        is_begun = all(worker.was_begun() for worker in run.workers.values())
+        return self._users.of(attempt) if is_begun else self._users.move_in(attempt)
 
     def _begin_no_more(self, run: LiveRun) -> None:
         """Whose turn to start has not come never starts. What an agent before this one has begun stays to be ended."""
@@ -224,15 +244,16 @@ class ProcessDriver:
         is_whole = not any(key[:2] == order.key[:2] and key != order.key for key in self._live)
         gone = [self._folder(order.key)] if earlier and is_whole else [worker.path for worker in earlier]
         for folder in gone:
-            self._remover.remove(folder)
+            self._remove(folder)
         run.workers = {rank: self._worker(order.key, rank) for rank in run.workers}
 
     def show_world(self, job: str, attempt: int, gang: Gang | None) -> None:
         """Let the attempt's workers here see who the others are now. A file that cannot be written stays as it was."""
         folder = self._runs / job / str(attempt)
         if gang is not None and _is_folder_name(job) and folder.exists():
+            user = None if self._users is None else self._users.of(folder)
             with contextlib.suppress(OSError):
-                write_whole(folder / WORLD_FILE, gang.as_world())
+                write_whole(folder / WORLD_FILE, gang.as_world(), user)
 
     def stop(self, order: Stop) -> Observation | None:
         """Ask a run to end within its grace. STOPPED at once where nothing of it is here."""
@@ -262,18 +283,34 @@ class ProcessDriver:
         found = []
         for key, run in list(self._live.items()):
             seen = self._look_at(key, run) if not run.is_broken else self._destroy(key, run)
-            if seen is not None:
-                found.append(seen)
-                if seen.status is not RunStatus.RUNNING:
-                    del self._live[key]
-                    self._let_go(run)
+            is_over = seen is not None and seen.status is not RunStatus.RUNNING
+            if seen is None or (is_over and not self._user_is_gone(key, run)):
+                continue
+            found.append(seen)
+            if is_over:
+                del self._live[key]
+                self._let_go(key, run)
         return found
+
+    def _user_is_gone(self, key: RunKey, run: LiveRun) -> bool:
+        """Whether no process of a run's user is left. A supervisor that ended in order has left none of its worker."""
+        attempt = self._folder(key)
+        user = None if self._users is None else self._users.of(attempt)
+        if self._users is None or user is None or self._has_others(key):
+            return True
+        return all(worker.ended_in_order() for worker in run.workers.values()) or self._users.end_processes(user)
+
+    def _has_others(self, key: RunKey) -> bool:
+        """Whether another run of the same attempt lives here: they have one user."""
+        return any(other[:2] == key[:2] and other != key for other in self._live)
 
     async def next_look(self) -> None:
         """Wait until the runs are to be looked at again: they tell of nothing by themselves."""
         await asyncio.sleep(LOOK_EVERY_S)
 
-    def _let_go(self, run: LiveRun) -> None:
+    def _let_go(self, key: RunKey, run: LiveRun) -> None:
+        if self._users is not None and not self._has_others(key):
+            self._users.close(self._folder(key))
         # Supervisors end in a moment; who is not waited for stays in the table of processes.
         self._ending += [worker.child for worker in run.workers.values() if worker.child is not None]
         self._over += 1
@@ -315,10 +352,15 @@ class ProcessDriver:
         if run.failed is not None:
             end = ends[run.failed]
             text = f"worker {run.failed} {_words(end)}"[:TEXT_CHARS_MOST]
-            return self._seen(key, RunStatus.FAILED, end.code, infrastructure=end.why == "vanished", text=text)
+            is_infrastructure = end.why == "vanished" and (end.has_crashed or self._is_guarded(key))
+            return self._seen(key, RunStatus.FAILED, end.code, infrastructure=is_infrastructure, text=text)
         if all(end.is_good for end in ends.values()) and not run.is_cut:
             return self._seen(key, RunStatus.FINISHED, 0)
         return self._seen(key, RunStatus.STOPPED)
+
+    def _is_guarded(self, key: RunKey) -> bool:
+        """Whether no worker of the run can have killed its supervisor: it is of another user."""
+        return self._users is not None and self._users.of(self._folder(key)) is not None
 
     def stop_everything(self) -> bool:
         """End whatever an earlier boot left here, at once. Whether nothing is left; else ask again."""
@@ -329,7 +371,8 @@ class ProcessDriver:
         are_empty = is_unsupervised and self._groups_are_empty()
         self.look()
         is_swept = any(self._sweep.look() for _ in range(SWEEPS_AT_ONCE))
-        return is_unsupervised and are_empty and is_swept and not self._live
+        are_gone = self._users is None or self._users.end_all_processes()
+        return is_unsupervised and are_empty and is_swept and are_gone and not self._live
 
     def _groups_are_empty(self) -> bool:
         """Whether no control group of a worker is left; what is in them is killed."""
@@ -393,8 +436,14 @@ class ProcessDriver:
         oldest = sorted(over, key=lambda path: (_changed_ns(path), str(path)))[: len(over) - self._keep_runs]
         for folder in oldest[:GONE_MOST]:
             with contextlib.suppress(OSError):  # it cannot be moved; or its job or attempt has others
-                self._remover.remove(folder)
+                self._remove(folder)
                 folder.parent.rmdir()
+
+    def _remove(self, folder: Path) -> None:
+        """Remove the folder of an attempt or of a worker, beside other work. Raises OSError."""
+        self._remover.remove(folder, "" if self._users is None else self._users.prefix_of(folder))
+        if self._users is not None:
+            self._users.move_out(folder)
 
     def _attempts(self) -> Iterator[tuple[str, int, Path]]:
         """The attempts of which there are folders: job, number and folder. Workers may put anything beside them."""
@@ -440,12 +489,6 @@ def _changed_ns(path: Path) -> int:
         return path.lstat().st_mtime_ns
     except OSError:
         return 0  # it is gone
-
-
-def _made(checkpoint_dir: str) -> str:
-    path = Path(checkpoint_dir).absolute()
-    path.mkdir(parents=True, exist_ok=True)
-    return str(path)
 
 
 def _is_folder_name(name: str) -> bool:

@@ -58,7 +58,16 @@ def _empty(folder: int, rest: int, numbers: count[int], keep: str = "") -> None:
         inside = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if entry.name != keep]
     for name, is_folder in inside:
         if is_folder:
-            os.chmod(name, 0o700, dir_fd=folder)  # a worker may have closed it to its own user
+            _open_to_its_owner(name, folder)
             os.rename(name, str(next(numbers)), src_dir_fd=folder, dst_dir_fd=rest)
         else:
             os.unlink(name, dir_fd=folder)
+
+
+def _open_to_its_owner(name: str, folder: int) -> None:
+    """A worker may have closed it to its own user. It may also be a link by now, and root changes nothing elsewhere."""
+    found = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        Path(f"/proc/self/fd/{found}").chmod(0o700)
+    finally:
+        os.close(found)

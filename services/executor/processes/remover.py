@@ -11,6 +11,7 @@ import contextlib
 import secrets
 import threading
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 
 from fallow.services.executor.processes.remove_tree import remove_tree
@@ -19,23 +20,27 @@ from fallow.services.executor.processes.remove_tree import remove_tree
 class Remover:
     """The folders that shall go, in a folder of their own until they are gone. Only one process at a time has it."""
 
-    def __init__(self, aside: Path) -> None:
-        """`aside` is on the same file system as what shall go."""
-        self._aside = aside
+    def __init__(self, aside: Path, also: Callable[[str], None] | None = None) -> None:
+        """`aside` is on the same file system as what shall go. `also` removes what belongs to a folder and stands
+        elsewhere, before the folder goes; it gets the folder's name here, and raises OSError.
+        """
+        self._aside, self._also = aside, also
         self._lock = threading.Lock()
         self._waiting: deque[Path] = deque()
         self._current: Path | None = None
         self._is_at_work = self._is_closed = False
 
-    def remove(self, folder: Path) -> None:
-        """Let nothing stand there any more; what stood there is gone after a while. Raises OSError."""
+    def remove(self, folder: Path, prefix: str = "") -> None:
+        """Let nothing stand there any more; what stood there is gone after a while. Until then its name begins with
+        `prefix`. Raises OSError.
+        """
         with self._lock:
             if self._aside.is_symlink() or not self._aside.is_dir():
                 self._aside.unlink(missing_ok=True)  # a worker has put something else there
-                self._aside.mkdir()
+                self._aside.mkdir(mode=0o700)
             if not folder.is_symlink():
                 folder.chmod(0o700)  # a worker may have closed it to its own user
-            place = self._aside / f"gone-{secrets.token_hex(8)}"
+            place = self._aside / f"{prefix}gone-{secrets.token_hex(8)}"
             folder.rename(place)
             self._waiting.append(place)
         self._go_on()
@@ -64,6 +69,8 @@ class Remover:
     def _work(self) -> None:
         while (place := self._next()) is not None:
             with contextlib.suppress(OSError):  # something of it cannot be removed: `remove_rest` tries again
+                if self._also is not None:
+                    self._also(place.name)
                 _remove(place)
 
     def _next(self) -> Path | None:

@@ -9,10 +9,15 @@ what became of the worker. It needs nothing but the standard library, so that it
     supervisor  "PID START_TICKS" of this process, once it is there. Whoever finds it never begins the worker again
     worker      "PID" once the worker runs its program
     stop        monotonic milliseconds at which the worker is killed; once it is there the worker is asked to end
-    exit        how it ended, as JSON. It counts once supervisor and worker are gone: workers may write here, too
+    exit        how it ended, as JSON. It counts once supervisor and worker are gone: workers may write here too, unless
+                they have a user of their own
 
 It also kills the worker when the node's lease (a file of the node, monotonic milliseconds) is over: then others may
 start the work anew, and there may be no agent left to see to it.
+
+    python -I -S supervisor.py --end-user USER
+
+kills all processes of a user at once.
 """
 
 from __future__ import annotations
@@ -40,6 +45,10 @@ CHASES = 200
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 CANNOT_START = 127
 NOT_MINE = 3
+END_USER = "--end-user"
+WORKERS_UMASK = 0o022
+"""That of a worker with a user of its own: its agent's lets no other user read anything."""
+
 MARK, SUPERVISES = "FALLOW_MARK", "FALLOW_SUPERVISES"
 """In the environment of a worker's processes, and in that of its supervisor."""
 
@@ -63,6 +72,8 @@ def main() -> int:
     """Run the worker of the folder to its end. 0 once nothing of the worker is left, whatever became of it: that stands
     in the folder. NOT_MINE where another supervisor began it.
     """
+    if sys.argv[1] == END_USER:
+        return end_user(int(sys.argv[2]))
     folder = Path(sys.argv[1])
     signal.pthread_sigmask(signal.SIG_BLOCK, [*AWAITED, *DEAF_TO])
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | CAREFUL, 0o644)
@@ -122,19 +133,25 @@ class Supervisor:
         return problem or None
 
     def _become_worker(self, parent: int, tell: int) -> NoReturn:
-        order, step = self._order, "prepare"
+        order, step, who = self._order, "prepare", ""
         try:
             os.setsid()
+            if self._cgroup is not None:
+                (self._cgroup / "cgroup.procs").write_text("0", encoding="ascii")
+            self._open_streams()
+            if order["user"] is not None:
+                who = f"user {order['user']} "
+                become_user(order["user"])
+                os.umask(WORKERS_UMASK)
+            # Behind the change of user, at which the kernel forgets it.
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             # No program with a set-user-ID bit makes the worker another user.
             ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
             if os.getppid() != parent:
                 os._exit(CANNOT_START)  # it was killed before the kernel could be asked
-            if self._cgroup is not None:
-                (self._cgroup / "cgroup.procs").write_text("0", encoding="ascii")
-            for number, name in enumerate(("/dev/null", order["stdout"], order["stderr"])):
-                flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_APPEND | os.O_CREAT | CAREFUL
-                os.dup2(os.open(name, flags, 0o644), number)
+            if order["makes"] is not None:
+                step = f"make {order['makes']}"
+                Path(order["makes"]).mkdir(parents=True, exist_ok=True)
             step = f"change to {order['dir']}"
             os.chdir(order["dir"])
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [*AWAITED, *DEAF_TO])
@@ -143,9 +160,19 @@ class Supervisor:
             step = f"run {order['argv'][0]}"
             os.execvpe(order["argv"][0], order["argv"], order["env"])  # noqa: S606 - the job's own program
         except (OSError, ValueError) as error:
-            os.write(tell, f"cannot {step}: {error}".encode())
+            os.write(tell, f"{who}cannot {step}: {error}".encode())
         finally:
             os._exit(CANNOT_START)  # the parent's code must not run twice
+
+    def _open_streams(self) -> None:
+        """The worker's output, which is its user's: programs open it once more, as /dev/stderr."""
+        user = self._order["user"]
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        for number, name in ((1, self._order["stdout"]), (2, self._order["stderr"])):
+            stream = os.open(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | CAREFUL, 0o644 if user is None else 0o600)
+            if user is not None:
+                os.fchown(stream, user, user)
+            os.dup2(stream, number)
 
     def _look_after(self) -> str:
         """Until the worker ends by itself (""), or must end: "stop" or "lease"."""
@@ -224,6 +251,24 @@ class Supervisor:
         return True
 
 
+def become_user(user: int) -> None:
+    """Give up all rights for those of this user, for good. Raises OSError."""
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    with contextlib.suppress(PermissionError):
+        os.setresuid(0, 0, 0)
+        raise OSError(errno.EPERM, "the rights of root are still there")
+
+
+def end_user(user: int) -> int:
+    """Kill all processes of a user. None gets away by forking: the kernel goes through all of them in one step."""
+    become_user(user)
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # there are none, or none of this user
+        os.kill(-1, signal.SIGKILL)
+    return 0
+
+
 def must_end(now_ms: int, stop_ms: int | None, lease_until_ms: int) -> str:
     """Why a worker must not live any longer: "stop" or "lease"; "" while it may."""
     if stop_ms is not None and now_ms >= stop_ms:
@@ -255,15 +300,18 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader sees all of it or none. Raises OSError."""
+def write_whole(path: Path, text: str, group: int | None = None) -> None:
+    """Write a file so that a reader sees all of it or none; only its user and this group may read. Raises OSError."""
     unfinished = path.with_name(f"{path.name}.part")
     _clear(unfinished)  # what a worker has put there is not written into
     if path.is_dir() and not path.is_symlink():
         _clear(path)
     with os.fdopen(
-        os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CAREFUL, 0o644), "w", -1, "utf-8"
+        os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | CAREFUL, 0o600), "w", -1, "utf-8"
     ) as file:
+        if group is not None:
+            os.fchown(file.fileno(), -1, group)
+            os.fchmod(file.fileno(), 0o640)
         file.write(text)
     unfinished.replace(path)
 
@@ -407,6 +455,18 @@ def _search(pids: list[int], mark: str, name: str) -> tuple[list[int], set[int]]
         elif not environment:
             missed.add(pid)  # unless it lives without any, as the kernel's own do
     return found, {pid for pid in missed if start_ticks(pid) is None}
+
+
+def users_of_all() -> set[int]:
+    """The users that have a process, as whichever of its users. A process may hide its owner, and its status never."""
+    found = set[int]()
+    for pid in processes():
+        with contextlib.suppress(OSError):  # it is over
+            lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").split("\n")
+            fields = {key: value for key, _, value in (line.partition(":") for line in lines)}
+            if fields["State"].split()[0] not in "ZX":
+                found.update(map(int, fields["Uid"].split()))
+    return found
 
 
 def kill(pid: int) -> None:

@@ -32,13 +32,15 @@ OVERDUE_MS = 5_000
 @dataclass(frozen=True, slots=True)
 class WorkerEnd:
     """How a worker ended. `why`: "" by itself, "stop" because it was told to, "lease" because the node's lease was
-    over, "vanished" with its supervisor.
+    over, "vanished" with its supervisor. `has_crashed`: the supervisor ended by itself, unkilled, which no file
+    tells.
     """
 
     code: int | None
     signal: int | None
     why: str
     text: str = ""
+    has_crashed: bool = False
 
     @property
     def is_good(self) -> bool:
@@ -49,6 +51,19 @@ class WorkerEnd:
     def is_failure(self) -> bool:
         """Whether it ended badly by itself."""
         return self.why == "" and self.code != 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a worker may do. `user`: as whom it runs, None: as the agent's user; `makes`: a folder that it makes as that
+    user before it begins.
+    """
+
+    user: int | None = None
+    makes: str | None = None
+
+
+WITHOUT_USER = Rights()
 
 
 class WorkerFolder:
@@ -76,11 +91,22 @@ class WorkerFolder:
             return False
         return bool(order) and _object_of(order.decode()).get("ordered_ms", ordered_ms) != ordered_ms
 
-    def begin(self, argv: tuple[str, ...], env: dict[str, str], folder: str, lease: Path, *, ordered_ms: int) -> None:
+    def begin(
+        self,
+        argv: tuple[str, ...],
+        env: dict[str, str],
+        folder: str,
+        lease: Path,
+        *,
+        ordered_ms: int,
+        rights: Rights = WITHOUT_USER,
+    ) -> None:
         """Start a supervisor for the worker; harmless when there is or was one. Raises OSError."""
-        if self._was_begun():
+        if self.was_begun():
             return
         self.path.mkdir(parents=True, exist_ok=True)
+        if rights.user is not None:
+            self.path.chmod(0o700)
         order: dict[str, Any] = {
             "argv": argv,
             "env": {**env, supervisor.MARK: self.mark},
@@ -91,6 +117,7 @@ class WorkerFolder:
             "lease": str(lease),
             "ordered_ms": ordered_ms,
             "cgroup": None if self.cgroup is None else str(self.cgroup),
+            **asdict(rights),
         }
         supervisor.write_whole(self.path / "order.json", json.dumps(order))
         log_flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | supervisor.CAREFUL
@@ -145,22 +172,22 @@ class WorkerFolder:
 
     def is_over(self) -> bool:
         """Whether nothing of it is left, however it ended. It searches the machine without waiting for its turn."""
-        return not self._is_supervised() and (self._ended_in_order() or self._nothing_is_left())
+        return not self._is_supervised() and (self.ended_in_order() or self._nothing_is_left())
 
     def _is_seen_over(self) -> bool:
-        return not self._is_supervised() and (self._ended_in_order() or self._is_swept())
+        return not self._is_supervised() and (self.ended_in_order() or self._is_swept())
 
     def destroy(self) -> bool:
         """End all of the worker, whatever its files say, when its turn has come. Whether nothing of it is left."""
         return self._is_swept() and (self.child is None or self.child.poll() is not None)
 
-    def _ended_in_order(self) -> bool:
+    def ended_in_order(self) -> bool:
         """Whether the agent's own supervisor says by the code of its end that nothing is left: no file proves that."""
         return self.child is not None and self.child.returncode == 0
 
     def _is_believed(self) -> bool:
         """Whether the file that tells of the end can be a supervisor's: one that was killed has written none."""
-        return self.child is None or self._ended_in_order()
+        return self.child is None or self.ended_in_order()
 
     def _written_end(self) -> WorkerEnd | None:
         written = supervisor.read_whole(self.path / "exit")
@@ -178,9 +205,11 @@ class WorkerFolder:
     def _vanished(self) -> WorkerEnd:
         if (self.path / "stop").exists():
             return WorkerEnd(None, None, "stop")
-        return WorkerEnd(None, None, "vanished", f"its supervisor is gone: {last_line(self.path / 'supervisor.log')}")
+        has_crashed = self.child is not None and self.child.returncode > 0
+        text = f"its supervisor is gone: {last_line(self.path / 'supervisor.log')}"
+        return WorkerEnd(None, None, "vanished", text, has_crashed)
 
-    def _was_begun(self) -> bool:
+    def was_begun(self) -> bool:
         """Whether a supervisor is or was here: no worker is begun twice, whatever of its files it has removed."""
         is_told = any(os.path.lexists(self.path / name) for name in ("supervisor", "exit"))
         return is_told or (self.path.exists() and bool(self._supervisors.live()))
