@@ -39,6 +39,15 @@ class AgentSettings(ServiceSettings):
     state_dir: Path = Field(..., description="files that must outlive the agent; for its user alone")
     keep_runs: int = Field(1_000, ge=1, le=1_000_000, description="folders of runs that are over and stay")
     worker_uids: str = Field("", description="FIRST-LAST: numbers of users as whom workers run, for root; else its own")
+    worker_open_files: int = Field(
+        65_536, ge=0, le=2**30, description="files that a process may have open; 0: any number"
+    )
+    worker_processes: int = Field(
+        32_768, ge=0, le=2**22, description="processes and threads of a worker; 0: any number"
+    )
+    worker_log_mib: int = Field(
+        4_096, ge=0, le=2**30, description="how long each output of a worker may be; 0: any length"
+    )
     report_every_wall_ms: int = Field(10_000, ge=10, le=600_000, description="time between two reports")
 
     @field_validator("worker_uids")

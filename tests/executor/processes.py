@@ -10,6 +10,7 @@ from pathlib import Path
 from fallow.services.executor.policy.turn import Observation, Start, Stop
 from fallow.services.executor.policy.worker_environment import Gang
 from fallow.services.executor.processes.driver import BEGIN_MS, ProcessDriver
+from fallow.services.executor.processes.isolation import NO_LIMITS, Isolation, Limits
 from fallow.services.executor.processes.supervisor import marked, monotonic_ms, processes
 from fallow.services.executor.processes.worker_users import WorkerUsers
 from fallow.shared.events.values import ProcessRun, Run, WorkerPlace
@@ -21,8 +22,8 @@ HOUR_MS = 3_600_000
 
 @dataclass
 class Machine:
-    """A node's state folder with the driver that is there now. With `uids` workers have users of their own. `searches`
-    of the whole machine were made so far.
+    """A node's state folder with the driver that is there now. With `uids` workers have users of their own. `scoped`:
+    the kernel keeps them from other processes. `searches` of the whole machine were made so far.
     """
 
     folder: Path
@@ -30,6 +31,8 @@ class Machine:
     in_groups: bool = True
     begin_ms: int = BEGIN_MS
     uids: range | None = None
+    scoped: bool = False
+    limits: Limits = NO_LIMITS
     searches: int = 0
     former: list[ProcessDriver] = field(default_factory=list)
     seen: list[Observation] = field(default_factory=list)
@@ -47,7 +50,12 @@ class Machine:
         if self.uids is not None:
             users = WorkerUsers(self.folder, self.uids, self.folder.with_name("claims"))
         self.driver = ProcessDriver(
-            NODE, self.folder, inherited=inherited, users=users, begin_ms=self.begin_ms, listed=self._listed
+            NODE,
+            self.folder,
+            inherited=inherited,
+            isolation=Isolation(users, self.scoped, self.limits),
+            begin_ms=self.begin_ms,
+            listed=self._listed,
         )
         self.former.append(self.driver)
         if not self.in_groups:

@@ -190,7 +190,7 @@ async def test_nobody_else_can_be_ended_halted_or_traced(machine: Machine) -> No
 async def test_who_kills_all_that_it_may_is_its_own_victim(machine: Machine) -> None:
     await victim(machine)
     machine.seen.clear()
-    machine.start("echo up; kill -9 $PPID; sleep 0.2; kill -9 -1; kill -9 $$", job="mallory")
+    machine.start("echo up; kill -9 $PPID; sleep 0.2; kill -9 0; kill -9 $$", job="mallory")
     seen = await machine.until("running", "failed")
     assert (seen.job, seen.infrastructure, seen.exit_code) == ("mallory", False, 137)
     await assert_unharmed(machine)

@@ -60,6 +60,9 @@ async def main(
         raise ValueError("clock = stepped: processes do not wait for a stepped clock")
     file = context.host.cell_file(settings.cell_file)
     machine = finding(settings, file)
+    if machine.not_held:
+        # An operator who relies on more than there is finds out from this line alone.
+        context.logger.warning("workers are not kept apart", node=machine.spec.id, reason="; ".join(machine.not_held))
     log = await opening(context, file)
     if log is not None:
         try:

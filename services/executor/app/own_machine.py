@@ -13,7 +13,9 @@ from fallow.services.executor.policy.lease import KeptLease
 from fallow.services.executor.policy.turn import Observation, Start, Stop
 from fallow.services.executor.policy.worker_environment import Gang
 from fallow.services.executor.processes.driver import ProcessDriver
+from fallow.services.executor.processes.isolation import Isolation, Limits, not_held
 from fallow.services.executor.processes.state_folder import StateFolder
+from fallow.services.executor.processes.supervisor import can_keep_from_other_processes
 from fallow.services.executor.processes.worker_users import WorkerUsers
 from fallow.services.executor.settings import AgentSettings, uids_of
 from fallow.shared.cluster.model.config import CellFile
@@ -73,6 +75,8 @@ class OwnMachine:
     state: State
     files: Files
     driver: Driver
+    not_held: tuple[str, ...] = ()
+    """The guarantees about its workers that do not hold here."""
 
 
 FindMachine = Callable[[AgentSettings, CellFile], OwnMachine]
@@ -99,5 +103,10 @@ def as_node(settings: AgentSettings, cell: str, spec: NodeSpec, folder: StateFol
     if settings.worker_uids:
         os.umask(0o077)  # whatever the agent writes from now on is nothing to workers, which go through its folder
         users = WorkerUsers(folder.path, uids_of(settings.worker_uids))
-    driver = ProcessDriver(spec.id, folder.path, inherited=os.environ, keep_runs=settings.keep_runs, users=users)
-    return OwnMachine(cell, spec, folder, DiskFiles(folder.path), driver)
+    limits = Limits(settings.worker_open_files, settings.worker_processes, settings.worker_log_mib)
+    isolation = Isolation(users, can_keep_from_other_processes(), limits)
+    driver = ProcessDriver(
+        spec.id, folder.path, inherited=os.environ, keep_runs=settings.keep_runs, isolation=isolation
+    )
+    lacking = not_held(isolation, is_root=os.geteuid() == 0, controllers=driver.controllers)
+    return OwnMachine(cell, spec, folder, DiskFiles(folder.path), driver, lacking)

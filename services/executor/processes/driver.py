@@ -32,7 +32,8 @@ from fallow.services.executor.policy.desired import RunKey
 from fallow.services.executor.policy.lease import KeptLease
 from fallow.services.executor.policy.turn import Observation, Start, Stop
 from fallow.services.executor.policy.worker_environment import Gang, worker_environment
-from fallow.services.executor.processes.control_groups import own_group
+from fallow.services.executor.processes.control_groups import controllers_of, own_group
+from fallow.services.executor.processes.isolation import NO_ISOLATION, Isolation
 from fallow.services.executor.processes.remover import Remover
 from fallow.services.executor.processes.searches import Searches
 from fallow.services.executor.processes.supervisor import (
@@ -46,10 +47,9 @@ from fallow.services.executor.processes.supervisor import (
 from fallow.services.executor.processes.supervisors import Supervisors
 from fallow.services.executor.processes.sweep import Sweep
 from fallow.services.executor.processes.worker_folder import Rights, WorkerEnd, WorkerFolder
-from fallow.services.executor.processes.worker_users import WorkerUsers
 from fallow.shared.events.encoding import shorten
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import ProcessRun, RunStatus
+from fallow.shared.events.values import ProcessRun, RunStatus, WorkerPlace
 
 LOOK_EVERY_S = 0.1
 """How often processes, reports and the lease are looked at."""
@@ -116,15 +116,14 @@ class ProcessDriver:
         *,
         inherited: Mapping[str, str],
         keep_runs: int = 1_000,
-        users: WorkerUsers | None = None,
+        isolation: Isolation = NO_ISOLATION,
         begin_ms: int = BEGIN_MS,
         listed: Callable[[], list[int]] = processes,
     ) -> None:
         """`inherited` is the agent's own environment; of runs that are over the newest `keep_runs` folders stay.
-        `users` are those of the workers, None: they run as the agent's. `begin_ms` is how long workers begin at a time;
-        `listed` gives the ids of all processes of the machine.
+        `begin_ms` is how long workers begin at a time; `listed` gives the ids of all processes of the machine.
         """
-        self._users = users
+        self._users, self._isolation = isolation.users, isolation
         self._node, self._inherited, self._keep_runs, self._begin_ms = node, inherited, keep_runs, begin_ms
         self._runs, self.lease = state_dir / "runs", state_dir / "lease"
         self._runs.mkdir(parents=True, exist_ok=True)
@@ -138,8 +137,13 @@ class ProcessDriver:
         self._over = 0
         self._lease_text = ""
         self._ending: list[subprocess.Popen[bytes]] = []
-        self._remover = Remover(self._runs / ".gone", None if users is None else users.remove_traces)
+        self._remover = Remover(self._runs / ".gone", None if self._users is None else self._users.remove_traces)
         self._remover.remove_rest()
+
+    @property
+    def controllers(self) -> frozenset[str] | None:
+        """What is limited in the control groups of workers; None: they have none."""
+        return None if self._groups is None else controllers_of(self._groups)
 
     def keep_lease(self, renewed_ms: int, until_ms: int) -> None:
         """Let the workers live until `until_ms`; both times are monotonic. Raises OSError."""
@@ -207,17 +211,30 @@ class ProcessDriver:
             Path(process.checkpoint_dir).mkdir(parents=True, exist_ok=True)
         if gang.members:
             self.show_world(order.job, order.attempt, gang)
-        inherited, rights = self._inherited, Rights()
+        inherited = self._inherited
         if self._users is not None and user is not None:
-            # Root makes no folder where a job wishes: its own user does.
-            inherited, rights = self._users.environment(inherited, attempt, user), Rights(user, process.checkpoint_dir)
+            inherited = self._users.environment(inherited, attempt, user)
         for place in order.places:
             run.begun[place.rank] = None
             env = worker_environment(order, process, gang, place, inherited, str(attempt / WORLD_FILE))
+            rights = self._rights(place, user, process.checkpoint_dir)
             run.workers[place.rank].begin(
                 process.argv, env, process.dir or str(work), self.lease, ordered_ms=order.started_ms, rights=rights
             )
             yield
+
+    def _rights(self, place: WorkerPlace, user: int | None, checkpoint_dir: str | None) -> Rights:
+        limits = self._isolation.limits
+        return Rights(
+            user=user,
+            makes=None if user is None else checkpoint_dir,  # root makes no folder where a job wishes
+            scoped=self._isolation.scoped,
+            open_files=limits.open_files,
+            processes=limits.processes,
+            log_mib=limits.log_mib,
+            memory_mib=place.memory_mib,
+            cpu_milli=place.cpu_milli,
+        )
 
     def _user_of(self, attempt: Path, run: LiveRun) -> int | None:
         """The user of an attempt's workers. Those that an agent without users has begun go on as what they are."""

@@ -28,11 +28,15 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import signal
 import stat
+import struct
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from resource import getrlimit
 from typing import Any, NoReturn
 
 LOOK_EVERY_MS = 1_000
@@ -42,8 +46,18 @@ KILL_PAUSE_S = 0.02
 CHASES = 200
 """So often in a row children are killed before the whole machine is searched again."""
 
+CPU_WEIGHT_MOST, CPU_MILLI_PER_WEIGHT = 10_000, 10
+"""One processor has the kernel's usual weight, 100."""
+
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+LANDLOCK_CREATE, LANDLOCK_RESTRICT = 444, 446
+LANDLOCK_TELL_VERSION, LANDLOCK_SCOPES_SIGNALS_FROM, LANDLOCK_SIGNALS = 1, 6, 2
+"""System calls, a flag, and the version (Linux 6.12) from which Landlock keeps signals within."""
+
 CANNOT_START = 127
+LOG = "log"
+"""Why a worker must end whose output is too long."""
+
 NOT_MINE = 3
 END_USER = "--end-user"
 WORKERS_UMASK = 0o022
@@ -111,15 +125,20 @@ class Supervisor:
             return _end(why="stop")
         problem = self._start()
         why = self._look_after() if problem is None else ""
+        is_short = self._cgroup is not None and ran_out_of_memory(self._cgroup)
         self._leave_nothing()
         if problem is not None:
             return _end(code=CANNOT_START, text=problem)
-        return _end_of(self._status, why)
+        if why == LOG:
+            return {**_end_of(signal.SIGKILL, ""), "text": self._cut_streams()}
+        text = f"it used more memory than its {self._order['memory_mib']} MiB" if is_short else ""
+        return {**_end_of(self._status, why), "text": text}
 
     def _start(self) -> str | None:
         """Begin the worker; why that cannot be, or None."""
         if self._cgroup is not None:
             self._cgroup.mkdir(parents=True, exist_ok=True)
+            limit_group(self._cgroup, self._order)
         told, tell = os.pipe2(os.O_CLOEXEC)
         parent = os.getpid()
         self._worker = os.fork()
@@ -139,6 +158,8 @@ class Supervisor:
             if self._cgroup is not None:
                 (self._cgroup / "cgroup.procs").write_text("0", encoding="ascii")
             self._open_streams()
+            step = "set its limits"
+            limit(order)
             if order["user"] is not None:
                 who = f"user {order['user']} "
                 become_user(order["user"])
@@ -147,6 +168,9 @@ class Supervisor:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             # No program with a set-user-ID bit makes the worker another user.
             ctypes.CDLL(None).prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+            if order["scoped"]:
+                step = "be kept from other processes"
+                keep_from_other_processes()
             if os.getppid() != parent:
                 os._exit(CANNOT_START)  # it was killed before the kernel could be asked
             if order["makes"] is not None:
@@ -175,14 +199,14 @@ class Supervisor:
             os.dup2(stream, number)
 
     def _look_after(self) -> str:
-        """Until the worker ends by itself (""), or must end: "stop" or "lease"."""
+        """Until the worker ends by itself (""), or must end: "stop", "lease" or LOG."""
         while True:
             stop_ms, now_ms = self._stop_ms(), monotonic_ms()
             if stop_ms is not None and not self._is_told:
                 self._is_told = True
                 with contextlib.suppress(ProcessLookupError):  # it ended just now
                     os.killpg(self._worker, signal.SIGTERM)
-            why = must_end(now_ms, stop_ms, self._lease_ends_ms())
+            why = must_end(now_ms, stop_ms, self._lease_ends_ms()) or (LOG if self._long_streams() else "")
             if why:
                 return why
             wait_ms = LOOK_EVERY_MS if stop_ms is None else min(LOOK_EVERY_MS, stop_ms - now_ms)
@@ -192,6 +216,22 @@ class Supervisor:
             self._reap()
             if self._status is not None:
                 return "stop" if self._is_told else ""
+
+    def _long_streams(self) -> list[str]:
+        """The outputs of the worker that are longer than they may be."""
+        bytes_most = self._order["log_mib"] << 20
+        streams = (self._order["stdout"], self._order["stderr"]) if bytes_most else ()
+        return [name for name in streams if size_bytes(name) > bytes_most]
+
+    def _cut_streams(self) -> str:
+        """Cut what is too long behind what is allowed, once nobody writes any more; what people read of it."""
+        mib = self._order["log_mib"]
+        for name in self._long_streams():
+            with contextlib.suppress(OSError):  # it is no file of ours
+                stream = os.open(name, os.O_WRONLY | CAREFUL)
+                os.ftruncate(stream, mib << 20)
+                os.close(stream)
+        return f"its output is longer than {mib} MiB"
 
     def _stop_ms(self) -> int | None:
         # One that cannot be read was not written by the agent, which asks by a signal too. Nor was a later one than
@@ -251,6 +291,47 @@ class Supervisor:
         return True
 
 
+def size_bytes(name: str) -> int:
+    """How long a file is, as far as one stands there."""
+    try:
+        return os.lstat(name).st_size
+    except OSError:
+        return 0
+
+
+def limit(order: Mapping[str, Any]) -> None:
+    """Set this process's limits, as far as they are lower than those that it has. Raises OSError, ValueError."""
+    limits = [(resource.RLIMIT_NOFILE, order["open_files"])]
+    if order["user"] is not None:
+        limits.append((resource.RLIMIT_NPROC, order["processes"]))  # the kernel counts those of the user
+    for what, most in limits:
+        if most:
+            soft, hard = (most if each == resource.RLIM_INFINITY else min(each, most) for each in getrlimit(what))
+            resource.setrlimit(what, (soft, hard))
+
+
+def limit_group(group: Path, order: Mapping[str, Any]) -> None:
+    """Set the limits of a worker's control group, as far as it can have any. Raises OSError."""
+    limits = {
+        "memory.max": order["memory_mib"] << 20,
+        "memory.oom.group": 1 if order["memory_mib"] else 0,
+        "pids.max": order["processes"],
+        "cpu.weight": min(CPU_WEIGHT_MOST, order["cpu_milli"] // CPU_MILLI_PER_WEIGHT),
+    }
+    for name, most in limits.items():
+        if most and (group / name).exists():
+            (group / name).write_text(str(most), encoding="ascii")
+
+
+def ran_out_of_memory(group: Path) -> bool:
+    """Whether the kernel has ended a process of the group because it had no more memory."""
+    try:
+        lines = (group / "memory.events").read_text("ascii").splitlines()
+    except OSError:
+        return False  # its memory has no limit
+    return any(line.split()[0] == "oom_kill" and line.split()[1] != "0" for line in lines)
+
+
 def become_user(user: int) -> None:
     """Give up all rights for those of this user, for good. Raises OSError."""
     os.setgroups([])
@@ -261,11 +342,30 @@ def become_user(user: int) -> None:
         raise OSError(errno.EPERM, "the rights of root are still there")
 
 
+def can_keep_from_other_processes() -> bool:
+    """Whether this kernel can: Landlock is on, in a version that knows signals."""
+    version: int = ctypes.CDLL(None).syscall(LANDLOCK_CREATE, None, 0, LANDLOCK_TELL_VERSION)
+    return version >= LANDLOCK_SCOPES_SIGNALS_FROM
+
+
+def keep_from_other_processes() -> None:
+    """From now on this process, and all that it begins, can signal, trace and look into each other alone, also where
+    others are of the same user. Raises OSError.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    rules = struct.pack("QQQ", 0, 0, LANDLOCK_SIGNALS)  # no rules on files, none on the network
+    number = libc.syscall(LANDLOCK_CREATE, rules, len(rules), 0)
+    if number < 0 or libc.syscall(LANDLOCK_RESTRICT, number, 0) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    os.close(number)
+
+
 def end_user(user: int) -> int:
     """Kill all processes of a user. None gets away by forking: the kernel goes through all of them in one step."""
     become_user(user)
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # there are none, or none of this user
-        os.kill(-1, signal.SIGKILL)
+    if user > 0 and os.getresuid() == (user, user, user):  # what follows spares no process that it may end
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # there are none, or none of this user
+            os.kill(-1, signal.SIGKILL)
     return 0
 
 

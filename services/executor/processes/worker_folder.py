@@ -55,12 +55,18 @@ class WorkerEnd:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What a worker may do. `user`: as whom it runs, None: as the agent's user; `makes`: a folder that it makes as that
-    user before it begins.
+    """What a worker may do and use. `user`: as whom it runs, None: as the agent's user; `makes`: a folder that it makes
+    as that user before it begins; `scoped`: it can signal and trace no process but its own. A limit of 0 is none.
     """
 
     user: int | None = None
     makes: str | None = None
+    scoped: bool = False
+    open_files: int = 0
+    processes: int = 0
+    log_mib: int = 0
+    memory_mib: int = 0
+    cpu_milli: int = 0
 
 
 WITHOUT_USER = Rights()
