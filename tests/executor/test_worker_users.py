@@ -15,13 +15,17 @@ from pathlib import Path
 
 import pytest
 
+from fallow.services.executor.app.own_machine import as_node
 from fallow.services.executor.policy.turn import Start
 from fallow.services.executor.policy.worker_environment import Gang, Member
+from fallow.services.executor.processes.state_folder import StateFolder
 from fallow.services.executor.processes.supervisor import monotonic_ms, start_ticks, users_of_all
 from fallow.services.executor.processes.user_traces import remove_traces
 from fallow.services.executor.processes.worker_users import WorkerUsers, WorkerUsersUnusable
+from fallow.services.executor.settings import AgentSettings
 from fallow.shared.events.values import ProcessRun, RunStatus, WorkerPlace
 from tests.contract.eventually import eventually
+from tests.executor.cells import node
 from tests.executor.processes import NODE, Machine
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may run workers as other users")
@@ -29,6 +33,10 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may run wor
 WAITS = "echo up; exec sleep 700"
 UIDS = range(3_000_000_000 + os.getpid() % 100_000 * 100, 3_000_000_000 + os.getpid() % 100_000 * 100 + 100)
 """No other test process has these."""
+
+
+def shown(uids: range) -> str:
+    return f"{uids[0]}-{uids[-1]}"
 
 
 @pytest.fixture
@@ -421,11 +429,44 @@ def test_numbers_that_somebody_has_are_refused(place: Path) -> None:
         WorkerUsers(place / "state", range(65_000, 66_001), place / "claims")
 
 
+@pytest.fixture
+def own_umask() -> Iterator[None]:
+    """That of this process, whatever an agent does to it."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+async def test_what_an_agent_with_users_writes_is_closed_to_them(own_umask: None, place: Path) -> None:
+    settings = AgentSettings(
+        node="node-1", node_gpus=8, node_pool="pool-a", state_dir=place / "state", keep_runs=50, worker_uids=shown(UIDS)
+    )
+    folder = StateFolder(settings.state_dir, "node-1")
+    machine = as_node(settings, "cell-a", node(1), folder, place / "claims")
+    machine.files.close(machine.files.open("diaries/cell-a.jsonl", to_append=True))
+    machine.driver.keep_lease(1, 2)
+    folder.new_boot()
+    made = {path.relative_to(folder.path).as_posix(): owner_and_mode(path) for path in folder.path.rglob("*")}
+    assert made == {
+        "agent.lock": (0, 0o600),
+        "boot.json": (0, 0o600),
+        "diaries": (0, 0o700),
+        "diaries/cell-a.jsonl": (0, 0o600),
+        "lease": (0, 0o600),
+        "runs": (0, 0o711),
+    }
+    assert not [line for line in machine.not_held if "files of other jobs" in line]
+    machine.driver.close()
+    folder.close()
+
+
 CLAIM = """
-import sys
+import os, sys
 from pathlib import Path
 from fallow.services.executor.processes.worker_users import WorkerUsers, WorkerUsersUnusable
 place, first, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+if sys.argv[4:]:
+    os.setresuid(first, first, first)
 try:
     WorkerUsers(place / "other", range(first, first + count), place / "claims")
     print("claimed")
@@ -442,6 +483,12 @@ def test_two_agents_of_a_machine_do_not_share_a_number(place: Path, offset: int,
     command = [sys.executable, "-c", CLAIM, str(place), str(UIDS[0] + offset), "100"]
     assert words in subprocess.run(command, capture_output=True, text=True, check=True).stdout
     users.release()
+
+
+def test_only_root_gives_workers_users(place: Path) -> None:
+    command = [sys.executable, "-c", CLAIM, str(place), str(UIDS[0]), "100", "as another user"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert said == f"worker_uids = {shown(UIDS)}: only root may run workers as other users\n"
 
 
 async def test_a_crowd_that_forks_all_the_time_ends_at_once(machine: Machine) -> None:

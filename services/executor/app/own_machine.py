@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from fallow.services.executor.files import DiskFiles, Files
@@ -16,7 +17,7 @@ from fallow.services.executor.processes.driver import ProcessDriver
 from fallow.services.executor.processes.isolation import Isolation, Limits, not_held
 from fallow.services.executor.processes.state_folder import StateFolder
 from fallow.services.executor.processes.supervisor import can_keep_from_other_processes
-from fallow.services.executor.processes.worker_users import WorkerUsers
+from fallow.services.executor.processes.worker_users import CLAIMS, WorkerUsers
 from fallow.services.executor.settings import AgentSettings, uids_of
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.values import NodeSpec
@@ -97,12 +98,14 @@ def own_machine(settings: AgentSettings, file: CellFile) -> OwnMachine:
     return as_node(settings, cell.name, spec, StateFolder(settings.state_dir, settings.node))
 
 
-def as_node(settings: AgentSettings, cell: str, spec: NodeSpec, folder: StateFolder) -> OwnMachine:
+def as_node(
+    settings: AgentSettings, cell: str, spec: NodeSpec, folder: StateFolder, claims: Path = CLAIMS
+) -> OwnMachine:
     """The machine as this node, with what stands in the state folder. Raises WorkerUsersUnusable, OSError."""
     users = None
     if settings.worker_uids:
         os.umask(0o077)  # whatever the agent writes from now on is nothing to workers, which go through its folder
-        users = WorkerUsers(folder.path, uids_of(settings.worker_uids))
+        users = WorkerUsers(folder.path, uids_of(settings.worker_uids), claims)
     limits = Limits(settings.worker_open_files, settings.worker_processes, settings.worker_log_mib)
     isolation = Isolation(users, can_keep_from_other_processes(), limits)
     driver = ProcessDriver(
