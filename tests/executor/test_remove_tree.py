@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
-from fallow.services.executor.processes.remove_tree import remove_tree
+from fallow.services.executor.processes.remove_tree import _open_to_its_owner, remove_tree
 
 
 def dig(folder: Path, levels: int, name: str = "d") -> None:
@@ -53,6 +54,16 @@ def test_a_link_is_no_folder_and_stays(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="link"):
         remove_tree(tmp_path / "link")
     assert (tmp_path / "other").is_dir()
+
+
+def test_a_link_that_takes_the_place_of_a_folder_meanwhile_opens_nothing_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir(mode=0o500)
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    at = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(NotADirectoryError):
+        _open_to_its_owner("link", at)
+    os.close(at)
+    assert stat.S_IMODE((tmp_path / "other").stat().st_mode) == 0o500
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="no folder is closed to root")

@@ -62,7 +62,9 @@ async def main(
     machine = finding(settings, file)
     if machine.not_held:
         # An operator who relies on more than there is finds out from this line alone.
-        context.logger.warning("workers are not kept apart", node=machine.spec.id, reason="; ".join(machine.not_held))
+        context.logger.warning(
+            "not every guarantee about workers holds", node=machine.spec.id, reason="; ".join(machine.not_held)
+        )
     log = await opening(context, file)
     if log is not None:
         try:
