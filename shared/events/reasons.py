@@ -143,6 +143,7 @@ class DeadLetterReason(StrEnum):
     WRONG_CELL = "wrong_cell"
     UNKNOWN_NODE = "unknown_node"
     UNKNOWN_POOL = "unknown_pool"
+    NODE_NOT_ALLOWED = "node_not_allowed"
     UNKNOWN_DEVICE = "unknown_device"
     LARGER_THAN_POOL = "larger_than_pool"
     UNWRITABLE = "unwritable"

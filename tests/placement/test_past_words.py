@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fallow.services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MOST, StaleReason
+from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import nodes as n
 from fallow.shared.events.operations import Cordon
@@ -13,6 +14,7 @@ from fallow.shared.events.value import replace
 from fallow.shared.events.values import NodeStatus, RunStatus
 from tests.placement.world import (
     CELL,
+    FILE,
     Fate,
     World,
     cell_with,
@@ -33,9 +35,9 @@ def at(seq: int, event: n.NodeEvent) -> n.NodeEvent:
     return replace(event, seq=seq)
 
 
-def running() -> World:
+def running(file: CellFile = FILE) -> World:
     """A job that runs on n1, whose newest word was number 10."""
-    world = cell_with(joined("n1"))
+    world = cell_with(joined("n1"), file=file)
     world.run(spec_of("job"))
     world.numbers_words = False
     world.tell(at(10, report("n1", seen("job"))))
@@ -131,6 +133,41 @@ def test_a_node_that_fits_no_pool_of_the_cell_file_is_set_aside(node: n.NodeJoin
     assert world.tell(node) == []
     assert reasons(world) == [reason]
     assert list(world.state.nodes) == ["n1"]
+
+
+def file_that_takes(*nodes: str) -> CellFile:
+    """The cell file, where these nodes may join each pool."""
+    (part,) = FILE.cells
+    pools = tuple(pool.model_copy(update={"nodes": nodes}) for pool in part.pools)
+    return FILE.model_copy(update={"cells": (part.model_copy(update={"pools": pools}),)})
+
+
+@pytest.mark.parametrize(
+    ("patterns", "allowed"),
+    [
+        (("*",), True),
+        (("n2",), True),
+        (("gpu-*", "n*"), True),
+        (("*2",), True),
+        (("n22",), False),
+        (("gpu-*",), False),
+        (("2*",), False),
+    ],
+)
+def test_a_pool_takes_the_nodes_that_the_cell_file_names(patterns: tuple[str, ...], allowed: bool) -> None:
+    world = running(file_that_takes("n1", *patterns))
+    world.tell(joined("n2"))
+    assert ("n2" in world.state.nodes) == allowed
+    assert reasons(world) == ([] if allowed else [DeadLetterReason.NODE_NOT_ALLOWED])
+
+
+def test_a_node_that_is_there_stays_where_the_file_no_longer_names_it_until_it_joins_again() -> None:
+    world = running()
+    world.file = file_that_takes("gpu-*")
+    world.restart()
+    assert is_ready(world, "n1")
+    world.tell(at(20, joined("n1", boot="boot-2")))
+    assert reasons(world) == [DeadLetterReason.NODE_NOT_ALLOWED]
 
 
 def test_a_report_of_devices_that_the_node_does_not_have_is_set_aside_and_the_rest_of_it_counts() -> None:

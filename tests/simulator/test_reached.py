@@ -60,6 +60,7 @@ OF_OTHER_SETTINGS = frozenset(
         "RejectCode.unsupported",
         "RefuseCode.submission_too_old",  # the judge forgets no job, so its cells do not; so the next one
         "RefuseCode.request_too_old",
+        "DeadLetterReason.node_not_allowed",  # every pool takes every node
         "DeadLetterReason.too_many",  # by a tenant's own topic only; so the next one
         "RejectCode.tenant_not_of_topic",  # all tenants share one topic
     }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from base64 import b64decode
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from fallow.shared.cluster.quota.rules import fault_among, fault_in_pools
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
@@ -37,9 +38,15 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+NODE_PATTERNS_MOST = 100
+
+NodePattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9*]([a-z0-9._*-]{0,126}[a-z0-9*])?$")]
+"""A node's id, in which `*` stands for any characters."""
+
+
 class Pool(Part):
     """Nodes of one GPU type. `gpus` and `gpus_per_node` are the most that the pool and one node will ever have;
-    `driver` is what its nodes can run: real processes, or virtual runs that only take time.
+    `driver` is what its nodes can run: real processes, or virtual runs that only take time; `nodes` is which may join.
     """
 
     name: Name
@@ -48,6 +55,11 @@ class Pool(Part):
     driver: Literal["virtual", "process"] = "virtual"
     gpus: Annotated[int, Field(strict=True, ge=1, le=GPUS_MOST)]
     gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=DEVICES_MOST)] = 8
+    nodes: Annotated[tuple[NodePattern, ...], Field(max_length=NODE_PATTERNS_MOST)] = ("*",)
+
+    def admits(self, node: str) -> bool:
+        """Whether a node of this id may join."""
+        return any(fnmatchcase(node, pattern) for pattern in self.nodes)
 
 
 VersionNumber = Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.base import TEXT_CHARACTERS_MOST
 from fallow.shared.events.encoding import encode
 from fallow.shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeReport
 from fallow.shared.events.reasons import DeadLetterReason
@@ -60,6 +61,9 @@ def _of_no_pool(cell: CellPart, event: NodeJoined) -> RejectedEvent | None:
     for pool in cell.pools:
         if pool.name != spec.pool:
             continue
+        if not pool.admits(event.node):
+            text = f"node: {event.node} may not join pool {pool.name}, which takes {', '.join(pool.nodes)}"
+            return RejectedEvent(DeadLetterReason.NODE_NOT_ALLOWED, text[:TEXT_CHARACTERS_MOST])
         if spec.gpus > pool.gpus_per_node:
             text = f"spec.gpus: {spec.gpus}, a node of pool {pool.name} has at most {pool.gpus_per_node}"
             return RejectedEvent(DeadLetterReason.LARGER_THAN_POOL, text)
