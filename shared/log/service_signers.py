@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,22 +20,32 @@ class ServiceSigners(Signers):
     def __init__(self, context: Context[Any], file: CellFile) -> None:
         super().__init__(file)
         self._context, self._file = context, file
-        self._mark = context.host.cell_file_mark(context.settings.cell_file)
+        # Of the file that was read last. Which one the process began with nobody knows: it may have changed since.
+        self._mark: object = None
+        self._reading = asyncio.Lock()
 
     async def renewed(self) -> bool:
-        """As its class says. A file that cannot be used is told of, and changes nothing."""
-        mark = self._context.host.cell_file_mark(self._context.settings.cell_file)
+        """As its class says: compared with the keys when it was asked, whoever reads them meanwhile. A file that cannot
+        be used is told of, and changes nothing.
+        """
+        before = self._keys
+        async with self._reading:
+            await self._read_if_changed()
+        return before != self._keys
+
+    async def _read_if_changed(self) -> None:
+        """The mark is of before the reading and kept after it: a change meanwhile, or a cancel, has it read again."""
+        context = self._context
+        mark = context.host.cell_file_mark(context.settings.cell_file)
         if mark in (None, self._mark):
-            return False
-        self._mark = mark
+            return
         try:
-            file = await read_again(self._context, self._file)
+            self._file = await read_again(context, self._file)
         except CellFileError as error:
-            self._context.logger.warning("the cell file has an error, the keys of before stay", reason=str(error))
-            return False
-        before = {cell.name: cell.signing for cell in self._file.cells}
-        self._file, self._keys = file, keys_of_cells(file)
-        return before != {cell.name: cell.signing for cell in file.cells}
+            context.logger.warning("the cell file has an error, the keys of before stay", reason=str(error))
+        else:
+            self._keys = keys_of_cells(self._file)
+        self._mark = mark
 
     def skipped(self, cell: str, offsets: Sequence[int]) -> None:
         """Count them, and say where they begin: once for each place, as each is read once."""

@@ -50,6 +50,8 @@ def user_differences(namespace: str, told: Iterable[str]) -> list[UserDifference
         for name, rights in declared_users(namespace).items()
         for text in _differences_of(name, found.get(name), frozenset(rights.split()))
     ]
+    if "nopass" in found.get(ADMIN, frozenset()):
+        differences.append(UserDifference(ADMIN, f"user {ADMIN} needs no password"))
     others = found.keys() - declared_users(namespace).keys() - {ADMIN}
     return differences + [
         UserDifference(name, text) for name in sorted(others) for text in _of_another(name, found[name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,16 +19,20 @@ from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.operations import ReloadCell
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import JobSpec
+from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.memory.reader import MemoryReader
+from fallow.shared.log.opening import layout_for
 from fallow.shared.log.port import LogUnavailable, Outgoing, Reader, Record, TopicPartition
-from fallow.shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.runtime.files.cell_file import load_cell_file, parse_cell_file
 from fallow.shared.runtime.host import Host
 from fallow.shared.runtime.process import Context, make_context
-from tests.signing import STRANGERS, WRITERS, believing, public, signed
+from tests.contract.eventually import eventually
+from tests.signing import NEXT, STRANGERS, WRITERS, believing, public, signed, signed_text
 
 LAYOUT = Layout("t", {"main": 0, "other": 1})
 MOST_MS = 2_000
@@ -93,19 +98,32 @@ class SlowLog(BlindLog):
 class Cell:
     """Admission before a log in memory, in which the test plays the placement of cell main."""
 
-    def __init__(self, file: CellFile = FILE, kind: type[BlindLog] = BlindLog, layout: Layout = LAYOUT) -> None:
+    def __init__(
+        self,
+        file: CellFile = FILE,
+        kind: type[BlindLog] = BlindLog,
+        layout: Layout = LAYOUT,
+        path: Path | None = None,
+    ) -> None:
+        """`path`: where the cell file stands, whose keys admission goes by."""
         self.broker = MemoryBroker()
         for topic in ("jobs", "decisions", "dead-letters"):
             self.broker.create_topic(f"t.{topic}", 2)
         self.log = kind(self.broker)
         self.host = SteppedHost()
+        self._path = path
         self.context = self.context_anew()
+        if path is not None:
+            file = load_cell_file(path)
+            layout = layout_for(self.context, file)
         self.admission = Admission(self.context, self.log, layout, file)
         self._jobs, self._version = 0, 0
 
     def context_anew(self) -> Context[AdmissionSettings]:
         """As of a process of its own."""
         settings = AdmissionSettings(namespace="t", jobs_behind_wall_ms=MOST_MS)
+        if self._path is not None:
+            settings = settings.model_copy(update={"cell_file": self._path})
         return replace(make_context("admission", settings), host=self.host)
 
     async def submit(self, pool: str = "training") -> asyncio.Task[None]:
@@ -197,6 +215,77 @@ async def test_a_decision_that_no_key_of_the_cell_proves_says_nothing_of_how_far
     await cell.admission.pace.look()
     await cell.passes_on()
     assert cell.passed_on == 2
+
+
+def write(path: Path, *keys: str) -> None:
+    path.write_text(signed_text(*keys))
+
+
+@pytest.fixture
+def signed_path(tmp_path: Path) -> Path:
+    path = tmp_path / "cell.yaml"
+    write(path, public(WRITERS))
+    return path
+
+
+async def reads_all_jobs(cell: Cell, key: SigningKey | None) -> None:
+    """Placement decides with this key, and has read all jobs; then admission looks."""
+    read = Decision(cell="main", version=1, epoch=1, inputs={"jobs-0": cell.passed_on}, at_ms=0)
+    await cell.log.publish(signed(LAYOUT, [read], key))
+    cell.passes(1)
+    await cell.admission.pace.look()
+
+
+async def test_an_admission_that_runs_while_a_key_is_added_knows_how_far_the_writer_with_it_is(
+    signed_path: Path,
+) -> None:
+    cell = Cell(path=signed_path)
+    await cell.admission.pace.begin()
+    await cell.passes_on("train")
+    await reads_all_jobs(cell, WRITERS)
+    write(signed_path, public(WRITERS), public(NEXT))
+    await cell.passes_on("train")
+    await reads_all_jobs(cell, NEXT)
+    cell.passes(MOST_MS + 1)
+    await cell.admission.pace.look()
+    assert behind_s(cell) == 0
+
+
+async def test_an_admission_that_runs_while_its_cell_gets_its_first_keys_believes_no_other_from_its_reload_on(
+    signed_path: Path,
+) -> None:
+    write(signed_path)
+    cell = Cell(path=signed_path)
+    await cell.admission.pace.begin()
+    await cell.passes_on("train")
+    await reads_all_jobs(cell, None)
+    write(signed_path, public(WRITERS))
+    await cell.passes_on("train")
+    await reload(cell)
+    await reads_all_jobs(cell, STRANGERS)
+    cell.passes(MOST_MS - 1)
+    await cell.admission.pace.look()
+    assert behind_s(cell) > 0
+
+
+async def reload(cell: Cell) -> None:
+    """An operator has the cell file read again, and admission has done so."""
+    cell.broker.create_topic("t.operations", 1)
+    cell.admission._operations = await cell.admission._stand_at_operations()
+    following = asyncio.create_task(cell.admission.follow_operations())
+    order = ReloadCell(cell="main", by="operator")
+    await cell.log.publish([LAYOUT.outgoing(order, id="reload", source="test", wall_ms=0)])
+    counted = cell.context.telemetry.reloads.labels("in_force")
+    await eventually(lambda: counted._value.get() == 1 or following.done())
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+
+
+def behind_s(cell: Cell) -> float:
+    """For how long placement was seen to be behind."""
+    found = cell.context.registry.get_sample_value("fallow_admission_behind_seconds", {"cell": "main"})
+    assert found is not None
+    return found
 
 
 async def test_decisions_that_come_late_make_no_placement_slow() -> None:

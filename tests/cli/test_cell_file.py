@@ -51,6 +51,13 @@ def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
             "role: inference",
             "cells[0].pools[1].rolle = 'inference': Extra inputs are not permitted",
         ),
+        (
+            "role: inference",
+            "nodes: []",
+            "role: inference",
+            "cells[0].pools[1].nodes: List should have at least 1 item after validation, not 0",
+        ),
+        ("role: inference", "nodes: gpu-*", "role: inference", "cells[0].pools[1].nodes = 'gpu-*': must be a list"),
         ("name: vision", "name: language", "name: vision", "tenant 'language' stands twice"),
         (
             "guaranteed: 96",
@@ -88,6 +95,8 @@ def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
         "a word for a number",
         "too small",
         "an unknown key",
+        "a pool without nodes",
+        "a text for a list",
         "a name twice",
         "a contradiction",
         "an unknown pool",

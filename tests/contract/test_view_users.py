@@ -90,6 +90,7 @@ def test_what_was_changed_by_hand_is_told(guarded: GuardedRedis) -> None:
     admin.execute_command("ACL", "SETUSER", "stranger", "on", ">long-enough-word", "~*", "+get")
     admin.execute_command("ACL", "SETUSER", "default", "on", "nopass", "+@all")
     admin.execute_command("ACL", "DELUSER", "loader")
+    admin.execute_command("ACL", "SETUSER", ADMIN, "nopass")
     answer = guarded.command(ADMIN, "view", "check", "--json")
     assert answer.returncode == 1
     assert [row["text"] for row in json.loads(answer.stdout)["differences"]] == [
@@ -98,6 +99,7 @@ def test_what_was_changed_by_hand_is_told(guarded: GuardedRedis) -> None:
         "not declared: user reader has +flushall",
         "not declared: user reader has -hget",
         "missing: user loader",
+        "user admin needs no password",
         "beside the declared ones: user default needs no password",
         "beside the declared ones: user stranger",
     ]

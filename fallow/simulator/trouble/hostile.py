@@ -60,6 +60,7 @@ def _on_decisions(engine: Engine, log: Mapping[TopicPartition, Sequence[Logged]]
     old = log.get(("decisions", partition), ())
     if len(old) > 1 and engine.between(0, 1):
         copy = engine.chance.choice(old[:-1])
-        return Message("decisions", partition, copy.key, copy.type, None, copy.value, copy.chain)
+        forged = copy.is_forged
+        return Message("decisions", partition, copy.key, copy.type, None, copy.value, copy.chain, is_forged=forged)
     value = engine.chance.choice((None, b"", b"{", b"\x00" * 40))
     return Message("decisions", partition, key, "fallow.decision.v1", None, value, "f" * 32)

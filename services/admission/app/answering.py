@@ -463,6 +463,7 @@ class Admission:
             if file is not None:
                 self._file = file
                 self._service.reload(file)
+            await self.pace.renew_keys()
 
     async def _look_for_topics(self) -> None:
         """Topics that came with a reload are read once they are there: raises OtherTopics then. Until then it is noted

@@ -116,7 +116,7 @@ class KeepingPace:
             reader.seek(error.tp, error.end)
             self._read.pop(self._cells.get(error.tp[1], ""), None)
             return ()
-        self._note(records)
+        await self._note(records)
         return records
 
     def _unread(self, ends: Mapping[TopicPartition, int]) -> frozenset[str]:
@@ -125,15 +125,25 @@ class KeepingPace:
         positions = self._reader.positions()
         return frozenset(cell for cell, tp in self._decisions.items() if positions[tp] < ends[tp])
 
-    def _note(self, records: Sequence[Record]) -> None:
+    async def renew_keys(self) -> None:
+        """Read the cells' keys again, where the cell file has changed."""
+        await self._signers.renewed()
+
+    async def _note(self, records: Sequence[Record]) -> None:
         """Note where placement goes on with each cell's jobs: a decision names only inputs of which it took some."""
+        if not all(map(self._is_proven, records)):
+            await self.renew_keys()  # perhaps its writer's was added
         for record in records:
             cell = self._cells.get(record.partition)
-            if cell is not None and unproven_from(record, self._signers.of(cell)) is not None:
+            if not self._is_proven(record):
                 continue  # of a cell with keys only what one of them proves counts, whatever version it names
             next_offset = jobs_read_to(record.value or b"", record.partition)
             if cell is not None and next_offset is not None:
                 self._read[cell] = next_offset
+
+    def _is_proven(self, record: Record) -> bool:
+        cell = self._cells.get(record.partition)
+        return cell is None or unproven_from(record, self._signers.of(cell)) is None
 
     def _compare(self, ends: Mapping[TopicPartition, int]) -> None:
         """See how far each cell's jobs are read, up to where they ended.

@@ -55,7 +55,7 @@ class Pool(Part):
     driver: Literal["virtual", "process"] = "virtual"
     gpus: Annotated[int, Field(strict=True, ge=1, le=GPUS_MOST)]
     gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=DEVICES_MOST)] = 8
-    nodes: Annotated[tuple[NodePattern, ...], Field(max_length=NODE_PATTERNS_MOST)] = ("*",)
+    nodes: Annotated[tuple[NodePattern, ...], Field(min_length=1, max_length=NODE_PATTERNS_MOST)] = ("*",)
 
     def admits(self, node: str) -> bool:
         """Whether a node of this id may join."""

@@ -197,10 +197,18 @@ def _mistake(places: _Places, problem: Any) -> str:
     path: FieldPath = tuple(problem["loc"])
     is_unshown = problem["type"] == "missing" or isinstance(problem["input"], dict | list) or path[-1:] == (KEY_FIELD,)
     shown = "" if is_unshown else _value(problem["input"])
-    rule = problem["msg"].removeprefix("Value error, ")
+    rule = _rule(problem)
     at = f"{field_name(path)}{shown}: " if path else ""
     line = places.line_of_value(rule) if problem["type"] == "value_error" else None
     return f"line {line or places.line(path)}: {at}{rule}"
+
+
+def _rule(problem: Any) -> str:
+    """The rule that is broken, in the words of YAML: it has lists, no tuples."""
+    if problem["type"] == "tuple_type":
+        return "must be a list"
+    rule: str = problem["msg"].removeprefix("Value error, ")
+    return rule.replace("Tuple should", "List should")
 
 
 def _value(value: Any) -> str:
