@@ -49,6 +49,17 @@ def context(path: Path) -> Context[ServiceSettings]:
     return make_context("projector", ServiceSettings(cell_file=path))
 
 
+@pytest.fixture
+def disk() -> SlowDisk:
+    return SlowDisk()
+
+
+@pytest.fixture
+def signers(context: Context[ServiceSettings], path: Path, disk: SlowDisk) -> ServiceSigners:
+    """Of a process that has read its cell file and has asked nothing yet."""
+    return ServiceSigners(replace(context, host=disk), load_cell_file(path))
+
+
 def add_the_next_key(path: Path) -> None:
     path.write_text(signed_text(public(WRITERS), public(NEXT)))
 
@@ -73,10 +84,8 @@ async def test_a_file_that_changed_between_its_reading_and_the_first_question_is
 
 
 async def test_who_asks_while_another_reads_the_file_waits_for_the_keys_and_hears_of_them(
-    context: Context[ServiceSettings], path: Path
+    signers: ServiceSigners, path: Path, disk: SlowDisk
 ) -> None:
-    disk = SlowDisk()
-    signers = ServiceSigners(replace(context, host=disk), load_cell_file(path))
     add_the_next_key(path)
     asked = [asyncio.create_task(signers.renewed()) for _ in range(3)]
     done, _ = await asyncio.wait(asked, timeout=0.05)
@@ -86,9 +95,7 @@ async def test_who_asks_while_another_reads_the_file_waits_for_the_keys_and_hear
     assert (knows_the_next_key(signers), disk.readings) == (True, 1)
 
 
-async def test_a_reading_that_was_cancelled_is_made_again(context: Context[ServiceSettings], path: Path) -> None:
-    disk = SlowDisk()
-    signers = ServiceSigners(replace(context, host=disk), load_cell_file(path))
+async def test_a_reading_that_was_cancelled_is_made_again(signers: ServiceSigners, path: Path, disk: SlowDisk) -> None:
     add_the_next_key(path)
     asked = asyncio.create_task(signers.renewed())
     await asyncio.wait([asked], timeout=0.05)
@@ -100,10 +107,8 @@ async def test_a_reading_that_was_cancelled_is_made_again(context: Context[Servi
 
 
 async def test_a_file_that_changes_while_it_is_read_is_read_again(
-    context: Context[ServiceSettings], path: Path
+    signers: ServiceSigners, path: Path, disk: SlowDisk
 ) -> None:
-    disk = SlowDisk()
-    signers = ServiceSigners(replace(context, host=disk), load_cell_file(path))
     asked = asyncio.create_task(signers.renewed())
     await asyncio.wait_for(disk.has_read.wait(), 10)
     add_the_next_key(path)

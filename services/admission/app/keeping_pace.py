@@ -131,11 +131,12 @@ class KeepingPace:
 
     async def _note(self, records: Sequence[Record]) -> None:
         """Note where placement goes on with each cell's jobs: a decision names only inputs of which it took some."""
-        if not all(map(self._is_proven, records)):
-            await self.renew_keys()  # perhaps its writer's was added
-        for record in records:
+        proven = [self._is_proven(record) for record in records]
+        if not all(proven) and await self._signers.renewed():  # perhaps its writer's key was added
+            proven = [self._is_proven(record) for record in records]
+        for record, is_proven in zip(records, proven, strict=True):
             cell = self._cells.get(record.partition)
-            if not self._is_proven(record):
+            if not is_proven:
                 continue  # of a cell with keys only what one of them proves counts, whatever version it names
             next_offset = jobs_read_to(record.value or b"", record.partition)
             if cell is not None and next_offset is not None:
