@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from fallow.services.executor.processes.machine import cpu_milli, memory_mib
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool
+from fallow.shared.events.encoding import shorten
 from fallow.shared.events.value import build_valid
 from fallow.shared.events.values import NodeSpec
 
@@ -41,6 +42,8 @@ def offer_of(
     """This machine as a node of the pool, with all of its processors and memory. Raises WrongOffer, pydantic's
     ValidationError.
     """
+    if not pool.admits(node):
+        raise WrongOffer(f"node = {node!r}: pool {pool.name} takes only {shorten(', '.join(pool.nodes))}")
     if gpus > pool.gpus_per_node:
         raise WrongOffer(f"gpus = {gpus}: a node of pool {pool.name} has at most {pool.gpus_per_node}")
     return build_valid(

@@ -43,6 +43,13 @@ def test_a_pool_that_cannot_be_is_told_with_the_rule(pool: str, cell: str | None
         home_of(FILE, pool, cell)
 
 
+def test_a_machine_that_its_pool_does_not_take_is_refused() -> None:
+    pool = POOLS[1].model_copy(update={"nodes": ("gpu-*", "old-1")})
+    with pytest.raises(WrongOffer, match=r"node = 'machine-1': pool real takes only gpu-\*, old-1"):
+        offer_of("machine-1", pool, 4, {})
+    assert offer_of("gpu-7", pool, 4, {}).id == "gpu-7"
+
+
 def test_a_machine_with_more_gpus_than_its_pool_foresees_is_refused() -> None:
     with pytest.raises(WrongOffer, match="gpus = 5: a node of pool real has at most 4"):
         offer_of("machine-1", POOLS[1], 5, {})

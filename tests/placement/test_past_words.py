@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
 from fallow.services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MOST, StaleReason
-from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.config import NODE_PATTERNS_MOST, CellFile, Pool
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import nodes as n
+from fallow.shared.events.base import TEXT_CHARACTERS_MOST
 from fallow.shared.events.operations import Cordon
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.value import replace
@@ -159,6 +161,22 @@ def test_a_pool_takes_the_nodes_that_the_cell_file_names(patterns: tuple[str, ..
     world.tell(joined("n2"))
     assert ("n2" in world.state.nodes) == allowed
     assert reasons(world) == ([] if allowed else [DeadLetterReason.NODE_NOT_ALLOWED])
+
+
+def test_the_answer_to_a_node_that_may_not_join_is_cut_where_the_pool_names_many() -> None:
+    world = running(file_that_takes("n1", *(f"node-of-a-long-name-{number:04}" for number in range(99))))
+    world.tell(joined("n2"))
+    ((_, rejected),) = world.service.take_strays()
+    assert rejected.text.startswith("node: n2 may not join pool ")
+    assert len(rejected.text) == TEXT_CHARACTERS_MOST
+
+
+@pytest.mark.parametrize(
+    "nodes", [(), ("n[12]",), ("n?",), ("N1",), ("n-",), ("n 1",), ("*",) * (NODE_PATTERNS_MOST + 1)]
+)
+def test_a_pattern_of_nodes_has_no_sign_but_the_star(nodes: tuple[str, ...]) -> None:
+    with pytest.raises(ValidationError, match="nodes"):
+        Pool(name="train", gpus=8, nodes=nodes)
 
 
 def test_a_node_that_is_there_stays_where_the_file_no_longer_names_it_until_it_joins_again() -> None:
