@@ -42,7 +42,7 @@ async def test_a_job_yields_to_maintenance_and_to_the_deadline_of_a_drain(
         await cell.until(lambda c: "stays" in c.state.jobs and runs_on("stays", first)(c), what="stays to run")
         mistyped = fallow("node", "maintain", first, "--from", "2020-01-02 10:00", "--until", "5h")
         assert (mistyped.returncode, mistyped.stdout) == (2, "")
-        assert "is over; without --from it begins now" in mistyped.stderr
+        assert "lies in the past; without --from maintenance begins now" in mistyped.stderr
         planned = fallow("node", "maintain", first, "--from", "8s", "--until", "16s", "--reason", "fans")
         assert (planned.returncode, planned.stderr) == (0, "")
         assert "(fans)" in planned.stdout

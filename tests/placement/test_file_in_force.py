@@ -15,6 +15,7 @@ from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.values import NodeStatus
 from fallow.shared.log.machine.writer import Draft, Writer
 from tests.placement.world import CELL, World, admitted, joined, kinds, spec_of
+from tests.signing import WRITERS, public, signed_file
 
 
 def file_with(pool: str = "train", *tenants: str) -> CellFile:
@@ -179,6 +180,11 @@ def test_a_difference_names_the_parts() -> None:
         queues=(Queue(name="q", discipline=QueueDiscipline.STRICT_FIFO),),
     )
     assert difference(OLD, OLD.model_copy(update={"cells": (strict,)}), CELL) == f"{CELL}.queues"
+
+
+def test_files_with_other_keys_differ_in_them() -> None:
+    other = signed_file(public(WRITERS), cell=CELL)
+    assert difference(signed_file(cell=CELL), other, CELL) == f"{CELL}.signing"
 
 
 def test_files_that_keep_records_for_other_times_differ_in_that() -> None:

@@ -123,8 +123,8 @@ def maintain(  # noqa: PLR0913, PLR0917 - the options of a command
         is_wrong = first.is_ahead == last.is_ahead and last.ms <= first.ms
         now_ms = 0 if is_wrong else run(_cell_time(access, name))
         begin_ms, end_ms = first.at_ms(now_ms), last.at_ms(now_ms)
-        if not first.is_ahead and begin_ms < now_ms:
-            refuse("--from", begin or "now", "is over; without --from it begins now")
+        if begin is not None and begin_ms < now_ms:
+            refuse("--from", begin, "lies in the past; without --from maintenance begins now")
         if end_ms <= begin_ms:
             refuse("--until", until, f"must be after --from, {begin or 'now'}")
         wish = operation(PlanMaintenance, cell=name, node=node, begin_ms=begin_ms, end_ms=end_ms, reason=reason)
