@@ -22,7 +22,7 @@ $(READY): requirements.lock pyproject.toml
 # which runs on one core, as CORES=0 does.
 CORES ?= $(if $(ARGS),0,2)
 test: $(READY)
-	@$(BIN)/pytest -rs --numprocesses $(CORES) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest -rsfE --numprocesses $(CORES) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 # In a minute or two what needs no server: the language, the model, policies, the judge. Choose: make quick ARGS="-k quota"
 QUICK := admission cluster events metrics placement/policy projector queueing reasons simulator/history unit view
