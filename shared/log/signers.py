@@ -57,3 +57,16 @@ def keys_only_in_force(in_force: CellFileSet | None, own: CellKeys | None, cell:
     known = {key.public for key in own.keys}
     unknown = () if signing is None else tuple(key for key in signing.keys if key.public not in known)
     return replace(own, from_version=1, keys=unknown) if unknown else None
+
+
+def begun_too_early(cell: str, before: CellFile, after: CellFile, version: int) -> str | None:
+    """What is wrong with a file that begins the signatures of this cell at a version which is written already: whoever
+    starts with it believes none of the decisions between, and cannot read on. `version` is the last one written.
+    """
+    old, new = before.cell(cell).signing, after.cell(cell).signing
+    if new is None or new.from_version > version or (old is not None and old.from_version <= new.from_version):
+        return None
+    return (
+        f"cells: {cell}: signing: from_version: {new.from_version} is written already, without a signature that must "
+        f"be there: must be above {version}, the cell's version now"
+    )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fallow.services.placement.app.signing import UNSIGNED, tell_of_unsigned
+from fallow.shared.cluster.model.file_in_force import from_effect
 from fallow.shared.events.decisions import SIGNATURE_HEADER, Decision
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.operations import ReloadCell
@@ -17,11 +18,11 @@ from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.signers import Signers
+from fallow.shared.log.signers import Signers, begun_too_early
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.contract.eventually import eventually
 from tests.placement.writers import CELL, LAYOUT, NAMESPACE, PlacementProcess, cluster
-from tests.signing import NEXT, STRANGERS, WRITERS, public, signed, signed_text
+from tests.signing import NEXT, STRANGERS, WRITERS, public, signed, signed_file, signed_text
 
 
 @pytest.fixture
@@ -174,6 +175,52 @@ async def test_a_writer_signs_from_the_reload_on_that_brings_the_first_key(
     await until_folded(broker, cell_file, "job-1", "job-22")
     assert SIGNATURE_HEADER in records(broker)[-1]
     await writer.stop()
+
+
+async def test_a_reload_does_not_begin_signatures_at_a_version_that_is_written_already(
+    broker: MemoryBroker, cell_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names(cell_file, signed_text())
+    writer = process(broker, cell_file, WRITERS)
+    await writer.start()
+    await submit(broker, "job-1")
+    written = (await until_folded(broker, cell_file, "job-1")).state.version
+    names(cell_file, signed_text(public(WRITERS), from_version=written))
+    reload = ReloadCell(cell=CELL, by="operator")
+    await MemoryLog(broker).publish([LAYOUT.outgoing(reload, id="r", source="test", wall_ms=0)])
+    refusals = writer.context.telemetry.reloads.labels("refused")
+    await eventually(lambda: refusals._value.get() == 1, within_s=15)
+    said = "".join(capsys.readouterr())
+    assert f"signing: from_version: {written} is written already" in said
+    names(cell_file, signed_text())
+    await submit(broker, "job-22")
+    found = await until_folded(broker, cell_file, "job-1", "job-22")
+    assert found.state.cell_file is not None
+    assert from_effect(found.state.cell_file).cell(CELL).signing is None
+    await writer.stop()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_refused"),
+    [
+        (None, 10, True),
+        (None, 11, False),
+        (8, 9, False),
+        (8, 8, False),
+        (8, 7, True),
+        (20, 10, True),
+        (20, 11, False),
+        (8, None, False),
+        (None, None, False),
+    ],
+)
+def test_signatures_begin_at_a_version_to_come_unless_they_have_begun(
+    before: int | None, after: int | None, is_refused: bool
+) -> None:
+    old, new = (
+        signed_file() if each is None else signed_file(public(WRITERS), from_version=each) for each in (before, after)
+    )
+    assert (begun_too_early(CELL, old, new, version=10) is not None) == is_refused
 
 
 def test_a_process_whose_cell_has_no_keys_says_so_at_its_start(

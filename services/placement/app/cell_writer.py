@@ -26,6 +26,7 @@ from fallow.shared.log.machine.losses import Loss, Place
 from fallow.shared.log.machine.tenure import Tenure
 from fallow.shared.log.opening import layout_for
 from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader, TopicPartition
+from fallow.shared.log.signers import begun_too_early
 from fallow.shared.runtime.clocks import WallCellClock
 from fallow.shared.runtime.files.cell_file import CellFileError, read_again, reloaded
 from fallow.shared.runtime.process import Context, wait_for
@@ -488,11 +489,14 @@ class CellWriter:
     # Inputs and times.
 
     async def _reload(self) -> None:
-        file = await reloaded(self._context, self._file)
+        file = await reloaded(self._context, self._file, self._mistake_in)
         if file is not None:
             self._file = file
             self._service.reload(file)
         await self._appending.may_begin()
+
+    def _mistake_in(self, file: CellFile) -> str | None:
+        return begun_too_early(self.cell, self._file, file, self._follower.state.version)
 
     def _now_ms(self) -> int:
         return self._context.clock.now_ms()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -50,13 +50,18 @@ def load_cell_file(path: Path) -> CellFile:
     return parse_cell_file(text, str(path))
 
 
-async def reloaded(context: Context[Any], before: CellFile) -> CellFile | None:
+async def reloaded(
+    context: Context[Any], before: CellFile, mistake_in: Callable[[CellFile], str | None] = lambda _: None
+) -> CellFile | None:
     """The file read again, beside the other work of the process; None where it cannot be used and the old one stays in
-    force. The log tells, and the metric `fallow_cell_file_reloads_total`.
+    force. `mistake_in` says what else stands against it: field, value and rule. The log tells, and the metric
+    `fallow_cell_file_reloads_total`.
     """
     path = context.settings.cell_file
     try:
         file = await read_again(context, before)
+        if mistake := mistake_in(file):
+            raise CellFileError(f"{path}: {mistake}")
     except CellFileError as error:
         context.telemetry.reloads.labels("refused").inc()
         context.logger.warning("the cell file has an error, the old one stays in force", reason=str(error))
