@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from fallow.services.executor.policy.boot import boot_number
 from fallow.services.executor.policy.desired import RunKey
 from fallow.services.executor.policy.lease import KeptLease
 from fallow.services.executor.policy.turn import Observation, Start, Stop
@@ -63,6 +64,10 @@ class Machine:
         self._boots += 1
         self.boot = f"boot-{self._boots}"
         return self.boot
+
+    def has_begun(self, boot: str) -> bool:
+        """Whether this machine ever began that boot."""
+        return boot_number(boot) in range(1, self._boots + 1)
 
     def die(self) -> None:
         """The power is gone, and with it all processes. Its disk is there again when it comes up, without a part of

@@ -18,9 +18,9 @@ from fallow.services.executor.processes.supervisor import marked, start_ticks
 from fallow.services.executor.settings import AgentSettings
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from fallow.shared.events.effects import PolicySet
+from fallow.shared.events.effects import LeaseExpired, PolicySet
 from fallow.shared.events.encoding import encode
-from fallow.shared.events.nodes import LivingNode, NodeEvent, NodeJoined, RunStatusUpdate
+from fallow.shared.events.nodes import LivingNode, NodeEvent, NodeJoined, NodeReport, RunStatusUpdate
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import ProcessRun, RunStatus
 from fallow.shared.log.layout import Layout
@@ -123,15 +123,35 @@ async def test_an_agent_that_is_stopped_leaves_its_workers_to_the_next(world: Wo
     await task
 
 
-async def test_an_agent_gives_way_to_another_that_joins_under_its_name(world: World) -> None:
-    first, task = world.start("state")
+async def begun_with_job(world: World) -> tuple[Context[AgentSettings], asyncio.Task[None]]:
+    """An agent of node-1 on which job-1 runs."""
+    context, task = world.start("state")
     await eventually(lambda: "node-1" in world.writer.state.nodes)
     world.append(world.writer.start("job-1", "node-1", run=SLEEPS))
     await eventually(lambda: world.is_running("job-1"))
+    return context, task
+
+
+async def test_a_second_agent_of_a_name_waits_and_leaves_the_first_ones_jobs_alone(world: World) -> None:
+    first, task = await begun_with_job(world)
+    second, other = world.start("elsewhere")
+    await eventually(lambda: "another state folder speaks for it" in (second.health.waiting_for or ""))
+    reports = world.said(NodeReport)
+    await eventually(lambda: world.said(NodeReport) >= reports + 3)
+    assert (world.said(NodeJoined), world.is_running("job-1"), task.done()) == (1, True, False)
+    for context, agent in ((second, other), (first, task)):
+        context.stopping.set()
+        await agent
+
+
+async def test_a_second_agent_begins_when_the_cell_has_lost_the_first_which_gives_way(world: World) -> None:
+    first, task = await begun_with_job(world)
+    second, other = world.start("elsewhere")
+    await eventually(lambda: "another state folder speaks for it" in (second.health.waiting_for or ""))
     world.append(world.writer.stop("job-1"))
     await eventually(lambda: "job-1" in world.writer.state.finished)
-
-    second, other = world.start("elsewhere")
+    boot = world.writer.state.nodes["node-1"].boot
+    world.append(world.writer.decide(LeaseExpired(node="node-1", boot=boot)))
     with pytest.raises(NodeTakenOver, match="node node-1 has joined cell cell-a from elsewhere"):
         await asyncio.wait_for(task, 15)
     mark = ProcessDriver("node-1", world.folder / "state", inherited={})._mark

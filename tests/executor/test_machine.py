@@ -9,7 +9,12 @@ import pytest
 
 from fallow.services.executor.node_registration import WrongOffer, home_of, offer_of
 from fallow.services.executor.processes.machine import NoDevices, count_devices
-from fallow.services.executor.processes.state_folder import StateFolder, StateFolderInUse, StateFolderUnusable
+from fallow.services.executor.processes.state_folder import (
+    BOOTS_KEPT,
+    StateFolder,
+    StateFolderInUse,
+    StateFolderUnusable,
+)
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.events.values import NodeRole
 from fallow.shared.runtime.endings import ending_of
@@ -97,6 +102,27 @@ def test_a_boot_outlives_the_agent_and_not_the_machine_or_another_node(tmp_path:
     rebooted = StateFolder(tmp_path / "state", "machine-1")
     assert rebooted.boot() is None
     rebooted.close()
+
+
+def test_a_folder_knows_the_last_boots_that_began_with_it_and_none_of_another(tmp_path: Path) -> None:
+    folder, other = StateFolder(tmp_path / "state", "machine-1"), StateFolder(tmp_path / "other", "machine-1")
+    boots = [folder.new_boot() for _ in range(BOOTS_KEPT + 1)]
+    known = json.loads((tmp_path / "state" / "boot.json").read_text())
+    (tmp_path / "state" / "boot.json").write_text(json.dumps({**known, "machine": "another boot of the kernel"}))
+    assert [folder.has_begun(boot) for boot in boots] == [False, *[True] * BOOTS_KEPT]
+    assert not folder.has_begun(other.new_boot())
+    folder.close()
+    renamed = StateFolder(tmp_path / "state", "machine-2")
+    assert not renamed.has_begun(boots[-1])
+    renamed.close()
+    other.close()
+
+
+def test_a_folder_that_an_earlier_release_wrote_knows_its_boot(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path, "machine-1")
+    (tmp_path / "boot.json").write_text(json.dumps({"machine": "m", "node": "machine-1", "boot": "m-1"}))
+    assert folder.has_begun("m-1")
+    folder.close()
 
 
 @pytest.mark.parametrize("left", ["", "\0" * 90])

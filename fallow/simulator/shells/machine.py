@@ -28,6 +28,10 @@ class WorldState:
         """None after a loss of power."""
         return self._machine.boot
 
+    def has_begun(self, boot: str) -> bool:
+        """Also before a loss of power: the disk has it."""
+        return self._machine.has_begun(boot)
+
     def new_boot(self) -> str:
         """A name that was never used."""
         return self._machine.new_boot()

@@ -22,6 +22,7 @@ from fallow.services.executor.policy.turn import Now, Observation, Start, Stop, 
 from fallow.services.executor.policy.worker_environment import Gang, gang_of
 from fallow.services.executor.settings import AgentSettings
 from fallow.services.executor.telemetry import ExecutorTelemetry
+from fallow.shared.events.values import NodeStatus
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.opening import OpenLog, layout_for, open_log
@@ -116,6 +117,8 @@ class Agent:
         """Work until the process is to stop. Raises NodeTakenOver."""
         if not await wait_for(self._context, "the decision log", self._caught_up, (LogUnavailable, OSError)):
             return
+        if not await wait_for(self._context, f"node {self._spec.id}", self._is_free, (LogUnavailable,)):
+            return
         if not await wait_for(self._context, "the end of what ran before", self._boot, ()):
             return
         self._context.health.ready()
@@ -141,6 +144,19 @@ class Agent:
             await self._follower.stop()
             raise
         return None
+
+    async def _is_free(self) -> str | None:
+        """None once no other agent speaks for the node. One that lives keeps it: were it given to each that joins, two
+        with the same name would take it from each other, and stop its jobs each time.
+        """
+        await self._follower.catch_up()
+        node = self._follower.state.nodes.get(self._spec.id)
+        if node is None or node.status is NodeStatus.LOST or self._state.has_begun(node.boot):
+            return None
+        return (
+            f"an agent with another state folder speaks for it, in boot {node.boot}; this one goes on when the cell "
+            "has lost that one"
+        )
 
     async def _boot(self) -> str | None:
         """Go on with the boot that the log knows, or begin a new one once nothing of the old one is left."""

@@ -29,6 +29,9 @@ class State(Protocol):
     def boot(self) -> str | None:
         """The node's boot, if it has begun since the machine's kernel did."""
 
+    def has_begun(self, boot: str) -> bool:
+        """Whether an agent with this state began that boot, before or since the kernel did."""
+
     def new_boot(self) -> str:
         """Begin a new boot, whose name is never the same again."""
 

@@ -11,6 +11,9 @@ from pathlib import Path
 from fallow.services.executor.processes.machine import machine_boot
 from fallow.services.executor.processes.supervisor import read_whole, write_whole
 
+BOOTS_KEPT = 16
+"""An agent that began more of them without a word of any reaching the cell waits until the cell has lost the node."""
+
 
 class StateFolderInUse(Exception):
     """Another agent looks after this folder."""
@@ -41,19 +44,30 @@ class StateFolder:
 
     def boot(self) -> str | None:
         """The node's boot, if it has begun since the machine's kernel did."""
-        try:
-            known = json.loads(read_whole(self.path / "boot.json") or "{}")
-            is_known = (known["machine"], known["node"]) == (machine_boot(), self._node)
-            return str(known["boot"]) if is_known else None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            return None  # there is none, or no agent wrote it
+        machine, boots = self._begun()
+        return boots[0] if boots and machine == machine_boot() else None
+
+    def has_begun(self, boot: str) -> bool:
+        """Whether the node began this boot with this folder; known of the last ones."""
+        return boot in self._begun()[1]
 
     def new_boot(self) -> str:
         """Begin a new boot. Its name tells of the machine's, and is never the same again."""
         machine = machine_boot()
-        boot = f"{machine[:8]}-{secrets.token_hex(4)}"
-        write_whole(self.path / "boot.json", json.dumps({"machine": machine, "node": self._node, "boot": boot}))
+        boot, earlier = f"{machine[:8]}-{secrets.token_hex(4)}", self._begun()[1][: BOOTS_KEPT - 1]
+        known = {"machine": machine, "node": self._node, "boot": boot, "earlier": earlier}
+        write_whole(self.path / "boot.json", json.dumps(known))
         return boot
+
+    def _begun(self) -> tuple[str, list[str]]:
+        """In which boot of the machine the node's last one began, and its boots, the newest first."""
+        try:
+            known = json.loads(read_whole(self.path / "boot.json") or "{}")
+            is_ours = known["node"] == self._node
+            boots = [str(known["boot"]), *map(str, known.get("earlier", ()))]
+            return (str(known["machine"]), boots) if is_ours else ("", [])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return "", []  # there is none, or no agent wrote it
 
     def close(self) -> None:
         """Let another agent have it."""
