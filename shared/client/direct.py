@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -142,7 +142,7 @@ class DirectClient:
         cell: str,
         *,
         tenant: str | None = None,
-        status: JobStatus | None = None,
+        statuses: Collection[JobStatus] = (),
         limit: int = 100,
         after: str = "",
         at_least: int | None = None,
@@ -150,7 +150,7 @@ class DirectClient:
         """As the port says."""
         with told():
             read = await self._view.jobs(
-                cell, tenant=tenant, status=status, limit=limit, after=after, at_least=at_least
+                cell, tenant=tenant, statuses=statuses, limit=limit, after=after, at_least=at_least
             )
             return self._seen(cell, read)
 

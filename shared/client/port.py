@@ -7,7 +7,7 @@ has seen version V may ask for at least V, so that what it reads never goes back
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -107,12 +107,14 @@ class CellClient(Protocol):
         cell: str,
         *,
         tenant: str | None = None,
-        status: JobStatus | None = None,
+        statuses: Collection[JobStatus] = (),
         limit: int = 100,
         after: str = "",
         at_least: int | None = None,
     ) -> Read[tuple[JobRow, ...]]:
-        """A page of jobs by id, behind the id `after`. One shorter than `limit` is the last. Raises as `job` does."""
+        """A page of jobs by id, behind the id `after`: those in one of `statuses`, or all where none is named. One
+        shorter than `limit` is the last. Raises as `job` does.
+        """
 
     async def nodes(self, cell: str, *, at_least: int | None = None) -> Read[tuple[NodeRow, ...]]:
         """Every node, by id. Raises as `job` does."""

@@ -103,14 +103,16 @@ class ViewReader:
         cell: str,
         *,
         tenant: str | None = None,
-        status: JobStatus | None = None,
+        statuses: Collection[JobStatus] = (),
         limit: int = 100,
         after: str = "",
         at_least: int | None = None,
     ) -> Read[tuple[JobRow, ...]]:
-        """A page of jobs by id, behind the id `after`. A page shorter than `limit` (at most 10,000) is the last."""
-        statuses = STATUSES if status is None else (status,)
-        arguments = [tenant or "", after, str(_limit(limit)), *statuses]
+        """A page of jobs by id, behind the id `after`: those in one of `statuses`, or all where none is named. A page
+        shorter than `limit` (at most 10,000) is the last.
+        """
+        wanted = [status for status in STATUSES if not statuses or status in statuses]
+        arguments = [tenant or "", after, str(_limit(limit)), *wanted]
         return await self._read(cell, "read_jobs", arguments, _job_rows, at_least)
 
     async def nodes(self, cell: str, *, at_least: int | None = None) -> Read[tuple[NodeRow, ...]]:

@@ -299,6 +299,9 @@ def test_a_quota_of_nobody_is_refused_unless_a_group_is_meant(told: Fallow, tmp_
 def test_jobs_nodes_and_tenants_are_listed(told: Fallow) -> None:
     assert "node-0, node-1" in told("jobs").stdout
     assert [row["id"] for row in last(told("jobs", "--status", "queued", "--json"))["jobs"]] == ["third"]
+    both = told("jobs", "--status", "queued", "--status", "finished", "--json")
+    assert [row["id"] for row in last(both)["jobs"]] == ["first", "third"]
+    assert [row["id"] for row in last(told("jobs", "--live", "--json"))["jobs"]] == ["second", "third"]
     assert "8 GPUs free" in told("nodes").stdout
     assert [row["gpus_free"] for row in last(told("nodes", "--json"))["nodes"]] == [4, 4]
     assert last(told("tenants", "--json"))["tenants"][0]["accounts"][0]["used_milli"] == 8000

@@ -10,7 +10,7 @@ from fallow.shared.client.answers import Progress, Stage
 from fallow.shared.client.direct import IN_ORDER_MOST, DirectClient
 from fallow.shared.client.port import CellClient, ClientUnavailable, News, NotYet
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
-from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events.base import Event
 from fallow.shared.events.effects import JobEnqueued, JobFinished, JobRunning, JobStarted
 from fallow.shared.events.jobs import JobRejected
@@ -228,7 +228,9 @@ async def test_reads_tell_the_version_that_they_belong_to(world: World, client: 
     job = await client.job("main", "second")
     assert job.value is not None
     assert (job.version, job.value.status) == (9, JobStatus.RUNNING)
-    assert [row.id for row in (await client.jobs("main", status=JobStatus.QUEUED)).value] == ["third"]
+    assert [row.id for row in (await client.jobs("main", statuses=[JobStatus.QUEUED])).value] == ["third"]
+    live = [status for status in JobStatus if status not in FINAL]
+    assert [row.id for row in (await client.jobs("main", statuses=live)).value] == ["second", "third"]
     assert [row.gpus_free for row in (await client.nodes("main")).value] == [4, 4]
     assert [row.tenant for row in (await client.tenants("main")).value] == ["vision"]
     assert (await client.queue("main", "")).value.length == 1

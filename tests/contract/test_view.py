@@ -241,7 +241,7 @@ async def test_jobs_come_in_pages_by_id_and_by_tenant_and_status(view: CellView,
     first = (await reader.jobs(CELL, limit=20)).value
     second = (await reader.jobs(CELL, limit=1_000, after=first[-1].id)).value
     assert [job.id for job in first + second] == expected
-    waiting = (await reader.jobs(CELL, tenant="birch", status=JobStatus.QUEUED, limit=1_000)).value
+    waiting = (await reader.jobs(CELL, tenant="birch", statuses=[JobStatus.QUEUED], limit=1_000)).value
     assert [job.id for job in waiting] == [
         job_id
         for job_id, job in sorted(state.jobs.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 
@@ -38,10 +38,13 @@ FORGOTTEN = (
 
 
 @app.command()
-def jobs(
+def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
     context: typer.Context,
     tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
-    status: Annotated[JobStatus | None, typer.Option(help="Only jobs in this status.")] = None,
+    status: Annotated[
+        list[JobStatus] | None, typer.Option(help="Only jobs in this status; may be repeated.", show_default=False)
+    ] = None,
+    live: Annotated[bool, typer.Option("--live", help="Only jobs that are not over: every such status.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MOST, help="At most so many, by id.")] = 100,
     after: Annotated[str, typer.Option(help="Only jobs behind this id.")] = "",
     cell: CellName = None,
@@ -50,7 +53,8 @@ def jobs(
     """List jobs: where each runs, or why it waits, or when it ended, as long as the cell remembers it."""
     access = access_of(context)
     name = access.cell(cell)
-    read, is_cut = run(_jobs(access, name, tenant, status, limit, after))
+    wanted = {*(status or ()), *((each for each in JobStatus if each not in FINAL) if live else ())}
+    read, is_cut = run(_jobs(access, name, tenant, wanted, limit, after))
     part = access.cells().cell(name)
     read = without_places(read, [queue.name for queue in part.queues if queue.order is QueueOrder.FAIR_SHARE])
     if as_json:
@@ -70,12 +74,12 @@ def jobs(
 
 
 async def _jobs(
-    access: Access, cell: str, tenant: str | None, status: JobStatus | None, limit: int, after: str
+    access: Access, cell: str, tenant: str | None, statuses: Collection[JobStatus], limit: int, after: str
 ) -> tuple[Read[tuple[JobRow, ...]], bool]:
     """A page, and whether there are more behind it."""
 
     def page(limit: int, after: str) -> Awaitable[Read[tuple[JobRow, ...]]]:
-        return patiently(lambda: client.jobs(cell, tenant=tenant, status=status, limit=limit, after=after))
+        return patiently(lambda: client.jobs(cell, tenant=tenant, statuses=statuses, limit=limit, after=after))
 
     async with access.client() as client:
         found = await page(limit, after)

@@ -54,6 +54,6 @@ def duration(ms: int) -> str:
 
 def setting(name: str, value: object) -> str:
     """The value of a setting; one in milliseconds also as a duration: `1800000 (30 min)`."""
-    if name.endswith("_ms") and isinstance(value, int) and value >= SECOND_MS:
+    if name.endswith("_ms") and isinstance(value, int) and value > 0:
         return f"{value} ({duration(value)})"
     return str(value)
