@@ -264,6 +264,33 @@ def test_a_device_may_serve_the_next_run_once_the_first_has_ended() -> None:
     assert offences_of(NOT_SO_LATE, [*HONEST, line("started", "next", "n1", 0)]) == []
 
 
+NODE_LOST = e.LeaseExpired(node="n1", boot="b1")
+HELD_BY_ITS_FIRST_AGENT = SHARE[0]
+AGAIN = replace(SHARE[0], attempt=2)
+
+
+def after_the_loss_of_a_node(*lines: DiaryLine) -> list[str]:
+    """A job ran on a node, the node was declared lost, and the job runs on the same device of the node again."""
+    orders = Orders()
+    orders.take(decision(ORDERED))
+    orders.take(replace(decision([NODE_LOST, requeued("share")]), version=2))
+    orders.take(
+        replace(decision([e.JobStarted(job="share", attempt=2, workers=(place(0, "n1", 7, milli=600),))]), version=3)
+    )
+    return [offence.invariant for offence in check_diaries(orders, lines) if offence.invariant == "I1"]
+
+
+def test_a_run_without_an_end_is_over_when_the_lease_of_its_node_has_expired() -> None:
+    """Its agent was killed, and the next one writes its diary in a new folder."""
+    assert after_the_loss_of_a_node(HELD_BY_ITS_FIRST_AGENT, AGAIN) == []
+    assert after_the_loss_of_a_node(AGAIN, HELD_BY_ITS_FIRST_AGENT) == []
+
+
+def test_a_run_that_ends_after_the_next_one_has_begun_is_caught_even_if_its_node_was_lost() -> None:
+    over = line("ended", "share", "n1", status=RunStatus.STOPPED)
+    assert after_the_loss_of_a_node(HELD_BY_ITS_FIRST_AGENT, AGAIN, over) == ["I1"]
+
+
 def test_two_shares_that_fit_may_run_on_one_device() -> None:
     more = [
         enqueued("third", resources=Resources(gpu_milli=400)),

@@ -6,6 +6,7 @@ ended.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -19,6 +20,7 @@ from fallow.shared.events.effects import (
     JobResizing,
     JobRunning,
     JobStarted,
+    LeaseExpired,
     WorkersSettled,
 )
 from fallow.shared.events.values import GPU, RunStatus, WorkerPlace
@@ -93,6 +95,8 @@ class Orders:
     """The newest run of each name, for lines that do not say when their run was ordered."""
     earlier: dict[tuple[str, str, int, int | None, int], list[RunKey]] = field(default_factory=dict)
     """The earlier runs of a name, the oldest first, where an id was used again."""
+    lost: dict[str, list[int]] = field(default_factory=dict)
+    """Of each node the versions at which its lease had expired, ascending: by then it had stopped its own work."""
     version: int = 0
     _started_ms: dict[str, int] = field(default_factory=dict)
     """When the newest attempt of each job was started."""
@@ -108,6 +112,8 @@ class Orders:
                 self._order_more(effect)
             elif isinstance(effect, JobEnqueued):
                 self._note_kind(effect)
+            elif isinstance(effect, LeaseExpired) and not effect.reason:  # a person's word ends no worker
+                self.lost.setdefault(effect.node, []).append(self.version)
             elif isinstance(effect, WorkersSettled):
                 ranks = self.singly.get(effect.job, {})
                 self.joined.update((ranks[rank], None) for rank in (*effect.joined, *effect.done) if rank in ranks)
@@ -142,6 +148,17 @@ class Orders:
             for device in place.devices:
                 devices[device] = devices.get(device, 0) + place.gpu_milli // len(place.devices)
 
+    def is_over_by_loss(self, one: RunKey, other: RunKey, endless: Collection[RunKey]) -> bool:
+        """Whether of two runs on a node the earlier one has no end in any diary, and ended when the node's lease
+        expired, before the later one was ordered.
+        """
+        first, last = sorted((one, other), key=lambda key: self.versions.get(key, 0))
+        if first not in endless:
+            return False
+        lost = self.lost.get(one[0], [])
+        at = bisect_left(lost, self.versions.get(first, 0))
+        return at < len(lost) and lost[at] <= self.versions.get(last, 0)
+
     def key_of(self, line: DiaryLine) -> RunKey:
         """The run that a line is about."""
         name = (line.node, line.job, line.attempt, line.rank, line.turn)
@@ -154,11 +171,18 @@ class Orders:
 
 
 def check_diaries(
-    orders: Orders, lines: Iterable[DiaryLine], forgotten_version: int = 0, *, nodes: Mapping[str, int] | None = None
+    orders: Orders,
+    lines_in_order: Iterable[DiaryLine],
+    forgotten_version: int = 0,
+    *,
+    nodes: Mapping[str, int] | None = None,
 ) -> list[Offence]:
     """Every offence of the diaries against the orders: starts that are repeated or were never ordered, ends and
     adoptions without a start, confirmed runs that no node began, and two runs on one device at one time. Lines of one
     node stand in the order in which it wrote them. Runs that were ordered by `forgotten_version` need not stand there.
+
+    A run that no line ends is over when its node's lease has expired: its agent was killed, and another one writes in a
+    new folder.
 
     Where the diaries are those of some `nodes`, only their runs are missed: those behind the version given for each.
     """
@@ -166,14 +190,17 @@ def check_diaries(
     begun: dict[RunKey, None] = {}
     ended: dict[RunKey, None] = {}
     on_node: dict[str, dict[RunKey, Devices]] = {}
-    for line in lines:
-        key = orders.key_of(line)
+    lines = [(orders.key_of(line), line) for line in lines_in_order]
+    endless = {key for key, _ in lines}.difference(key for key, line in lines if line.event == "ended")
+    for key, line in lines:
         live = on_node.setdefault(line.node, {})
         if line.event == "started":
+            devices = _devices(orders, key, line)
+            beside = {other: held for other, held in live.items() if not orders.is_over_by_loss(key, other, endless)}
             found.extend(_start_offences(orders, begun, key, line))
-            found.extend(_beside(live, key, _devices(orders, key, line)))
+            found.extend(_beside(beside, key, devices))
             begun[key] = None
-            live[key] = _devices(orders, key, line)
+            live[key] = devices
             continue
         if key not in begun or key in ended:
             found.append(Offence("I6", f"{_run(key)} {line.event} {'after its end' if key in ended else 'unbegun'}"))
