@@ -27,6 +27,11 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
         pattern=_RESUMES,
         description="inputs that have lost records and are read on: INPUT-PARTITION@READ:FROM, by commas",
     )
+    begin_cells: str = Field(
+        "",
+        max_length=10_000,
+        description="cells, by commas, that begin though the log holds decisions of theirs that no key proves",
+    )
     poll_records: int = Field(2_000, ge=1, le=100_000, description="inputs of one topic taken at once")
 
     @property
@@ -38,3 +43,8 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
             read, _, start = offsets.partition(":")
             found[source, int(read)] = int(start)
         return found
+
+    @property
+    def begins(self) -> frozenset[str]:
+        """The cells that `begin_cells` names."""
+        return frozenset(self.begin_cells.split(","))

@@ -54,7 +54,7 @@ class Follower:
         self._watch = PlaceWatch(log, lambda record: checksum_of(record.key, record.value))
         self._last: tuple[int, bytes | None, bytes | None] | None = None
         self._own = OwnRecords()
-        self._ends_forged = self._lacks_key = self._is_file_new = False
+        self._ends_forged = self._lacks_key = self._is_file_new = self._has_forged = False
 
     @property
     def lacks_key(self) -> bool:
@@ -69,6 +69,13 @@ class Follower:
         then the state is older than the log says.
         """
         return self._ends_forged
+
+    @property
+    def is_all_forged(self) -> bool:
+        """Whether the log holds decisions and no key of the cell proves any. Perhaps the key is missing here with which
+        the cell began: whoever writes now begins it anew.
+        """
+        return self._has_forged and self.state.version == 0
 
     @property
     def next_offset(self) -> int:
@@ -172,6 +179,7 @@ class Follower:
         fold(self.state, entry)
         if is_new:
             self._ends_forged = is_forged
+            self._has_forged |= is_forged
         return self.state.version != version
 
     def wrote(self, message: Outgoing) -> None:

@@ -283,6 +283,41 @@ async def test_a_process_whose_copy_of_the_cell_file_lacks_the_new_key_does_not_
     await late.stop()
 
 
+async def test_a_process_that_lacks_the_key_with_which_the_cell_began_does_not_begin_it_anew(
+    broker: MemoryBroker, cell_file: Path
+) -> None:
+    first = process(broker, cell_file, WRITERS)
+    await first.start()
+    await submit(broker, "job-1")
+    await until_folded(broker, cell_file, "job-1")
+    await first.stop()
+    names(cell_file, signed_text(public(NEXT)))
+    before = len(records(broker))
+    anew = process(broker, cell_file, NEXT, "two")
+    await anew.start()
+    await eventually(lambda: "may lack the key with which the cell began" in anew.health, within_s=15)
+    assert len(records(broker)) == before
+    await anew.stop()
+
+
+async def test_a_cell_into_whose_log_a_stranger_wrote_first_begins_once_a_person_says_so(
+    broker: MemoryBroker, cell_file: Path
+) -> None:
+    stranger = Decision(cell=CELL, version=1, epoch=1, at_ms=0)
+    await MemoryLog(broker).publish(signed(LAYOUT, [stranger], STRANGERS))
+    waits = process(broker, cell_file, WRITERS)
+    await waits.start()
+    await eventually(lambda: f"FALLOW_BEGIN_CELLS={CELL}" in waits.health, within_s=15)
+    await waits.stop()
+    begins = PlacementProcess(
+        MemoryLog(broker), "two", cell_file=cell_file, signing_key=WRITERS, begin_cells=f"other,{CELL}"
+    )
+    await begins.start()
+    await submit(broker, "job-1")
+    assert "job-1" in (await until_folded(broker, cell_file, "job-1")).state.jobs
+    await begins.stop()
+
+
 async def test_what_a_thief_of_a_retired_key_writes_keeps_no_writer_from_beginning(
     broker: MemoryBroker, cell_file: Path
 ) -> None:

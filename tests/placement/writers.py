@@ -77,9 +77,10 @@ class PlacementProcess:
         *,
         cell_file: Path | None = None,
         signing_key: SigningKey | None = None,
+        begin_cells: str = "",
     ) -> None:
         secret = SecretStr("" if signing_key is None else signing_key.text)
-        settings = PlacementSettings(namespace=NAMESPACE, instance=name, signing_key=secret)
+        settings = PlacementSettings(namespace=NAMESPACE, instance=name, signing_key=secret, begin_cells=begin_cells)
         if cell_file is not None:
             settings = settings.model_copy(update={"cell_file": cell_file})
         context = make_context("placement", settings)

@@ -33,6 +33,13 @@ OLDER_COPY = (
 )
 
 
+ALL_FORGED = (
+    "does not prove any decision in the log of cell {cell}: it may lack the key with which the cell began. Bring the "
+    "file that names it here and start the process again. If the cell never began and a stranger wrote these "
+    "decisions, start the process with FALLOW_BEGIN_CELLS={cell}"
+)
+
+
 class Appending:
     """Of one cell. `wrote_ms` (monotonic) is when the log answered last."""
 
@@ -61,6 +68,8 @@ class Appending:
         """Why readers would pass over what this process writes, as far as it knows; None where they would not."""
         if self._follower.lacks_key:
             return f"{self._context.settings.cell_file} {OLDER_COPY}"
+        if self._follower.is_all_forged and self.cell not in self._context.settings.begins:
+            return f"{self._context.settings.cell_file} {ALL_FORGED.format(cell=self.cell)}"
         return self._signing.why_not()
 
     def draft(self, tenure: Tenure[PendingDecision], tried: PendingDecision) -> Draft | None:
