@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.admission.policy.admissible import Admissible
 from fallow.services.admission.service import AdmissionService, digest_of
-from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from fallow.shared.events.base import replace
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
@@ -268,3 +268,14 @@ def test_a_remembered_answer_is_for_just_that_wish() -> None:
     commands = [submit(**asked) for asked in ASKED]
     fresh = [answer(command) for command in commands]
     assert [service.answer(SUBMIT, command, None, NOW_MS) for command in commands * 2] == fresh * 2
+
+
+@pytest.mark.parametrize("may_be_preempted", [True, False])
+def test_an_answer_to_what_may_be_preempted_is_none_to_what_may_not(*, may_be_preempted: bool) -> None:
+    """Of its guarantee of 4 a tenant's firm jobs may use no more, whichever of the two was answered first."""
+    gina = Tenant(name="gina", pools=("h100",), quotas=(TenantQuota(gpu_type="h100", guaranteed=4, limit=16),))
+    service = AdmissionService(CellFile(cells=FILE.cells, tenants=(gina,)))
+    order = (may_be_preempted, not may_be_preempted)
+    commands = [submit(tenant="gina", workers=8, preemptible=preemptible) for preemptible in order]
+    answers = [service.answer(SUBMIT, command, None, NOW_MS) for command in commands]
+    assert [isinstance(found, JobAdmitted) for found in answers] == [*order]

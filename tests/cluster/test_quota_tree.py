@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
-from fallow.shared.cluster.quota.quota import set_quota
+from fallow.shared.cluster.quota.quota import over_limit, set_quota
 from fallow.shared.cluster.quota.room import available
 from fallow.shared.events.operations import Quota
-from tests.cluster.quota_worlds import CHANGES, MOST, NAMES, TYPE, Use, available_by_trying, home_idle, quotas, tree_of
+from tests.cluster.quota_worlds import (
+    CHANGES,
+    MOST,
+    NAMES,
+    TYPE,
+    Use,
+    available_by_trying,
+    books_of,
+    home_idle,
+    is_forbidden,
+    quotas,
+    tree_of,
+)
 
 
 @given(listed=quotas(), changes=CHANGES)
@@ -60,6 +75,31 @@ def test_what_is_available_is_what_can_be_tried(
     for name, milli in changes:
         use.force(name, milli)
     assert available(use.tree, (tenant, TYPE), free) == available_by_trying(use, tenant, free)
+
+
+@given(listed=quotas(), changes=CHANGES, tenant=st.sampled_from(NAMES), more=st.integers(1, MOST))
+def test_a_start_is_refused_exactly_if_it_passes_a_limit_or_a_right_to_borrow(
+    listed: list[Quota], changes: list[tuple[str, int]], tenant: str, more: int
+) -> None:
+    use, account = Use(tree_of(listed)), (tenant, TYPE)
+    for name, milli in changes:
+        use.force(name, milli)
+    after = books_of(use.tree, {**use.own, account: use.own.get(account, 0) + more})
+    is_refused = over_limit(use.tree, tenant, TYPE, more) is not None
+    assert is_refused is is_forbidden(use.books(), after, account)
+
+
+@pytest.mark.parametrize(
+    ("rules", "most"),
+    [({"limit_milli": 5}, 5), ({"borrow_limit_milli": 2}, 6), ({"borrows": False}, 4)],
+    ids=["a limit", "a limit of what is borrowed", "no right to borrow"],
+)
+@pytest.mark.parametrize("used", [0, 1, 3])
+def test_a_tenant_uses_what_it_may_to_the_last(rules: dict[str, Any], most: int, used: int) -> None:
+    use = Use(tree_of([Quota(tenant="a", gpu_type=TYPE, guaranteed_milli=4, **rules)]))
+    use.force("a", used)
+    assert over_limit(use.tree, "a", TYPE, most - used) is None
+    assert over_limit(use.tree, "a", TYPE, most - used + 1) == ("a", TYPE)
 
 
 @given(listed=quotas(), changes=CHANGES)

@@ -45,6 +45,11 @@ def timeouts(effects: list[e.AnyEffect]) -> list[str]:
     return [effect.what for effect in effects if isinstance(effect, e.AttemptTimedOut)]
 
 
+def timed_out(effects: list[e.AnyEffect]) -> list[str]:
+    """The jobs that did not start in time."""
+    return [effect.job for effect in effects if isinstance(effect, e.AttemptTimedOut) and effect.what == "start"]
+
+
 def test_a_job_that_runs_too_long_is_stopped_and_fails() -> None:
     world = limited()
     assert world.service.next_cell_ms() == 1_000
@@ -95,6 +100,18 @@ def test_a_gang_that_does_not_come_up_is_stopped_and_tried_again_later() -> None
     world.tell(stopped("gang", "n1"), stopped("gang", "n2"))
     assert (world.job("gang").status, world.job("gang").failures) == (JobStatus.QUEUED, 0)
     assert world.job("gang").not_before_ms == world.now_ms + 10_000
+
+
+def test_each_start_is_waited_for_as_long_as_the_policy_said_when_it_began() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(set_policy(start_timeout_wall_ms=12_000))
+    world.tell(admitted(spec_of("patient")))
+    world.tell(set_policy(start_timeout_wall_ms=2_000))
+    world.tell(admitted(spec_of("hasty")))
+    assert world.pass_time(1_999) == []
+    assert timed_out(world.pass_time(1)) == ["hasty"]
+    assert timed_out(world.pass_time(9_999)) == []
+    assert timed_out(world.pass_time(1)) == ["patient"]
 
 
 def test_a_gang_that_comes_up_in_the_very_moment_of_its_limit_runs_on() -> None:

@@ -135,6 +135,14 @@ def test_a_job_that_names_one_which_has_failed_is_accepted_and_ended_at_once() -
     assert kinds(submit(world, spec("b", "a"))) == ["JobEnqueued", "JobDeferred", "JobCancelled"]
 
 
+def test_a_job_that_names_one_which_was_cancelled_is_ended_at_once_too() -> None:
+    world = small_cell()
+    submit(world, spec("a", hold=True))
+    world.tell(cancel("a"))
+    assert reasons(submit(world, spec("b", "a"))) == {"b": (CancelReason.DEPENDENCY_FAILED, "a")}
+    assert kinds(submit(world, spec("c", "a", when=AfterWhen.ANY))) == ["JobEnqueued", "JobStarted"]
+
+
 def test_of_two_jobs_sent_together_either_may_come_first() -> None:
     world = small_cell()
     world.tell(set_policy(unknown_dependency_ms=5_000))

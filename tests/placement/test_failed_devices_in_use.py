@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from fallow.services.placement.fit.filling import count_room
+from fallow.services.placement.fit.free_capacity import FreeCapacity
 from fallow.shared.cluster.capacity.gpu_types import idle_anywhere_milli, idle_milli
 from fallow.shared.cluster.quota.summary import quota_rows
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import GPU, Resources
+from fallow.shared.events.values import GPU, JobSpec, Resources
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import World, admitted, cell_with, joined, report, set_quotas, spec_of
 
@@ -32,6 +34,33 @@ def test_a_share_of_a_failed_gpu_is_not_idle_either() -> None:
     world.tell(admitted(spec_of("runs", resources=Resources(gpu_milli=GPU // 2))))
     world.tell(report("n1", failed=(0,)))
     assert idle_milli(world.state, "gpu") == GPU
+
+
+def with_shares_on_a_failed_gpu_and_on_a_healthy_one() -> World:
+    """A node of two, of each of which a job has 600 thousandths; the first one is broken."""
+    world = cell_with(joined("n1", 2))
+    world.tell(*(admitted(part_of_a_gpu(name, 600)) for name in ("broken", "healthy")))
+    world.tell(report("n1", failed=(0,)))
+    assert [world.job(name).workers[0].devices for name in ("broken", "healthy")] == [(0,), (1,)]
+    return world
+
+
+def part_of_a_gpu(name: str, milli: int, workers: int = 1) -> JobSpec:
+    return spec_of(name, workers=workers, resources=Resources(gpu_milli=milli))
+
+
+def test_a_share_goes_beside_another_on_a_healthy_gpu_and_on_no_failed_one() -> None:
+    world = with_shares_on_a_failed_gpu_and_on_a_healthy_one()
+    world.tell(admitted(part_of_a_gpu("more", 400)))
+    assert world.job("more").workers[0].devices == (1,)
+
+
+def test_what_is_left_of_a_failed_gpu_is_counted_as_room_for_no_share() -> None:
+    world = with_shares_on_a_failed_gpu_and_on_a_healthy_one()
+    gang, pool = part_of_a_gpu("gang", 200, workers=4), world.state.pools["train"]
+    assert count_room(FreeCapacity.of(world.state, pool, gang), gang, 4) == 2
+    world.tell(admitted(gang))
+    assert world.nodes_of("gang") == []
 
 
 @pytest.mark.parametrize(("gpus", "nodes", "reason"), [(1, ["n1"], None), (2, [], PendingReason.QUOTA_REACHED)])

@@ -331,6 +331,14 @@ def test_a_drain_stops_what_still_runs_at_its_deadline() -> None:
     assert {world.job(job).failures for job in ("gang", "single")} == {0}
 
 
+def test_a_second_drain_stops_what_runs_at_its_own_deadline_and_nothing_at_the_first_ones() -> None:
+    world = with_gang()
+    world.tell(Drain(cell=CELL, node="n1", deadline_ms=5_000))
+    world.tell(Drain(cell=CELL, node="n1", deadline_ms=9_000))
+    assert world.pass_time(8_999) == []
+    assert why(world.pass_time(1)) == [StopReason.DRAINED, StopReason.DRAINED]
+
+
 def test_a_drain_without_a_deadline_stops_its_work_at_once() -> None:
     assert why(with_gang().tell(Drain(cell=CELL, node="n1"))) == [StopReason.DRAINED, StopReason.DRAINED]
 

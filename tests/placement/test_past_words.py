@@ -95,6 +95,23 @@ def test_numbers_begin_anew_with_each_boot_however_many_there_are() -> None:
         assert world.state.nodes["n1"].boot == f"boot-{number}"
 
 
+def test_of_more_boots_than_are_remembered_the_last_ones_do_not_come_back_and_one_before_them_does() -> None:
+    world = cell_with(joined("n1", boot="boot-0"))
+    world.numbers_words = False
+    for number in range(1, FORMER_BOOTS_MOST + 2):
+        world.tell(at(0, joined("n1", boot=f"boot-{number}")))
+    for number in range(1, FORMER_BOOTS_MOST + 1):
+        assert world.tell(at(99, joined("n1", boot=f"boot-{number}"))) == []
+    assert world.service.take_past() == {StaleReason.OLD_BOOT: FORMER_BOOTS_MOST}
+    world.tell(at(99, joined("n1", boot="boot-0")))
+    assert world.state.nodes["n1"].boot == "boot-0"
+
+
+def test_eight_boots_of_a_node_are_remembered() -> None:
+    """Each costs memory for each node, and a node that starts again in a circle goes through a few names."""
+    assert FORMER_BOOTS_MOST == 8
+
+
 def test_a_decision_that_did_not_get_into_the_log_leaves_its_inputs_as_news() -> None:
     fates = iter([Fate.LOST])
     world = cell_with(joined("n1"))

@@ -289,6 +289,20 @@ def test_a_drain_without_room_elsewhere_stops_one_replica_at_its_deadline() -> N
     assert len(world.job("web").leaving) == 1
 
 
+def test_a_drain_takes_no_replica_away_while_another_one_is_only_starting() -> None:
+    world = cell(1, 1)
+    world.tell(admitted(service("web", 2)))
+    all_start(world, "web")
+    (failing,) = (place.rank for place in world.job("web").workers if place.node == "n2")
+    world.tell(word(n.RunFailed, world, "web", failing, exit_code=1))
+    world.pass_time(10_000)
+    assert on_nodes(world, "web") == ["n1", "n2"]
+    world.tell(drain("n1"))
+    assert world.job("web").leaving == ()
+    all_start(world, "web")
+    assert world.job("web").leaving == (1 - failing,)
+
+
 def test_a_node_that_has_become_another_is_emptied_of_replicas_and_taken_for_what_it_is() -> None:
     world = cell(2, 2)
     world.tell(admitted(service("web", 1)))
