@@ -1,4 +1,4 @@
-"""Ed25519 by `cryptography`: the one module that imports it. It is loaded where a cell has keys, and nowhere else."""
+"""Ed25519 by `cryptography`: no other module of a service imports it, and this one is loaded where a cell has keys."""
 
 from __future__ import annotations
 

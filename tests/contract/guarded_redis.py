@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fallow.shared.runtime.stack.child import Child
-from fallow.shared.runtime.stack.ports import LOCAL, free_port
-from fallow.shared.runtime.stack.valkey import answer_of, program_in_wheel
+from fallow.shared.runtime.stack.secured.valkey import SecuredValkey
+from fallow.shared.runtime.stack.valkey import program_in_wheel
 from fallow.shared.view.users import ADMIN, declared_users
 from tests.cli.test_commands import call
 
@@ -31,11 +30,10 @@ class GuardedRedis:
 
     folder: Path
     namespace: str
-    port: int
+    server: SecuredValkey
 
     def url(self, user: str | None = None, password: str | None = None) -> str:
-        proof = "" if user is None else f"{user}:{password or password_of(user)}@"
-        return f"redis://{proof}{LOCAL}:{self.port}/0"
+        return self.server.url(user, password or password_of(user or ""))
 
     def redis(self, user: str | None = None) -> Any:
         return Redis.from_url(self.url(user), decode_responses=True)
@@ -56,13 +54,11 @@ def guarded_redis(folder: Path, namespace: str) -> Iterator[GuardedRedis]:
     program = program_in_wheel()
     if isinstance(program, str):
         pytest.skip(program)
-    file, server = folder / "users.acl", GuardedRedis(folder, namespace, free_port())
+    file = folder / "users.acl"
     passwords = written_passwords(folder / "passwords")
     done = call("--namespace", namespace, "view", "users", "--passwords", str(passwords), "--out", str(file))
     assert done.returncode == 0, done.stderr
-    argv = [program.path, "--bind", LOCAL, "--port", str(server.port), "--save", "", "--aclfile", str(file)]
-    child = Child("Valkey", argv, folder / "valkey.log")
-    child.start()
-    child.wait_until(lambda: b"NOAUTH" in answer_of(LOCAL, server.port), wait_s=15)
-    yield server
-    child.stop()
+    server = SecuredValkey(program, folder / "data", file.read_text())
+    server.start()
+    yield GuardedRedis(folder, namespace, server)
+    server.stop()

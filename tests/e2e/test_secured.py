@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +16,13 @@ from fallow.shared.log.opening import declared_access, declared_topics
 from fallow.shared.log.port import LogRefused, LogUnavailable, Outgoing
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from fallow.shared.runtime.kafka_access import KafkaAccess
-from fallow.shared.runtime.stack import kafka_jars
+from fallow.shared.runtime.stack.secured.kafka import SUPER, SecuredKafka
 from fallow.shared.view.reader import ViewReader
 from fallow.shared.view.redis_view import RedisFunctions
 from tests.contract.eventually import eventually
 from tests.contract.guarded_redis import GuardedRedis, guarded_redis
 from tests.e2e.running_cell import CELL, CELL_FILE, a_job, running_cell
-from tests.e2e.secured_kafka import SUPER, SecuredKafka
+from tests.e2e.secured_kafka import obstacle, secured_kafka
 
 SERVICES = ("admission", "queueing", "placement", "executor", "projector", "metrics")
 TENANT, OPERATOR = "tenant-vision", "operator"
@@ -34,13 +33,12 @@ pytestmark = pytest.mark.real_kafka
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    reason = kafka_jars.obstacle() or (None if shutil.which("openssl") else "there is no openssl on the PATH")
-    if reason:
-        pytest.skip(f"needs a Kafka of its own from jars: {reason}")
-    kafka = SecuredKafka(tmp_path_factory.mktemp("secured"), [*SERVICES, TENANT, OPERATOR])
-    kafka.server.start()
+    if reason := obstacle():
+        pytest.skip(reason)
+    kafka = secured_kafka(tmp_path_factory.mktemp("secured"), [*SERVICES, TENANT, OPERATOR])
+    kafka.start()
     yield kafka
-    kafka.server.stop()
+    kafka.stop()
 
 
 async def declared_in_force(secured: SecuredKafka, folder: Path, namespace: str) -> frozenset[Rule]:
@@ -72,7 +70,7 @@ async def test_a_job_runs_where_each_service_has_its_own_rights_alone(
         return secured.settings(service) | {"FALLOW_REDIS": redis}
 
     async with running_cell(
-        f"localhost:{secured.tls_port}",
+        secured.address,
         guarded.url(),
         namespace,
         tmp_path,

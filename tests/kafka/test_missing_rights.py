@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -20,9 +19,9 @@ from fallow.shared.log.kafka.sharing import SharingConsumer
 from fallow.shared.log.port import Outgoing, Record
 from fallow.shared.log.sharing import delivery as delivery_module
 from fallow.shared.log.sharing.delivery import Delivery
-from fallow.shared.runtime.stack import kafka_jars
+from fallow.shared.runtime.stack.secured.kafka import SUPER, SecuredKafka
 from tests.contract.eventually import eventually
-from tests.e2e.secured_kafka import SUPER, SecuredKafka
+from tests.e2e.secured_kafka import obstacle, secured_kafka
 
 READER, GROUP, PLAIN, OWN = "reader", "readers", "submissions", "submissions.own"
 
@@ -31,13 +30,12 @@ pytestmark = pytest.mark.real_kafka
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    reason = kafka_jars.obstacle() or (None if shutil.which("openssl") else "there is no openssl on the PATH")
-    if reason:
-        pytest.skip(f"needs a Kafka of its own from jars: {reason}")
-    kafka = SecuredKafka(tmp_path_factory.mktemp("rights"), [READER])
-    kafka.server.start()
+    if reason := obstacle():
+        pytest.skip(reason)
+    kafka = secured_kafka(tmp_path_factory.mktemp("rights"), [READER])
+    kafka.start()
     yield kafka
-    kafka.server.stop()
+    kafka.stop()
 
 
 async def may_read(secured: SecuredKafka, *, own: bool) -> None:

@@ -79,7 +79,8 @@ class Valkey:
     """One server with its data in `data_dir`, on a port of its own that it keeps over restarts.
 
     `append_only` keeps a log of writes that survives a kill; `flush` says when that log goes to the disk; `more` are
-    further settings of the server by name. Within `start_wait_s` it must answer at all, be it that it loads its data.
+    further settings of the server by name, and `port` is the one that they go by. Within `start_wait_s` it must answer
+    at all, be it that it loads its data.
     """
 
     def __init__(
@@ -91,10 +92,11 @@ class Valkey:
         flush: Flush = "everysec",
         more: Mapping[str, str] | None = None,
         start_wait_s: float = START_WAIT_S,
+        port: int | None = None,
     ) -> None:
         self.source = program.source
         self.description = program.version
-        self.port, self._start_wait_s = free_port(), start_wait_s
+        self.port, self._start_wait_s = port or free_port(), start_wait_s
         self.data_dir = data_dir
         options = {
             "bind": LOCAL,
