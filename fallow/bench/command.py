@@ -1,8 +1,10 @@
 """`fallow bench`: the figures of the whole system on this machine."""
 
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -10,6 +12,9 @@ from rich.console import Console
 from fallow.cli.failures import refuse
 from fallow.cli.output.output import AsJson
 from fallow.cli.paths import file_to_read, folder_to_write
+
+if TYPE_CHECKING:
+    from fallow.bench.figure import Figure
 
 
 class Mix(StrEnum):
@@ -31,6 +36,28 @@ Flush = Annotated[
 Placement = Annotated[
     str | None, typer.Option(help="The placement policy of the cell; as shipped if none.", show_default=False)
 ]
+Secured = Annotated[
+    bool,
+    typer.Option(
+        "--secured",
+        help="In turn also with SASL, TLS, users and signed decisions, on servers started here; both, and their ratio.",
+    ),
+]
+Rounds = Annotated[
+    int | None, typer.Option(min=1, max=20, help="Of --secured: so many of each cell (3).", show_default=False)
+]
+MixOf = Annotated[
+    Mix, typer.Option(help="real: 50 tenants that borrow, gangs, failures; friendly: three sizes of one tenant.")
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(
+        min=1,
+        max=100_000,
+        help="Jobs sent in a second. None: of real 90 % of what is held in trials, of friendly 5000.",
+        show_default=False,
+    ),
+]
 NODES = 5_000
 FRIENDLY_PER_S = 5_000
 JOBS = 150_000
@@ -48,18 +75,8 @@ def group() -> None:
 
 @app.command()
 def pipeline(  # noqa: PLR0913, PLR0917 - the options of a command
-    mix: Annotated[
-        Mix, typer.Option(help="real: 50 tenants that borrow, gangs, failures; friendly: three sizes of one tenant.")
-    ] = Mix.REAL,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            min=1,
-            max=100_000,
-            help="Jobs sent in a second. None: of real 90 % of what is held in trials, of friendly 5000.",
-            show_default=False,
-        ),
-    ] = None,
+    mix: MixOf = Mix.REAL,
+    rate: Rate = None,
     backlog: Annotated[
         int, typer.Option(min=0, max=500_000, help="Of real: so many wait all the time; new ones come as others end.")
     ] = 0,
@@ -77,11 +94,14 @@ def pipeline(  # noqa: PLR0913, PLR0917 - the options of a command
         typer.Option("--records-by-node", help="Of real: each node writes records of its own, as agents do."),
     ] = False,
     placement: Placement = None,
+    secured: Secured = False,
+    rounds: Rounds = None,
     flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How many jobs a second go through the cell, from their submission to their start, with all services running."""
     from fallow.bench.load.stages import cell_of, policy_with  # noqa: PLC0415 - help stays quick
+    from fallow.bench.pipeline import COMPARED  # noqa: PLC0415 - the same
     from fallow.bench.pipeline import pipeline as friendly  # noqa: PLC0415 - the same
     from fallow.bench.real.pipeline import Asked, real_pipeline  # noqa: PLC0415 - the same
 
@@ -90,18 +110,32 @@ def pipeline(  # noqa: PLR0913, PLR0917 - the options of a command
         if quotas:
             refuse("--quotas", True, "--mix real always has quotas; leave it out, or take --mix friendly")
         asked = Asked(nodes, seconds, classes, rate, backlog, durable=flush, by_node=records_by_node, policy=policy)
-        real_pipeline(console, asked).show(as_json=as_json)
-        return
-    for name, value in (
-        ("--backlog", backlog or None),
-        ("--classes", classes),
-        ("--records-by-node", records_by_node or None),
-    ):
+        measure = partial(real_pipeline, console, asked)
+    else:
+        _refuse_what_is_for_real(backlog or None, classes, records_by_node or None)
+        cell, rate = cell_of(nodes, policy, has_quotas=quotas), FRIENDLY_PER_S if rate is None else rate
+        measure = partial(friendly, console, cell, rate=rate, seconds=seconds, durable=flush, has_quotas=quotas)
+    _measured(console, measure, COMPARED, secured=secured, rounds=rounds).show(as_json=as_json)
+
+
+def _refuse_what_is_for_real(backlog: int | None, classes: int | None, records_by_node: bool | None) -> None:
+    named = {"--backlog": backlog, "--classes": classes, "--records-by-node": records_by_node}
+    for name, value in named.items():
         if value is not None:
             refuse(name, value, "is for --mix real")
-    rate = FRIENDLY_PER_S if rate is None else rate
-    cell = cell_of(nodes, policy, has_quotas=quotas)
-    friendly(console, cell, rate=rate, seconds=seconds, durable=flush, has_quotas=quotas).show(as_json=as_json)
+
+
+def _measured(
+    console: Console, measure: "Callable[..., Figure]", keys: Sequence[str], *, secured: bool, rounds: int | None
+) -> "Figure":
+    """The figure of the plain cell, with the secured one's beside it where that is asked for."""
+    from fallow.bench.compared import ROUNDS, beside_secured  # noqa: PLC0415 - help stays quick
+
+    if not secured and rounds is not None:
+        refuse("--rounds", rounds, "is for --secured")
+    if not secured:
+        return measure(secured=False)
+    return beside_secured(console, lambda is_it: measure(secured=is_it), keys, rounds or ROUNDS)
 
 
 @app.command()
@@ -127,13 +161,18 @@ def overload(
 def latency(
     seconds: Annotated[float, typer.Option(min=2, max=3_600, help="For so long at each rate.")] = 20,
     nodes: Nodes = NODES,
+    secured: Secured = False,
+    rounds: Rounds = None,
     flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How long a job waits for its start in a cell with room, at 200 and at 1,000 jobs a second."""
+    from fallow.bench.latency import COMPARED  # noqa: PLC0415 - the same
     from fallow.bench.latency import latency as run  # noqa: PLC0415 - the same
 
-    run(_console(as_json=as_json), seconds=seconds, nodes=nodes, durable=flush).show(as_json=as_json)
+    console = _console(as_json=as_json)
+    measure = partial(run, console, seconds=seconds, nodes=nodes, durable=flush)
+    _measured(console, measure, COMPARED, secured=secured, rounds=rounds).show(as_json=as_json)
 
 
 @app.command()

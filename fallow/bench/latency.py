@@ -13,13 +13,15 @@ from fallow.bench.figure import Figure
 from fallow.bench.load.baseline import Chain, chain
 from fallow.bench.load.load import Load, nodes_joined, percentile, put_load
 from fallow.bench.load.stages import cell_of, on_stage
-from fallow.bench.load.traffic import Flow, ends_of, flows
+from fallow.bench.load.traffic import Flow, ends_of, flows, is_signed
 from fallow.local.local_cell import LocalCell, Servers
 
 RATES = (200, 1_000)
 RUN_MS = 1_600
 BASELINE_SECONDS = 5.0
 PERCENTS = (50, 99)
+COMPARED = tuple(f"p{percent}_ms_at_{rate}" for rate in reversed(RATES) for percent in PERCENTS)
+"""What is compared between a plain cell and a secured one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Measured:
     traffic: dict[str, Flow]
 
 
-def latency(console: Console, *, seconds: float, nodes: int, durable: bool) -> Figure:
+def latency(console: Console, *, seconds: float, nodes: int, durable: bool, secured: bool = False) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: LocalCell) -> Measured:
@@ -41,12 +43,13 @@ def latency(console: Console, *, seconds: float, nodes: int, durable: bool) -> F
         async with chain(servers, folder, found.traffic) as running:
             return {key: value for rate in RATES for key, value in (await _plain(running, rate)).items()}
 
-    staged = on_stage(console, cell_of(nodes), work, baseline, durable=durable)
+    staged = on_stage(console, cell_of(nodes), work, baseline, durable=durable, secured=secured)
     found, plain = staged.answer, staged.baseline
     answers = {key: value for rate, load in found.loads.items() for key, value in _answers(rate, load).items()}
     worst = max(found.loads.values(), key=lambda load: load.used.others_cores)
     lines = [line for rate in RATES for line in _lines(rate, answers, plain)]
     body: dict[str, object] = {**answers, "baseline": plain, "nodes": nodes, "seconds": seconds, "run_ms_mean": RUN_MS}
+    body |= {"signed": is_signed(found.traffic), "security": dict(staged.security)}
     return Figure("latency", lines, body, worst.used, staged.durable)
 
 

@@ -154,7 +154,7 @@ async def overloaded(stage: LocalCell, first: int, per_s: float, seconds: float,
     topic = stage.layout.topic("submissions")
     ready = list(schedule(first, per_s, seconds, run_ms, await stage.log.partitions(topic)))
     sender, ends = (
-        Sender(stage.servers.kafka.server.address, topic),
+        Sender(stage.servers.kafka_access, topic),
         Ends(stage.log, stage.layout.tp("decisions", CELL)),
     )
     await sender.start()

@@ -16,11 +16,13 @@ from fallow.bench.load.baseline import chain
 from fallow.bench.load.job_mix import run_ms_for
 from fallow.bench.load.load import WARM_PART, Load, nodes_joined, percentile, put_load
 from fallow.bench.load.stages import Staged, on_stage
-from fallow.bench.load.traffic import Flow, ends_of, flows
+from fallow.bench.load.traffic import Flow, ends_of, flows, is_signed
 from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import Workload
 
 BASELINE_JOBS_MOST = 30_000
+COMPARED = ("held_per_s", "jobs_per_s", "offered_per_s", "p50_ms", "p99_ms", "cpu_s_per_1000_jobs", "baseline")
+"""What of a pipeline is compared between a plain cell and a secured one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,14 @@ class Piped:
 
 
 def pipeline(
-    console: Console, cell: Workload, *, rate: float, seconds: float, durable: bool, has_quotas: bool = False
+    console: Console,
+    cell: Workload,
+    *,
+    rate: float,
+    seconds: float,
+    durable: bool,
+    has_quotas: bool = False,
+    secured: bool = False,
 ) -> Figure:
     """Run it on this cell. Raises StackError, LogUnavailable, LogOverflowed."""
     nodes = len(cell.nodes)
@@ -49,7 +58,7 @@ def pipeline(
         async with chain(servers, folder, found.traffic) as running:
             return (await running.send(min(BASELINE_JOBS_MOST, len(found.load.due_s)), None))[1]
 
-    staged = on_stage(console, cell, work, baseline, durable=durable)
+    staged = on_stage(console, cell, work, baseline, durable=durable, secured=secured)
     return figure_of(staged, cell, has_quotas=has_quotas)
 
 
@@ -71,7 +80,7 @@ def figure_of(staged: Staged[Piped, float], cell: Workload, *, has_quotas: bool 
     found, baseline = staged.answer, staged.baseline
     body = body_of(found.load, found.traffic, baseline)
     body |= {"quotas": has_quotas, "nodes": nodes, "run_ms_mean": found.run_ms, "mix": "friendly"}
-    body["placement"] = placement
+    body |= {"placement": placement, "security": dict(staged.security)}
     return Figure("pipeline", lines_of(found.load, body), body, found.load.used, staged.durable)
 
 
@@ -99,6 +108,7 @@ def body_of(load: Load, traffic: Mapping[str, Flow], baseline: float) -> dict[st
         "finished": load.told.finished,
         "effects": load.told.effects,
         "seconds": round(load.used.wall_s, 1),
+        "signed": is_signed(traffic),
     }
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import yaml
 
@@ -22,12 +22,16 @@ from fallow.shared.log.layout import Layout
 from fallow.shared.log.opening import declared_topics, layout_of, log_for
 from fallow.shared.log.port import Outgoing
 from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.stack.child import StackError
 from fallow.shared.runtime.stack.choose import Choice
 from fallow.shared.runtime.stack.embedded_broker import make_topics
 from fallow.shared.runtime.stack.server import Source
 from fallow.shared.runtime.stack.services import Services
 from fallow.shared.runtime.telemetry import rss_peak_bytes
+
+if TYPE_CHECKING:
+    from fallow.local.secured import Security
 
 EMBEDDED_JOBS_MOST = 3_000
 CLIENT_ID = "fallow-cli"
@@ -37,10 +41,25 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """The Kafka and the Redis of a run, both running."""
+    """The Kafka and the Redis of a run, both running. Without `security` they let everybody in."""
 
     kafka: Choice
     redis: Choice
+    security: Security | None = None
+
+    @property
+    def kafka_access(self) -> KafkaAccess:
+        """Where Kafka is, and as whom this process submits and reads."""
+        return KafkaAccess(self.kafka.server.address) if self.security is None else self.security.operator
+
+    @property
+    def kafka_admin(self) -> KafkaAccess:
+        """The same of who makes topics."""
+        return KafkaAccess(self.kafka.server.address) if self.security is None else self.security.admin
+
+    def settings_of(self, service: str) -> dict[str, str]:
+        """What a service needs in its environment to come in, beside the addresses."""
+        return {} if self.security is None else self.security.settings(service)
 
     @property
     def is_embedded(self) -> bool:
@@ -57,13 +76,13 @@ class Servers:
 
 
 @contextmanager
-def running(kafka: Choice, redis: Choice) -> Iterator[Servers]:
+def running(kafka: Choice, redis: Choice, security: Security | None = None) -> Iterator[Servers]:
     """Both servers, started and in the end stopped. Raises StackError."""
     redis.server.start()
     try:
         kafka.server.start()
         try:
-            yield Servers(kafka, redis)
+            yield Servers(kafka, redis, security)
         finally:
             kafka.server.stop()
     finally:
@@ -120,16 +139,18 @@ async def stage_for(
     *,
     more: Mapping[str, str] | None = None,
 ) -> AsyncIterator[LocalCell]:
-    """All services, ready, on topics of their own, with `more` environment. Raises WorkloadError, StackError,
-    LogUnavailable.
+    """All services, ready, on topics of their own, with `more` environment. On secured servers each is a user with the
+    rights of its own, and decisions are signed. Raises WorkloadError, StackError, LogUnavailable, ViewUnavailable.
     """
     refuse_what_the_embedded_broker_cannot_hold(workload, servers)
+    workload = signed_where_secured(workload, servers)
     cell_file, nodes_file = write_files(workload, folder)
-    kafka, embedded = servers.kafka.server.address, servers.is_embedded
-    declared = declared_topics(workload.cell_file, namespace)
-    await make_declared_topics(servers, declared)
+    embedded = servers.is_embedded
+    await make_declared_topics(servers, declared_topics(workload.cell_file, namespace))
+    if servers.security is not None:
+        await servers.security.put_in_force(workload.cell_file, namespace)
     wanted = service_set(
-        kafka=kafka,
+        kafka=servers.kafka.server.address,
         redis=servers.redis.server.address,
         namespace=namespace,
         cell_file=cell_file,
@@ -139,8 +160,9 @@ async def stage_for(
         embedded=embedded,
         more=more,
     )
-    services = Services(wanted.specs, environment=wanted.environment, run_dir=folder / "logs")
-    log = log_for(kafka, CLIENT_ID, embedded=embedded)
+    specs = [replace(spec, environment={**spec.environment, **servers.settings_of(spec.name)}) for spec in wanted.specs]
+    services = Services(specs, environment=wanted.environment, run_dir=folder / "logs")
+    log = log_for(servers.kafka_access, CLIENT_ID, embedded=embedded)
     try:
         await services.start()
         await log.start()
@@ -153,12 +175,19 @@ async def stage_for(
 
 async def make_declared_topics(servers: Servers, declared: Sequence[TopicSpec]) -> None:
     """Create the topics where they are missing. Raises StackError where they differ, LogUnavailable."""
-    kafka, embedded = servers.kafka.server.address, servers.is_embedded
+    embedded = servers.is_embedded
     if embedded:
-        make_topics(kafka, [topic.name for topic in declared])
-    report = await create_topics(kafka, declared, embedded=embedded)
+        make_topics(servers.kafka.server.address, [topic.name for topic in declared])
+    report = await create_topics(servers.kafka_admin, declared, embedded=embedded)
     if report.must_stop:
         raise StackError("; ".join(difference.text for difference in report.differences))
+
+
+def signed_where_secured(workload: Workload, servers: Servers) -> Workload:
+    """The workload, on secured servers with the public key in its cell file."""
+    if servers.security is None:
+        return workload
+    return replace(workload, cell_file=servers.security.signed(workload.cell_file))
 
 
 def refuse_what_the_embedded_broker_cannot_hold(workload: Workload, servers: Servers) -> None:

@@ -61,7 +61,7 @@ def contended(finished: int) -> Staged[Contended, float]:
     sent = [Sent(0, "small", Ready(0, b"", b"", [])) for _ in range(count)]
     started = array("d", [1.0] * finished + [NEVER] * (count - finished))
     told = Told(started, started=finished, finished=finished, last_finish_s=66.0)
-    return Staged(Contended(sent, [0.0] * count, told, ProcessorTime({}).used()), K1.floor_s, True)
+    return Staged(Contended(sent, [0.0] * count, told, ProcessorTime({}).used()), K1.floor_s, True, {})
 
 
 def test_of_a_workload_that_finished_all_gpu_time_in_use_is_told() -> None:

@@ -26,15 +26,16 @@ pytestmark = pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(ka
 
 @pytest.fixture
 def bench(redis_url: str) -> Bench:
-    def run(*words: str, nodes: int = 50) -> dict[str, Any]:
-        argv = [sys.executable, "-m", "fallow.cli", "bench", *words, "--nodes", str(nodes), "--json"]
-        environment = {**os.environ, "FALLOW_KAFKA": "jars", "FALLOW_REDIS": redis_url}
-        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
-        assert done.returncode == 0, done.stderr
-        told: dict[str, Any] = json.loads(done.stdout)
-        return told
+    return lambda *words, nodes=50: told_by(*words, nodes=nodes, redis=redis_url)
 
-    return run
+
+def told_by(*words: str, nodes: int, redis: str) -> dict[str, Any]:
+    argv = [sys.executable, "-m", "fallow.cli", "bench", *words, "--nodes", str(nodes), "--json"]
+    environment = {**os.environ, "FALLOW_KAFKA": "jars", "FALLOW_REDIS": redis}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
 
 
 def test_a_pipeline_runs_on_a_kafka_that_flushes_unless_it_is_told_not_to(bench: Bench) -> None:
@@ -82,3 +83,18 @@ def test_without_a_rate_one_is_searched_and_nine_tenths_of_it_are_offered(bench:
     assert held, told["trials"]
     assert told["held_per_s"] == held[-1]["started_per_s"]
     assert told["offered_per_s"] == pytest.approx(0.9 * held[-1]["per_s"], rel=0.1)
+
+
+@pytest.mark.parametrize("mix", [("--classes", "20"), ("--mix", "friendly")], ids=["real", "friendly"])
+def test_in_one_run_a_secured_cell_is_measured_beside_a_plain_one(mix: tuple[str, str]) -> None:
+    load = ("pipeline", "--rate", "50", "--seconds", "3", *mix)
+    plain = told_by(*load, "--secured", "--rounds", "1", nodes=50, redis="wheel")
+    secured = plain["secured"]
+    assert (plain["signed"], secured["signed"]) == (False, True)
+    assert (plain["security"]["kafka"], plain["security"]["redis_users"]) == ("PLAINTEXT", False)
+    assert (secured["security"]["kafka"], secured["security"]["redis_users"]) == ("SASL_SSL", True)
+    assert secured["submitted"] == 150 == secured["started"] + secured.get("cancelled_before_start", 0)
+    assert set(plain) - set(secured) >= {"secured", "compared", "rounds"}
+    assert set(secured) <= set(plain)
+    assert {"jobs_per_s", "p50_ms", "p99_ms", "cpu_s_per_1000_jobs", "baseline"} <= set(plain["compared"])
+    assert [row["secured"] for row in plain["rounds"]] == [False, True]

@@ -75,7 +75,7 @@ async def run(stage: LocalCell, contention: Contention) -> Contended:
     """Send everything when it is due, wait for the last end, and read back."""
     topic = stage.layout.topic("submissions")
     ready = jobs(contention, await stage.log.partitions(topic), wall_ms())
-    sender = Sender(stage.servers.kafka.server.address, topic)
+    sender = Sender(stage.servers.kafka_access, topic)
     arrivals = Arrivals(stage.log, stage.layout.tp("decisions", CELL))
     await sender.start()
     try:

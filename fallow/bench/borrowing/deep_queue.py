@@ -145,7 +145,7 @@ async def waited(stage: LocalCell, console: Console) -> Waited:
     topic = stage.layout.topic("submissions")
     partitions = await stage.log.partitions(topic)
     fill, stuck, fitting = ([_ready(spec, partitions) for spec in some] for some in specs())
-    sender = Sender(stage.servers.kafka.server.address, topic)
+    sender = Sender(stage.servers.kafka_access, topic)
     arrivals = Arrivals(stage.log, stage.layout.tp("decisions", CELL))
     await sender.start()
     try:

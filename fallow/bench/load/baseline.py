@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from array import array
 from collections.abc import AsyncIterator, Mapping
@@ -18,10 +19,11 @@ from fallow.bench.load.relay import Hop
 from fallow.bench.load.sender import Sender
 from fallow.bench.load.stages import cell_of, fresh_namespace
 from fallow.bench.load.traffic import Flow
-from fallow.local.local_cell import Servers
-from fallow.shared.log.admin.topic_admin import create_topics
+from fallow.local.local_cell import Servers, make_declared_topics
+from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.opening import declared_topics
 from fallow.shared.runtime.clocks import wall_ms
+from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.stack.child import Child, StackError
 
 PARTITIONS = 12
@@ -33,7 +35,7 @@ SETTLE_S = 3.0
 class Chain:
     """The hops, running. `come` are the monotonic seconds at which jobs came out at the far end, in that order."""
 
-    bootstrap: str
+    kafka: KafkaAccess
     namespace: str
     come: array[float]
 
@@ -43,7 +45,7 @@ class Chain:
         Raises StackError when they do not all come.
         """
         ready, before = list(plain(count)), len(self.come)
-        sender = Sender(self.bootstrap, f"{self.namespace}.submissions")
+        sender = Sender(self.kafka, f"{self.namespace}.submissions")
         await sender.start()
         begin_s = monotonic()
         try:
@@ -98,16 +100,21 @@ def hops(bootstrap: str, namespace: str, traffic: Mapping[str, Flow]) -> list[Ho
 
 @asynccontextmanager
 async def chain(servers: Servers, folder: Path, traffic: Mapping[str, Flow]) -> AsyncIterator[Chain]:
-    """All hops, each a process of its own, on topics of their own. Raises StackError, LogUnavailable."""
-    bootstrap, namespace = servers.kafka.server.address, fresh_namespace()
-    await create_topics(bootstrap, declared_topics(cell_of(1).cell_file, namespace), embedded=False)
+    """All hops, each a process of its own, on topics of their own; on secured servers each is the user of the service
+    that stands there. Raises StackError, LogUnavailable, ViewUnavailable.
+    """
+    namespace, cell_file = fresh_namespace(), cell_of(1).cell_file
+    await make_declared_topics(servers, declared_topics(cell_file, namespace))
+    if servers.security is not None:
+        await servers.security.put_in_force(cell_file, namespace)
     children = []
-    running = Chain(bootstrap, namespace, array("d"))
-    counting = asyncio.create_task(_count(bootstrap, f"{namespace}.decisions", running.come), name="baseline")
+    running = Chain(servers.kafka_access, namespace, array("d"))
+    counting = asyncio.create_task(_count(running.kafka, f"{namespace}.decisions", running.come), name="baseline")
     try:
-        for hop in hops(bootstrap, namespace, traffic):
+        for hop in hops(servers.kafka.server.address, namespace, traffic):
             argv = [sys.executable, "-P", "-m", "fallow.bench.load.relay", hop.to_json()]
-            child = Child(f"relay {hop.name}", argv, folder / "baseline" / f"{hop.name}.log")
+            environment = {**os.environ, **servers.settings_of(hop.name)}
+            child = Child(f"relay {hop.name}", argv, folder / "baseline" / f"{hop.name}.log", environment)
             child.start()
             children.append(child)
         await running.send(1, None)
@@ -120,9 +127,9 @@ async def chain(servers: Servers, folder: Path, traffic: Mapping[str, Flow]) -> 
             child.kill()
 
 
-async def _count(bootstrap: str, topic: str, come: array[float]) -> None:
+async def _count(kafka: KafkaAccess, topic: str, come: array[float]) -> None:
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap,
+        **client_options(kafka),
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         isolation_level="read_committed",

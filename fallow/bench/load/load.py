@@ -173,7 +173,7 @@ async def put_load(
     topic = stage.layout.topic("submissions")
     count = int(rate * seconds)
     ready = list(jobs(first, count, run_ms, await stage.log.partitions(topic), wall_ms()))
-    sender = Sender(stage.servers.kafka.server.address, topic)
+    sender = Sender(stage.servers.kafka_access, topic)
     arrivals = Arrivals(stage.log, stage.layout.tp("decisions", CELL))
     await sender.start()
     try:

@@ -1,7 +1,8 @@
 """One hop of the baseline: a process that moves bytes with bare aiokafka, and neither reads nor decides anything.
 
 `python -m fallow.bench.load.relay JSON`. What it reads says by its key for how many jobs it stands; what it writes is
-as large, and comes as often, as the records of the service that stands at this hop.
+as large, and comes as often, as the records of the service that stands at this hop. It comes in at Kafka by the
+settings of a service.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import json
 import sys
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
@@ -39,18 +41,16 @@ class Hop:
         return json.dumps(asdict(self))
 
 
-async def relay(hop: Hop) -> None:
-    """Until killed."""
+async def relay(hop: Hop, connection: dict[str, Any]) -> None:
+    """Until killed. `connection` holds the arguments of a client that say where it connects and as whom."""
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=hop.bootstrap,
+        **connection,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
         fetch_max_wait_ms=20 if sum(hop.reads.values()) > 1 else 500,
     )
-    producer = AIOKafkaProducer(
-        bootstrap_servers=hop.bootstrap, enable_idempotence=True, max_batch_size=BATCH_BYTES_MOST
-    )
+    producer = AIOKafkaProducer(**connection, enable_idempotence=True, max_batch_size=BATCH_BYTES_MOST)
     await consumer.start()
     await producer.start()
     consumer.assign([TopicPartition(topic, number) for topic, count in hop.reads.items() for number in range(count)])
@@ -97,10 +97,12 @@ async def _joined(producer: AIOKafkaProducer, hop: Hop, jobs: int, headers: list
 def main() -> None:
     """Read the hop from the command line, and relay with the same event loop as the services."""
     from fallow.shared.runtime.process import loop_factory  # noqa: PLC0415 - not for those who only describe a hop
+    from fallow.shared.runtime.settings import KafkaSecurity  # noqa: PLC0415 - the same
 
     hop = Hop(**json.loads(sys.argv[1]))
+    access = KafkaSecurity.load().access_at(hop.bootstrap)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(relay(hop))
+        runner.run(relay(hop, access.client_options()))
 
 
 if __name__ == "__main__":

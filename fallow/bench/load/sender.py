@@ -12,7 +12,9 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 
 from fallow.bench.load.job_mix import Ready
+from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.runtime.collector import tune_collector
+from fallow.shared.runtime.kafka_access import KafkaAccess
 
 TICK_S, FULL_TICK_S = 0.005, 0.01
 """Jobs that fall due within this time go out together, as a sender's client gathers them; the longer one is for loads
@@ -35,10 +37,10 @@ class Sender:
     batch is flushed, many small ones would be more than a broker takes.
     """
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, kafka: str | KafkaAccess, topic: str) -> None:
         self._topic = topic
         self._producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap,
+            **client_options(kafka),
             client_id="fallow-bench",
             enable_idempotence=True,
             max_batch_size=BATCH_BYTES_MOST,

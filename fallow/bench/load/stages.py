@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from fallow.bench.load.job_mix import GPUS_PER_NODE, TENANT
 from fallow.bench.load.machine import filesystem_of
 from fallow.cli.failures import refuse
 from fallow.local.local_cell import LocalCell, Servers, running, stage_for
+from fallow.local.secured import Security, choose_secured
 from fallow.local.service_set import Clock
 from fallow.replay.run_session import folder_for
 from fallow.replay.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
@@ -24,8 +25,9 @@ from fallow.shared.cluster.model.config import CellFile, CellPart, Queue, Tenant
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.log.admin.topic_admin import flushes_each_record
 from fallow.shared.log.layout import Layout
+from fallow.shared.runtime.addresses import WITH_TLS
 from fallow.shared.runtime.process import loop_factory
-from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
+from fallow.shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
 
 IN_MEMORY = ("tmpfs", "ramfs")
 """File systems on which a flush writes nothing."""
@@ -69,26 +71,45 @@ def policy_with(placement: str | None) -> CellPolicy:
 @dataclass(frozen=True, slots=True)
 class Staged(Generic[Answer, Baseline]):
     """What came of the work and of its baseline. `durable`: whether Kafka flushed each record of the log before it
-    acknowledged it.
+    acknowledged it. `security`: by what clients came in.
     """
 
     answer: Answer
     baseline: Baseline
     durable: bool
+    security: Mapping[str, object]
 
 
 @contextmanager
-def servers_for(console: Console, *, durable: bool) -> Iterator[tuple[Servers, Path]]:
+def servers_for(console: Console, *, durable: bool, secured: bool = False) -> Iterator[tuple[Servers, Path]]:
     """A Kafka that is real and a Redis, started for this run or given by FALLOW_KAFKA and FALLOW_REDIS. One that is
-    given flushes as it will, whatever `durable` says.
+    given flushes as it will, whatever `durable` says. Secured ones are started here in any case. Raises StackError.
     """
     with folder_for("fallow-bench-", keep=False, console=console) as path:
-        # Java's best compiler takes 4 s of a processor in its first minute and gains nothing within it.
-        kafka = choose_kafka(path / "kafka", durable=durable, embedded=False, quick_start=True)
-        redis = choose_redis(path / "redis")
+        kafka, redis, security = _chosen(path, durable=durable, secured=secured)
         console.print(f"Kafka: {kafka.explanation()}\nRedis: {redis.explanation()}", highlight=False, soft_wrap=True)
-        with running(kafka, redis) as servers:
+        with running(kafka, redis, security) as servers:
             yield servers, path
+
+
+def _chosen(path: Path, *, durable: bool, secured: bool) -> tuple[Choice, Choice, Security | None]:
+    # Java's best compiler takes 4 s of a processor in its first minute and gains nothing within it.
+    if secured:
+        return choose_secured(path, durable=durable, quick_start=True)
+    kafka = choose_kafka(path / "kafka", durable=durable, embedded=False, quick_start=True)
+    return kafka, choose_redis(path / "redis"), None
+
+
+def security_of(servers: Servers) -> Mapping[str, object]:
+    """By what clients come in, for `--json`."""
+    if servers.security is not None:
+        return servers.security.told()
+    return {
+        "kafka": servers.kafka_access.protocol.value,
+        "mechanism": None,
+        "redis_users": "@" in servers.redis.server.address,
+        "redis_tls": servers.redis.server.address.startswith(WITH_TLS),
+    }
 
 
 def on_stage(
@@ -98,19 +119,20 @@ def on_stage(
     baseline: Callable[[Answer, Servers, Path], Awaitable[Baseline]],
     *,
     durable: bool,
+    secured: bool = False,
 ) -> Staged[Answer, Baseline]:
     """Do the work on this cell, running, then, on the same servers without any service, the baseline. Kafka flushes
     each record if it is to be `durable`.
 
     Raises StackError as soon as a service ends by itself.
     """
-    with servers_for(console, durable=durable) as (servers, path):
+    with servers_for(console, durable=durable, secured=secured) as (servers, path):
 
         async def staged() -> Staged[Answer, Baseline]:
             async with stage_for(workload, servers, path, fresh_namespace(), Clock()) as stage:
                 answer = await stage.unless_one_ends(work(stage))
                 flushed = await is_durable(servers, stage.layout)
-            return Staged(answer, await baseline(answer, servers, path), flushed)
+            return Staged(answer, await baseline(answer, servers, path), flushed, security_of(servers))
 
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(staged())
@@ -123,7 +145,7 @@ async def is_durable(servers: Servers, layout: Layout) -> bool:
     data_dir = getattr(servers.kafka.server, "data_dir", None)
     if data_dir is not None and filesystem_of(data_dir) in IN_MEMORY:
         return False
-    return await flushes_each_record(servers.kafka.server.address, layout.topic("decisions"))
+    return await flushes_each_record(servers.kafka_access, layout.topic("decisions"))
 
 
 def fresh_namespace() -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL
+from fallow.shared.events.decisions import SIGNATURE_HEADER
 from fallow.shared.log.port import Record
 
 TOPICS = ("jobs", "nodes", "decisions")
@@ -59,3 +60,8 @@ async def _sample(stage: LocalCell, name: str, begin: int, end: int) -> list[Rec
         return sample
     finally:
         await reader.stop()
+
+
+def is_signed(traffic: Mapping[str, Flow]) -> bool:
+    """Whether decisions carry their writer's signature."""
+    return any(name == SIGNATURE_HEADER for name, _ in traffic["decisions"].headers)

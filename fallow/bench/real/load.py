@@ -144,7 +144,7 @@ async def put_real_load(stage: LocalCell, mix: RealMix, offer: Offer, *, is_told
     """
     await nodes_joined(stage, offer.nodes)
     before, topic = await ends_of(stage), stage.layout.topic("submissions")
-    sender = Sender(stage.servers.kafka.server.address, topic)
+    sender = Sender(stage.servers.kafka_access, topic)
     ends = Ends(stage.log, stage.layout.tp("decisions", CELL))
     maker = mix.maker(offer.run_ms(mix), await stage.log.partitions(topic), wall_ms())
     run = _Run(stage, offer, maker, sender, ends)
@@ -178,7 +178,7 @@ async def _behind_a_backlog(run: _Run, late_s: float) -> Window:
     in use. It is measured after one run more, and goes on for `late_s` behind that.
     """
     offer, maker, free_s = run.offer, run.maker, max(1.0, run.maker.run_ms / 1000)
-    filler = Sender(run.stage.servers.kafka.server.address, run.stage.layout.topic("submissions"))
+    filler = Sender(run.stage.servers.kafka_access, run.stage.layout.topic("submissions"))
     await filler.start()
     try:
         await filler.send(list(fillers(offer.nodes, maker.partitions, wall_ms())), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from fallow.bench.capacity import Trial, highest_held, trials_of
 from fallow.bench.figure import Figure
 from fallow.bench.load.baseline import chain
 from fallow.bench.load.job_mix import rate_for
-from fallow.bench.load.stages import fresh_namespace, is_durable, servers_for
+from fallow.bench.load.stages import fresh_namespace, is_durable, security_of, servers_for
 from fallow.bench.pipeline import BASELINE_JOBS_MOST, body_of, by_size, lines_of
 from fallow.bench.real.cell import real_cell
 from fallow.bench.real.load import Offer, RealLoad, put_real_load
@@ -55,8 +56,8 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The load, of so many classes, the trials before it, the baseline in jobs a second, and whether Kafka flushed each
-    record.
+    """The load, of so many classes, the trials before it, the baseline in jobs a second, whether Kafka flushed each
+    record, and by what clients came in.
     """
 
     real: RealLoad
@@ -64,13 +65,14 @@ class Found:
     trials: list[Trial]
     baseline: float
     durable: bool
+    security: Mapping[str, object]
 
 
-def real_pipeline(console: Console, asked: Asked) -> Figure:
+def real_pipeline(console: Console, asked: Asked, *, secured: bool = False) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
     mix = RealMix(CLASSES if asked.classes is None else asked.classes)
     with (
-        servers_for(console, durable=asked.durable) as (servers, folder),
+        servers_for(console, durable=asked.durable, secured=secured) as (servers, folder),
         asyncio.Runner(loop_factory=loop_factory()) as runner,
     ):
         cells = _Cells(console, servers, folder, mix, asked)
@@ -108,7 +110,7 @@ async def _measured(cells: _Cells, asked: Asked) -> Found:
     cells.console.print("the same bytes over the same hops with bare aiokafka", highlight=False)
     async with chain(cells.servers, cells.folder, real.traffic) as running:
         baseline = (await running.send(min(BASELINE_JOBS_MOST, len(real.load.due_s)), None))[1]
-    return Found(real, len(cells.mix.classes), trials, baseline, durable)
+    return Found(real, len(cells.mix.classes), trials, baseline, durable, security_of(cells.servers))
 
 
 async def _trials(cells: _Cells, asked: Asked) -> list[Trial]:
@@ -156,6 +158,7 @@ def figure_of(found: Found, asked: Asked) -> Figure:
     body = body_of(real.load, real.traffic, found.baseline)
     body |= {
         "quotas": True,
+        "security": dict(found.security),
         "nodes": asked.nodes,
         "run_ms_mean": real.run_ms,
         "mix": "real",
