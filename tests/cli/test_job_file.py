@@ -200,6 +200,21 @@ def test_a_wish_for_almost_nothing_is_told_with_what_may_have_been_meant(wishes:
     assert list(odd_units(jobs)) == told
 
 
+@pytest.mark.parametrize(
+    ("max_run_ms", "told"),
+    [
+        (3600, ["a: max_run_ms = 3600 ends it when it has run for 3.6 s; 3600 s would be 3600000"]),
+        (59_000, ["a: max_run_ms = 59000 ends it when it has run for 59.0 s; 59000 s would be 59000000"]),
+        (60_000, []),
+    ],
+)
+def test_a_limit_of_a_run_below_a_minute_is_told_with_what_may_have_been_meant(
+    max_run_ms: int, told: list[str]
+) -> None:
+    jobs = read_jobs(f"{{id: a, tenant: ada, max_run_ms: {max_run_ms}}}", "f")
+    assert list(odd_units(jobs)) == told
+
+
 def test_of_many_wishes_for_almost_nothing_the_first_few_are_told() -> None:
     text = "\n".join(f"- {{id: j{n}, tenant: ada, resources: {{gpu_milli: 1}}}}" for n in range(40))
     assert list(odd_units(read_jobs(text, "f")))[5:] == ["and 35 more wishes of this kind"]

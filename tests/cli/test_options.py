@@ -410,6 +410,19 @@ def test_a_wrong_setting_of_the_policy_is_told_in_our_words(
     assert capsys.readouterr().err == told + "\n"
 
 
+def test_a_time_of_the_policy_below_a_second_needs_a_unit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rule = "is less than a second and needs a unit: 20ms, or 20s"
+    assert ends(["policy", "set", "stop_grace_wall_ms=20"], monkeypatch) == Exit.USAGE
+    assert capsys.readouterr().err == f"fallow: stop_grace_wall_ms = '20': {rule}\n"
+    assert _read(["stop_grace_wall_ms=20ms", "backfill_wait_ms=0", "node_lease_wall_ms=1000"]) == {
+        "stop_grace_wall_ms": 20,
+        "backfill_wait_ms": 0,
+        "node_lease_wall_ms": 1_000,
+    }
+
+
 def test_a_time_of_the_policy_may_be_a_duration() -> None:
     assert _read(["backfill_wait_ms=10min", "node_lease_wall_ms=30000"]) == {
         "backfill_wait_ms": 600_000,

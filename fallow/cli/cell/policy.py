@@ -14,7 +14,7 @@ from fallow.cli.failures import refuse
 from fallow.cli.log.newest import newest_state
 from fallow.cli.near import meant
 from fallow.cli.node.operate import answer_of, operation, tell_answer
-from fallow.cli.output.durations import setting
+from fallow.cli.output.durations import SECOND_MS, setting
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.cli.output.when import DURATION_RULE, duration_of
 from fallow.shared.client.port import News
@@ -84,11 +84,18 @@ def _read(settings: list[str]) -> dict[str, Any]:
 
 
 def _time(key: str, value: str) -> int:
-    """Milliseconds, written as a number or as a duration."""
+    """Milliseconds, written as a number or as a duration. Less than a second needs its unit: who writes 20 most likely
+    means seconds, and a grace of 20 ms ends jobs before they write a checkpoint.
+    """
     duration_ms = duration_of(value)
-    if duration_ms is None and re.fullmatch(r"-?[0-9]{1,19}", value) is None:
+    if duration_ms is not None:
+        return duration_ms
+    if re.fullmatch(r"-?[0-9]{1,19}", value) is None:
         refuse(key, value, f"must be a whole number of milliseconds, or {DURATION_RULE}")
-    return int(value) if duration_ms is None else duration_ms
+    number = int(value)
+    if 0 < number < SECOND_MS:
+        refuse(key, value, f"is less than a second and needs a unit: {number}ms, or {number}s")
+    return number
 
 
 def _value(text: str) -> Any:
