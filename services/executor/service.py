@@ -16,7 +16,7 @@ from fallow.services.executor.policy.agent import NodeAgent
 from fallow.services.executor.policy.boot import boot_number, next_boot
 from fallow.services.executor.policy.desired import DesiredStates, desired_of, touched
 from fallow.services.executor.policy.journal_recovery import closed, end_told, ended_runs, is_of, open_runs
-from fallow.services.executor.policy.lease import lease_allowed_ms, report_every_ms, settle_ms, told_ms
+from fallow.services.executor.policy.lease import is_silent, lease_allowed_ms, report_every_ms, settle_ms, told_ms
 from fallow.services.executor.policy.records import Said
 from fallow.services.executor.policy.turn import Now, Start, Turn
 from fallow.services.executor.policy.virtual import VirtualDriver
@@ -274,7 +274,7 @@ class ExecutorService:
         for agent in self.agents.values():
             if agent.is_at_rest(now_ms, allowed_ms):  # nearly every one, of thousands
                 continue
-            agent.keep_lease(turn, allowed_ms, again_ms)
+            agent.keep_lease(turn, allowed_ms, again_ms, is_silent=is_silent(state, agent.id))
             since_ms = agent.asks_since_ms
             if since_ms is not None:
                 asking[agent.id] = since_ms

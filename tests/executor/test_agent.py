@@ -160,6 +160,19 @@ def test_an_agent_without_a_lease_starts_nothing_until_it_is_renewed() -> None:
     assert (orders(renewed), made.asks_since_ms) == (["Start a/1"], None)
 
 
+def test_an_agent_that_is_back_starts_nothing_while_the_log_takes_its_node_for_silent() -> None:
+    """Its new words lie unread behind others. As of an earlier moment the node may still be lost."""
+    made, silent, heard = informed(), turn(21_000), turn(22_000)
+    made.keep_lease(turn(20_001), 20_000)
+    made.desire(turn(), 2, "a", wanted("a"))
+    made.renew(20_500)
+    made.keep_lease(silent, 20_000, is_silent=True)
+    made.caught_up(21_000)
+    made.keep_lease(silent, 20_000, is_silent=True)
+    made.keep_lease(heard, 20_000)
+    assert (orders(silent), orders(heard)) == ([], ["Start a/1"])
+
+
 def test_a_report_tells_every_run_until_the_log_has_taken_it_as_over() -> None:
     made, first, second = informed(), turn(), turn()
     made.desire(turn(), 2, "a", wanted("a"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fallow.services.executor.policy.journal_recovery import ended_runs, open_runs
 from fallow.services.executor.policy.lease import Lease
 from fallow.services.executor.policy.machine_agent import OwnNode, keeps_boot
@@ -181,19 +183,31 @@ def test_a_restarted_agent_does_not_live_longer_by_its_restart() -> None:
     writer = Writer()
     with_a_job(writer)
     own = in_boot("boot-a", renewed_ms=1_000)
-    turn = own.begin(writer.state, [line("started")], now(0, 30_000))
+    turn = own.begin(writer.state, [line("started")], now(0, 15_000))
     assert isinstance(turn.actions[0], Start)
     assert did(own.tick(writer.state, now(0, 30_001))) == ["Stop job-1/1"]
 
 
-def test_an_agent_that_was_dead_for_longer_than_its_lease_begins_nothing_before_it_is_heard() -> None:
+def test_an_agent_that_was_dead_for_longer_than_its_lease_takes_nothing_up() -> None:
+    writer = Writer()
+    with_a_job(writer)
+    own = in_boot("boot-a", renewed_ms=1_000)
+    assert did(own.begin(writer.state, [line("started")], now(0, 30_000))) == []
+    assert did(own.tick(writer.state, now(0, 30_001))) == ["Stop job-1/1"]
+
+
+@pytest.mark.parametrize("is_heard_at_once", [True, False])
+def test_an_agent_that_was_dead_for_longer_than_its_lease_begins_nothing_before_the_log_can_have_given_it_up(
+    is_heard_at_once: bool,
+) -> None:
     writer = Writer()
     joined(writer, in_boot("boot-a"))
     writer.start("job-1", "node-1", run=RUN)
     own = in_boot("boot-a", renewed_ms=1_000)
     begun = own.begin(writer.state, (), now(0, 30_000))
     assert (said(begun), did(begun)) == (["node-1 NodeReturned boot-a"], [])
-    assert did(own.tick(writer.state, now(0, 30_001))) == []
+    if not is_heard_at_once:
+        assert did(own.tick(writer.state, now(0, 30_001))) == []
     own.confirmed(begun.events, 30_000)
     assert did(own.tick(writer.state, now(0, 30_002))) == []
     assert did(own.tick(writer.state, now(0, 32_002))) == []

@@ -283,9 +283,10 @@ class NodeAgent:
         """Whether it has its lease and nothing waits: then `keep_lease` has nothing to do, and it asks for nothing."""
         return not self.has_lapsed and not self.waiting and now_ms <= self.lease.until_ms(allowed_ms)
 
-    def keep_lease(self, turn: Turn, allowed_ms: int, settle_ms: int = 0) -> None:
+    def keep_lease(self, turn: Turn, allowed_ms: int, settle_ms: int = 0, *, is_silent: bool = False) -> None:
         """The same; and begin what waits when the lease has been renewed for `settle_ms` again and the log was then
-        read to its end: it may have given the node up meanwhile, and what is read of it may be old.
+        read to its end: it may have given the node up meanwhile, and what is read of it may be old. Where the log says
+        by then that the node is silent, its new words lie unread, and it may still be lost for its silence before them.
         """
         if self.lapse_when_late(turn, allowed_ms) or not self.is_heard:
             return
@@ -293,7 +294,7 @@ class NodeAgent:
             now_ms = turn.now.monotonic_ms
             self.back_ms = now_ms if self.back_ms is None else self.back_ms
             self.is_settled = now_ms - self.back_ms >= settle_ms
-            if not self.is_settled or self.caught_up_ms != self.back_ms:
+            if not self.is_settled or self.caught_up_ms != self.back_ms or is_silent:
                 return
             self.has_lapsed, self.back_ms, self.is_settled = False, None, False
         self._begin_waiting(turn)

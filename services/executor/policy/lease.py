@@ -85,6 +85,12 @@ def told_ms(word: LivingNode) -> int | None:
     return lease_allowed_ms(word) if word.node_lease_wall_ms else None
 
 
+def is_silent(state: CellState, node_id: str) -> bool:
+    """Whether the log says that nothing was heard of the node for long: not even what it has said since, as yet."""
+    node = state.nodes.get(node_id)
+    return node is not None and node.silent_wall_ms > 0
+
+
 def settle_ms(policy: CellPolicy) -> int:
     """How long a node that is heard again waits before it begins anything: as long as placement may take to read that,
     or to have given it up before.

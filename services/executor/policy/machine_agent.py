@@ -13,7 +13,14 @@ from zlib import crc32
 from fallow.services.executor.policy.agent import NodeAgent
 from fallow.services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
 from fallow.services.executor.policy.journal_recovery import closed, end_told, ended_runs, is_of, open_runs
-from fallow.services.executor.policy.lease import Lease, lease_allowed_ms, report_every_ms, settle_ms, told_ms
+from fallow.services.executor.policy.lease import (
+    Lease,
+    is_silent,
+    lease_allowed_ms,
+    report_every_ms,
+    settle_ms,
+    told_ms,
+)
 from fallow.services.executor.policy.records import Said
 from fallow.services.executor.policy.turn import Now, Observation, Turn
 from fallow.shared.cluster.checks.run_journal import DiaryLine
@@ -49,8 +56,10 @@ class OwnNode:
     def begin(self, state: CellState, diary: Sequence[DiaryLine], now: Now) -> Turn:
         """Join in a new boot, in which nothing runs; or come back with what the diary tells of."""
         turn, agent = Turn(now), self.agent
-        # An agent that was dead for long has no lease: it must not begin what was ordered long ago.
+        # An agent that was dead for long has no lease: it must not begin what was ordered long ago, nor as soon as it
+        # has one again, since the node may have been given up before.
         agent.is_heard = now.monotonic_ms <= self.lease_until_ms(state)
+        agent.has_lapsed = not agent.is_heard
         node, wanted = state.nodes.get(agent.id), self._wanted.own(state, agent.id)
         if node is not None and node.boot == agent.boot:
             self._come_back(turn, state, node, diary)
@@ -152,7 +161,8 @@ class OwnNode:
             else:
                 self.agent.join(turn, state.policy)
             self._plan_report(state, now)
-        self.agent.keep_lease(turn, lease_allowed_ms(state.policy), settle_ms(state.policy))
+        allowed_ms, again_ms = lease_allowed_ms(state.policy), settle_ms(state.policy)
+        self.agent.keep_lease(turn, allowed_ms, again_ms, is_silent=is_silent(state, self.agent.id))
         return turn
 
     @property
