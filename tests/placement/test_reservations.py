@@ -727,6 +727,17 @@ def test_of_like_jobs_that_find_places_together_only_those_that_are_over_by_then
     assert "long" not in planned.starts
 
 
+def test_a_planned_start_takes_no_place_that_was_found_for_a_like_job_before() -> None:
+    """The first finds places for all that are like it; the second starts in its own, of which one was found too."""
+    planned = Planned(file_of(BACKFILL), joined("n1", 4))
+    planned.submit(job("a", 4, 100))
+    planned.submit(*(job(f"j{number}", 1, 50) for number in range(4)))
+    kept = replace(places("n1", gpus=1)[0], devices=(1,))
+    planned.tell(plan(planned, PlannedStart(job="j1", start_ms=100, places=(kept,))))
+    planned.pass_time(100, plans=False)
+    assert [planned.starts.get(f"j{number}") for number in range(4)] == [100] * 4
+
+
 def test_a_planned_job_that_starts_past_a_head_names_it() -> None:
     planned = Planned(file_of(BACKFILL), joined("n1", 4), joined("n2", 4))
     planned.submit(job("a", 4, 100), job("b", 4, 60))

@@ -20,18 +20,20 @@ class BatchPlacement:
     full of starts by that.
     """
 
-    __slots__ = ("_allowed", "_changes", "_places", "_room")
+    __slots__ = ("_allowed", "_changes", "_places", "_room", "_taken")
 
     def __init__(self) -> None:
         self._room: object = None
         self._places: list[Places] = []
         self._changes = 0
+        self._taken: Places | None = None
         self._allowed: Row | None = None
         """The row of which quotas let as many start as there are places: until a job of another one starts."""
 
-    def forget(self) -> None:
-        """Something else has started."""
-        self._places = []
+    def starts_in(self, places: Places) -> None:
+        """A job starts in these places. If they are not the ones taken last, those that are left may overlap them."""
+        if places is not self._taken:
+            self._places = []
 
     def has(self, state: CellState, room: Need) -> bool:
         """Whether places are left that were found for jobs that need this room, and hold."""
@@ -60,8 +62,8 @@ class BatchPlacement:
             if state.quotas and refusal_of_places(state, job.spec, places) is not None:
                 return None
             self._allowed = None
-        self._places.pop()
-        return places
+        self._taken = self._places.pop()
+        return self._taken
 
     def _look(self, state: CellState, course: Course, row: Row, spec: JobSpec) -> None:
         """Look for places for this job and as many behind it as may start next, by what started together before."""

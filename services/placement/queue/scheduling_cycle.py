@@ -331,8 +331,6 @@ class _QueueScan:
                 self._lines.refuse(line, row, found, is_shut=is_shut)
             else:
                 self._lines.block(row.rows.need, row, found)
-        else:
-            self._ahead.forget()
         return found
 
     def _let_in(
@@ -342,7 +340,7 @@ class _QueueScan:
         Whether the record has room for more.
         """
         self._walk.starts += 1
-        has_room = self._start(job, places, over)
+        has_room = self._start_in(job, places, over)
         if job.spec.gang:
             if job.status is _QUEUED:  # the record had no room for it
                 return False
@@ -395,7 +393,7 @@ class _QueueScan:
             if places is None:
                 break
             self._walk.starts += 1
-            has_room = self._start(job, places, "")
+            has_room = self._start_in(job, places, "")
             if job.status is _QUEUED:
                 return False
             self._lines.started(row)
@@ -410,8 +408,12 @@ class _QueueScan:
             found = self._enter(job)
             if isinstance(found, PendingReason):
                 break
-            has_room = self._start(job, found, "")
+            has_room = self._start_in(job, found, "")
         return has_room
+
+    def _start_in(self, job: Job, places: Places, over: str) -> bool:
+        self._ahead.starts_in(places)
+        return self._start(job, places, over)
 
     def _keep(self, course: Course, row: Row, job: Job, code: PendingReason, over: Head | None) -> None:
         """This job does not fit: note which jobs it keeps back."""
@@ -489,7 +491,6 @@ class _QueueScan:
             self._walk.has_untried, beside = True, {}
         found = self._look_beside(need, job, beside) if beside else PendingReason.BEHIND_HEAD
         if not isinstance(found, PendingReason):
-            self._ahead.forget()
             return self._let_in(course, row, job, found, "", is_beside=True)
         if beside:
             self._tries -= not is_planned
