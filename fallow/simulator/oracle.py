@@ -11,6 +11,7 @@ from fallow.shared.cluster.checks.invariants import Offence, check_state
 from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import InputResumed
 from fallow.shared.events.encoding import Undecodable
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.simulator.history.record import Logged
@@ -52,6 +53,9 @@ class Oracle:
 
     def _accept(self, offset: int, decision: Decision) -> None:
         self.accepted[offset] = decision.version
+        for effect in decision.effects:
+            if isinstance(effect, InputResumed):
+                self._world.person.resumed(effect.input)
         offence = self.ledger.take(decision)
         if offence is None and decision.version % RECOUNT_EVERY == 0:
             offence = self.recount()

@@ -41,9 +41,11 @@ class Person:
         self.to_mend[key[0]] = None
         engine.after(engine.between(300, 3_000), self._start_again)
 
+    def resumed(self, source: str) -> None:
+        """The log says that this input is read on."""
+        self.to_mend.pop(source, None)
+
     def _start_again(self) -> None:
-        for source, _ in self.resumes:
-            self.to_mend.pop(source, None)
         for process in self._world.processes:
             if process.group == "placement" and process.is_up:
                 self._world.crash(process)
