@@ -58,3 +58,19 @@ def test_a_due_head_that_stands_behind_another_one_of_its_tenant_keeps_nothing_f
     submit(world, "small", 2, tenant="eve")
     assert (world.job("low").status, world.job("high").status) == ("queued", "queued")
     assert world.nodes_of("small") == ["n3"]
+
+
+def test_a_head_comes_not_earlier_by_an_older_one_of_its_tenant_that_waits_for_other_nodes() -> None:
+    """Else a tenant with one old head could take what others have waited for longer, job by job."""
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE), wait_ms=10_000)
+    for disk in ("a", "b", "c"):
+        world.tell(joined(f"n-{disk}", 4, labels={"disk": disk}))
+        submit(world, f"first-{disk}", 4, node_labels=(f"disk={disk}",), tenant="eve")
+    submit(world, "old", 4, node_labels=("disk=a",), tenant="bob")
+    world.pass_time(1_000)
+    submit(world, "waits", 4, node_labels=("disk=b",), tenant="ada")
+    world.pass_time(11_000)
+    submit(world, "young", 4, node_labels=("disk!=a",), tenant="bob", priority=1)
+    world.pass_time(20_000)
+    world.tell(finished("first-b", "n-b"))
+    assert (world.nodes_of("waits"), world.nodes_of("young")) == (["n-b"], [])

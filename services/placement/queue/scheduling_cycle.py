@@ -174,8 +174,8 @@ class _QueueScan:
         self._walk.tries_left -= min(self._tries_since(begun), max(0, self._walk.tries_left - 1))
 
     def _due_heads(self) -> list[str]:
-        """The longest waiting one first, but those of one tenant in the order of its line: who stands behind another
-        one is not looked at before that one.
+        """The longest waiting one first, but behind those of its tenant that stand before it in the line and could use
+        what it waits for.
         """
         state, since_ms = self._state, self._state.heads
         due = [job_id for job_id in since_ms if is_due(state, state.jobs[job_id], since_ms[job_id], self._now_ms)]
@@ -184,14 +184,34 @@ class _QueueScan:
             order = self._lines.order_of(job_id)
             if order is not None:
                 of_tenant.setdefault(state.jobs[job_id].spec.tenant, []).append((order, job_id))
-        for line in of_tenant.values():
-            line.sort()
+        before = {
+            job_id: [earlier for _, earlier in line[:number] if self._compete(earlier, job_id)]
+            for line in map(sorted, of_tenant.values())
+            for number, (_, job_id) in enumerate(line)
+        }
         found = dict[str, None]()
         for job_id in sorted(due, key=lambda job_id: (since_ms[job_id], state.jobs[job_id].number)):
-            line = of_tenant.get(state.jobs[job_id].spec.tenant, [])
-            while line and job_id not in found:
-                found[line.pop(0)[1]] = None
+            waiting = [job_id]
+            while waiting:
+                missing = [earlier for earlier in before.get(waiting[-1], ()) if earlier not in found]
+                if missing:
+                    waiting.append(missing[0])
+                else:
+                    found[waiting.pop()] = None
         return list(found)
+
+    def _compete(self, one_id: str, other_id: str) -> bool:
+        """Whether one of two jobs of a tenant could use what the other one waits for: room, or room below a limit."""
+        jobs = [self._state.jobs[job_id] for job_id in (one_id, other_id)]
+        if any(is_of_quota(job.deferred) for job in jobs):
+            return True
+        places = [self._lines.place_of(job.spec.id) for job in jobs]
+        reaches = [
+            self._heads.reach(place[1].rows.need, job.spec)
+            for place, job in zip(places, jobs, strict=True)
+            if place is not None
+        ]
+        return meet(*reaches)
 
     def _is_behind_own(self, row: Row, job: Job) -> bool:
         """Whether such a head of its own tenant, which stands before it, keeps it back: if it kept room from others all

@@ -225,8 +225,8 @@ class _Lines:
         return False
 
     def _is_behind_longer_waiting(self, page: JobPage) -> bool:
-        """Whether a head in a queue by shares may stand behind one that waits as long, one that comes before it in the
-        line of its tenant, or one of an earlier queue.
+        """Whether a head in a queue by shares may stand behind one that waits as long (or that comes before another one
+        of its tenant that does), one that comes before it in the line of its tenant, or one of an earlier queue.
         """
         own = self.rule_of(page)
         if not own.is_fair:
@@ -237,12 +237,24 @@ class _Lines:
             if other is page or other.status not in (QUEUED, *HOLDS):
                 continue
             is_before = other.spec.tenant == page.spec.tenant and self.place_of(other) < self.place_of(page)
-            is_longer = since_ms is not None and (is_before or since_ms <= (page.head_since_ms or 0))
+            is_longer = since_ms is not None and (is_before or self._since_ms(other) <= (page.head_since_ms or 0))
             is_longer = is_longer and rule.name == own.name
             is_ahead = other.plan is not None or (rule.number < own.number and self._may_be_head(rule))
             if (is_longer or is_ahead) and self._meets(job, other, page, mine):
                 return True
         return False
+
+    def _since_ms(self, head: JobPage) -> int:
+        """Since when a head waits, or one of its tenant behind it in its queue, which comes no earlier than it may."""
+        place = self.place_of(head)
+        return min(
+            each.head_since_ms
+            for each in self._books.jobs.values()
+            if each.head_since_ms is not None
+            and each.spec.tenant == head.spec.tenant
+            and each.spec.queue == head.spec.queue
+            and self.place_of(each) >= place
+        )
 
     def _may_be_head(self, rule: QueueRule) -> bool:
         if not rule.is_backfill or self._books.policy.backfill_wait_ms < NEVER_DUE_MS:
