@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fallow.cli.node.emptying import as_object, to_be_stopped
 from fallow.cli.node.node import drain_line
 from fallow.shared.events.values import NodeStatus
 from fallow.shared.view.row_text import node_row, node_text
@@ -30,6 +31,17 @@ def test_while_jobs_are_left_it_is_told_how_many_and_until_when() -> None:
     assert drain_line(draining(is_busy=True, deadline_ms=NOON_MS)) == (
         "1 job left; what runs at 2027-01-15 08:00:00.000Z is stopped"
     )
+
+
+def test_a_drain_names_the_jobs_that_it_stops_and_when() -> None:
+    busy = replace(draining(is_busy=True), jobs=(("a", 1), ("b", 2), ("c", 1), ("d", 1)))
+    assert to_be_stopped(busy, None) == "Stopped there now, and queued again: jobs a, b, c and 1 more."
+    assert to_be_stopped(draining(is_busy=True), NOON_MS) == (
+        "Stopped there at 2027-01-15 08:00:00.000Z, and queued again, if not over before: job job."
+    )
+    assert to_be_stopped(draining(is_busy=False), None) == "It is empty: it may be taken out."
+    assert as_object(busy, None) == {"jobs": ["a", "b", "c", "d"], "stop_ms": None}
+    assert as_object(None, NOON_MS) == {"jobs": None, "stop_ms": NOON_MS}
 
 
 def test_of_a_node_that_is_not_to_be_emptied_nothing_is_said() -> None:

@@ -50,7 +50,8 @@ async def test_nodes_and_jobs_are_held_back_and_let_go(
         assert cell.state.jobs["next"].status is JobStatus.HELD
         assert fallow("release", "next").stdout == "Job next is no longer held.\n"
         await cell.until_over("next")
-        assert fallow("node", "drain", "node-001", "--reason", "moves out").returncode == 0
+        drained = json.loads(fallow("node", "drain", "node-001", "--reason", "moves out", "--json").stdout)
+        assert (drained["ok"], drained["jobs"], drained["stop_ms"]) == (True, ["long"], None)
         await cell.until(lambda c: c.state.jobs["long"].attempt == 2, what="the second attempt elsewhere")
         assert cell.state.nodes["node-001"].status is NodeStatus.DRAINING
         why = fallow("log", "why", "long").stdout

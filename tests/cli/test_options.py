@@ -266,7 +266,11 @@ def test_a_word_without_a_meaning_is_told(
         assert is_refused(given.words(value, folder), given.name, value, monkeypatch, capsys)
 
 
-IDS = [case for case in cases(str, list) if case.values[0].param.metavar in {"ID", "JOB", "NODE", "NODE..."}]
+IDS = [
+    case
+    for case in cases(str, list)
+    if case.values[0].param.metavar in {"ID", "JOB", "NODE", "ID...", "JOB...", "NODE..."}
+]
 
 
 @pytest.mark.parametrize("given", IDS)

@@ -37,7 +37,12 @@ async def test_a_job_yields_to_maintenance_and_to_the_deadline_of_a_drain(
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=2) as cell:
         await cell.until(lambda c: len(c.state.nodes) == 2, what="both nodes")
         first, second = sorted(cell.state.nodes)
-        assert fallow("node", "cordon", second).returncode == 0
+        closed = fallow("node", "cordon", second, "node-0000", second)
+        assert (closed.returncode, closed.stderr) == (1, "")
+        assert closed.stdout.splitlines() == [
+            f"Node {second} of pool training (8 GPUs) is cordoned.",
+            f"node-0000: there is no such node (did you mean {first}?); `fallow nodes` lists them",
+        ]
         await cell.submit(a_job("stays", gpus=8, ms=None))
         await cell.until(lambda c: "stays" in c.state.jobs and runs_on("stays", first)(c), what="stays to run")
         mistyped = fallow("node", "maintain", first, "--from", "2020-01-02 10:00", "--until", "5h")
@@ -51,7 +56,11 @@ async def test_a_job_yields_to_maintenance_and_to_the_deadline_of_a_drain(
         await cell.until(runs_on("stays", second), what="stays to run elsewhere")
         assert cell.state.nodes[first].status is NodeStatus.DRAINING
         await cell.until(lambda c: c.state.nodes[first].status is NodeStatus.READY, what="the end of maintenance")
-        assert fallow("node", "drain", second, "--within", "5s").returncode == 0
+        drained = fallow("node", "drain", second, "--within", "5s")
+        assert drained.returncode == 0
+        assert re.search(
+            r"(?m)^Stopped there at \S+ \S+Z, and queued again, if not over before: job stays\.$", drained.stdout
+        )
         await cell.poll()
         assert runs_on("stays", second)(cell)
         await cell.until(runs_on("stays", first), what="stays to run where it was")

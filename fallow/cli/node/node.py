@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated
 
@@ -10,19 +11,21 @@ import typer
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.now import cell_now_ms
 from fallow.cli.cell.retry import patiently
-from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.failures import Exit, end_with, refuse, say
 from fallow.cli.ids import an_id
 from fallow.cli.log.newest import newest_state
-from fallow.cli.node.end import lost, remove
-from fallow.cli.node.nodes import EMPTY, maintenance
-from fallow.cli.node.operate import give, operation, tell_answer
+from fallow.cli.node.answers import answers_to, other_nodes, rows_by_id, tell_each, unknown_among
+from fallow.cli.node.emptying import EMPTY, as_object, to_be_stopped
+from fallow.cli.node.end import Nodes, lost, remove
+from fallow.cli.node.nodes import maintenance
+from fallow.cli.node.operate import operation
 from fallow.cli.node.silence import silence_lines
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
 from fallow.cli.output.when import DURATION_RULE, POINT_RULE, Point, duration_of, point_of
-from fallow.shared.client.port import News
-from fallow.shared.events.effects import MaintenanceSet, NodeChanged, ProposalRefused
+from fallow.shared.client.port import ClientUnavailable
+from fallow.shared.events.effects import MaintenanceSet, NodeChanged
 from fallow.shared.events.operations import (
     CancelMaintenance,
     Cordon,
@@ -56,30 +59,34 @@ Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds
 @app.command()
 def cordon(
     context: typer.Context,
-    node: NodeName,
+    nodes: Nodes,
     reason: Reason = "",
     timeout_s: Timeout = 30,
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Place nothing new on a node. What runs there goes on."""
+    """Place nothing new on nodes. What runs there goes on."""
     access = access_of(context)
-    _give(access, operation(Cordon, cell=access.cell(cell), node=node, reason=reason), node, timeout_s, as_json=as_json)
+    name = access.cell(cell)
+    wishes = {node: operation(Cordon, cell=name, node=node, reason=reason) for node in nodes}
+    _give(access, name, wishes, timeout_s, as_json=as_json)
 
 
 @app.command()
 def uncordon(
-    context: typer.Context, node: NodeName, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
+    context: typer.Context, nodes: Nodes, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
 ) -> None:
-    """Use a node again that was cordoned or drained."""
+    """Use nodes again that were cordoned or drained."""
     access = access_of(context)
-    _give(access, operation(Uncordon, cell=access.cell(cell), node=node), node, timeout_s, as_json=as_json)
+    name = access.cell(cell)
+    wishes = {node: operation(Uncordon, cell=name, node=node) for node in nodes}
+    _give(access, name, wishes, timeout_s, as_json=as_json)
 
 
 @app.command()
 def drain(
     context: typer.Context,
-    node: NodeName,
+    nodes: Nodes,
     within: Annotated[
         str | None, typer.Option(help="How long runs may go on: 90s, 10min, 2h. None: not at all.")
     ] = None,
@@ -88,13 +95,26 @@ def drain(
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Empty a node: nothing new, and what still runs in the end is stopped and queued again."""
+    """Empty nodes: nothing new, and what still runs in the end is stopped and queued again. The jobs are named."""
     access = access_of(context)
     name = access.cell(cell)
     more_ms = None if within is None else _ahead("--within", within)
     deadline_ms = None if more_ms is None else run(_cell_time(access, name)) + more_ms
-    wish = operation(Drain, cell=name, node=node, deadline_ms=deadline_ms, reason=reason)
-    _give(access, wish, node, timeout_s, as_json=as_json)
+    rows = _known_rows(access, name)
+    wishes = {node: operation(Drain, cell=name, node=node, deadline_ms=deadline_ms, reason=reason) for node in nodes}
+    answers = run(answers_to(access, wishes, (NodeChanged,), timeout_s * 1000))
+    behind = {node: to_be_stopped(rows[node], deadline_ms) for node in wishes if node in rows}
+    more = {node: as_object(rows.get(node), deadline_ms) for node in wishes}
+    tell_each(answers, as_json=as_json, hints=unknown_among(access, name, answers), behind=behind, more=more)
+
+
+def _known_rows(access: Access, cell: str) -> dict[str, NodeRow]:
+    """The nodes and their jobs before anything is done; none, and a line, where the view is away: a drain goes on."""
+    try:
+        return run(rows_by_id(access, cell))
+    except ClientUnavailable as error:
+        say(f"fallow: which jobs will be stopped is not known: {error}")
+        return {}
 
 
 @app.command()
@@ -128,7 +148,7 @@ def maintain(  # noqa: PLR0913, PLR0917 - the options of a command
         if end_ms <= begin_ms:
             refuse("--until", until, f"must be after --from, {begin or 'now'}")
         wish = operation(PlanMaintenance, cell=name, node=node, begin_ms=begin_ms, end_ms=end_ms, reason=reason)
-    _give(access, wish, node, ANSWER_S, as_json=as_json)
+    _give(access, name, {node: wish}, ANSWER_S, as_json=as_json)
 
 
 def _point(option: str, text: str) -> Point:
@@ -149,9 +169,10 @@ def _ahead(option: str, text: str) -> int:
 def show(context: typer.Context, node: NodeName, cell: CellName = None, as_json: AsJson = False) -> None:
     """Tell what a node is, what may happen on it, and what is planned."""
     access = access_of(context)
-    row = run(_row(access, access.cell(cell), node))
+    rows = run(rows_by_id(access, access.cell(cell)))
+    row = rows.get(node)
     if row is None:
-        end_with(Exit.NO, f"fallow: the cell knows no node {node}")
+        end_with(Exit.NO, f"fallow: the cell knows no node {node}{other_nodes(node, rows)}")
     if as_json:
         print_json({"node": asdict(row)})
         return
@@ -182,26 +203,13 @@ def drain_line(row: NodeRow) -> str:
     return f"{counted(len(row.jobs), 'job')} left; what runs at {moment(row.drain_deadline_ms)} is stopped"
 
 
-async def _row(access: Access, cell: str, node: str) -> NodeRow | None:
-    async with access.client() as client:
-        rows = (await patiently(lambda: client.nodes(cell))).value
-    return next((row for row in rows if row.id == node), None)
-
-
 async def _cell_time(access: Access, cell: str) -> int:
     """The cell's time now, by its view."""
     async with access.client() as client:
         return cell_now_ms((await patiently(lambda: client.summary(cell))).at_ms)
 
 
-def _give(access: Access, wish: Operation, node: str, timeout_s: int, *, as_json: bool) -> None:
-    def is_answer(news: News) -> bool:
-        event = news.event
-        if isinstance(event, ProposalRefused):
-            return event.proposal == node
-        if isinstance(event, MaintenanceSet):
-            return event.node == node
-        return isinstance(event, NodeChanged) and event.spec.id == node
-
-    answer = run(give(access, wish, is_answer, timeout_s * 1000))
-    tell_answer({"node": node}, answer, as_json=as_json)
+def _give(access: Access, cell: str, wishes: Mapping[str, Operation], timeout_s: int, *, as_json: bool) -> None:
+    """Give the commands, one for each node, and tell what came of each."""
+    answers = run(answers_to(access, wishes, (NodeChanged, MaintenanceSet), timeout_s * 1000))
+    tell_each(answers, as_json=as_json, hints=unknown_among(access, cell, answers))

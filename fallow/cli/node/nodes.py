@@ -11,6 +11,7 @@ from fallow.cli.cell.retry import patiently
 from fallow.cli.job.jobs import as_object
 from fallow.cli.log.newest import newest_state
 from fallow.cli.log.sentences import devices
+from fallow.cli.node.emptying import EMPTY, named
 from fallow.cli.node.silence import silence, silence_lines
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import window
@@ -24,8 +25,6 @@ app = typer.Typer()
 
 COLUMNS = ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", ">IN USE", "FAILED", "JOBS", "REMARK")
 SPARE = ("IN USE", "POOL", "GPUS", "FAILED")
-JOBS_NAMED_MOST = 3
-EMPTY = "empty: it may be taken out"
 
 
 @app.command()
@@ -69,8 +68,6 @@ def maintenance(node: NodeRow) -> str:
 
 
 def _row(node: NodeRow, silent: str) -> tuple[object, ...]:
-    named = ", ".join(job for job, _ in node.jobs[:JOBS_NAMED_MOST])
-    more = f" and {len(node.jobs) - JOBS_NAMED_MOST} more" if len(node.jobs) > JOBS_NAMED_MOST else ""
     loan = "" if node.loan is None else f"loan {node.loan} ({node.loan_status})"
     empty = EMPTY if node.status is NodeStatus.DRAINING and not node.jobs else ""
     return (
@@ -81,6 +78,6 @@ def _row(node: NodeRow, silent: str) -> tuple[object, ...]:
         node.gpus_free,
         f"{node.allocated_milli / GPU:g}",
         devices(node.gpus_failed),
-        named + more,
+        named(node.jobs),
         ", ".join(filter(None, (silent, empty, node.reason, maintenance(node), loan))),
     )

@@ -1,0 +1,34 @@
+"""What a drain will stop: the jobs that hold a place on each node when it is given, and when they must have left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fallow.cli.output.durations import moment
+from fallow.shared.view.rows import NodeRow
+
+JOBS_NAMED_MOST = 3
+EMPTY = "empty: it may be taken out"
+
+
+def named(jobs: Sequence[tuple[str, int]]) -> str:
+    """The first jobs of a node and how many more there are: `a, b, c and 2 more`."""
+    more = len(jobs) - JOBS_NAMED_MOST
+    first = ", ".join(job for job, _ in jobs[:JOBS_NAMED_MOST])
+    return f"{first} and {more} more" if more > 0 else first
+
+
+def to_be_stopped(row: NodeRow, deadline_ms: int | None) -> str:
+    """What becomes of the work of a node that is drained until then; None: at once."""
+    if not row.jobs:
+        return f"It is {EMPTY}."
+    jobs = f"{'job' if len(row.jobs) == 1 else 'jobs'} {named(row.jobs)}"
+    if deadline_ms is None:
+        return f"Stopped there now, and queued again: {jobs}."
+    return f"Stopped there at {moment(deadline_ms)}, and queued again, if not over before: {jobs}."
+
+
+def as_object(row: NodeRow | None, deadline_ms: int | None) -> dict[str, Any]:
+    """The same for programs: the jobs, None where they are not known, and when they are stopped, None: at once."""
+    return {"jobs": None if row is None else [job for job, _ in row.jobs], "stop_ms": deadline_ms}
