@@ -252,6 +252,18 @@ def place(as_json: AsJson = False) -> None:
 
 
 @app.command()
+def workers(
+    count: Annotated[int, typer.Option("--workers", min=1, max=500, help="So many in each round, twice.")] = 200,
+    rounds: Annotated[int, typer.Option(min=1, max=20, help="So many of each.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """How soon a worker is a process of this machine, isolated by a user of its own beside not; for root alone both."""
+    from fallow.bench.workers import workers as run  # noqa: PLC0415 - help stays quick
+
+    run(_console(as_json=as_json), count=count, rounds=rounds).show(as_json=as_json)
+
+
+@app.command()
 def cycle(
     nodes: Nodes = NODES,
     seconds: Annotated[float, typer.Option(min=0.1, max=600, help="For so long at each backlog.")] = 6,
