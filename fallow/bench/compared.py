@@ -19,6 +19,9 @@ ROUNDS = 3
 STARTED = {"FALLOW_KAFKA": (Source.JARS,), "FALLOW_REDIS": (Source.PATH, Source.WHEEL)}
 """What these variables may name: servers that are started here, so that both cells have equal ones."""
 
+FOREIGN = ("FALLOW_KAFKA_", "FALLOW_SECRETS_DIR", "FALLOW_SIGNING_KEY")
+"""How variables begin by which one comes in at servers of another cell."""
+
 Measure = Callable[[bool], Figure]
 """One round: of the secured cell if so, else of the plain one."""
 
@@ -37,14 +40,16 @@ def beside_secured(console: Console, measure: Measure, keys: Sequence[str], roun
 
 
 def use_equal_servers() -> None:
-    """From now on this process starts its Kafka and its Redis from the same programs, secured or not. Ends the command
-    where servers that run are named.
+    """From now on this process starts its Kafka and its Redis from the same programs, secured or not, and hands on no
+    secrets of another cell. Ends the command where servers that run are named.
     """
     for variable, sources in STARTED.items():
         given = os.environ.get(variable, "").strip()
         if given and given not in sources:
             starts = "is no server for --secured, which starts its own, plain and secured: unset it"
             refuse(variable, without_password(given), starts)
+    for variable in [name for name in os.environ if name.startswith(FOREIGN)]:
+        del os.environ[variable]
     redis = Source.PATH if isinstance(program_on_path(), Program) else Source.WHEEL
     os.environ["FALLOW_KAFKA"] = Source.JARS.value
     os.environ["FALLOW_REDIS"] = os.environ.get("FALLOW_REDIS", "").strip() or redis.value

@@ -97,9 +97,14 @@ def test_servers_that_run_are_refused_before_anything_is_measured(
     assert "word" not in said
 
 
-def test_both_cells_get_servers_of_the_same_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_cells_get_servers_of_the_same_programs_and_no_secret_of_another_cell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("FALLOW_KAFKA", "")
     monkeypatch.setenv("FALLOW_REDIS", "wheel")
+    secrets = ("FALLOW_KAFKA_USERNAME", "FALLOW_KAFKA_SECURITY", "FALLOW_SECRETS_DIR", "FALLOW_SIGNING_KEY")
+    for name in secrets:
+        monkeypatch.setenv(name, "of another cell")
     measured = list[bool]()
 
     def measure(secured: bool) -> Figure:
@@ -109,3 +114,4 @@ def test_both_cells_get_servers_of_the_same_programs(monkeypatch: pytest.MonkeyP
     beside_secured(Console(file=StringIO()), measure, KEYS, 2)
     assert measured == [False, True, True, False]
     assert (os.environ["FALLOW_KAFKA"], os.environ["FALLOW_REDIS"]) == ("jars", "wheel")
+    assert [name for name in secrets if name in os.environ] == []
