@@ -102,7 +102,15 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.JobFinished(job="a", attempt=2), "Job a has finished, attempt 2."),
     (
         e.JobFailed(job="a", reason=FailReason.RETRIES_EXHAUSTED, text="exit code 1"),
-        "Job a has failed for good (retries_exhausted): its retry budget allows no further attempt (exit code 1).",
+        "Job a has failed: exit code 1; no retry is left (retries_exhausted).",
+    ),
+    (
+        e.JobFailed(job="a", reason=FailReason.RUN_TIME_LIMIT, text="ran longer than max_run_ms"),
+        "Job a has failed: ran longer than max_run_ms (run_time_limit).",
+    ),
+    (
+        e.JobFailed(job="a", reason=FailReason.RUN_TIME_LIMIT),
+        "Job a has failed: it ran longer than it may (run_time_limit).",
     ),
     (e.JobCancelled(job="a"), "Job a is cancelled."),
     (

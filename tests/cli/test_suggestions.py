@@ -43,6 +43,7 @@ def test_a_mistyped_word_is_never_answered_with_a_command_that_nothing_takes_bac
         ("squeue -u me", "fallow: no such command 'squeue'; did you mean fallow jobs? See fallow --help"),
         ("sbatch a.sh", "fallow: no such command 'sbatch'; did you mean fallow submit FILE? See fallow --help"),
         ("scancel 7", "fallow: no such command 'scancel'; did you mean fallow cancel ID? See fallow --help"),
+        ("logs a", "fallow: no such command 'logs'; did you mean fallow job ID? See fallow --help"),
         ("sinfo", "fallow: no such command 'sinfo'; did you mean fallow nodes? See fallow --help"),
         ("get nodes", "fallow: no such command 'get'; did you mean fallow nodes? See fallow --help"),
         ("get pods", "fallow: no such command 'get'; did you mean fallow jobs? See fallow --help"),

@@ -340,9 +340,9 @@ def test_what_the_kernel_keeps_by_number_goes_too() -> None:
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        (ProcessRun(argv=("/root/program",)), "cannot run /root/program: [Errno 13] Permission denied"),
-        (ProcessRun(argv=("true",), dir="/root"), "cannot change to /root: [Errno 13] Permission denied"),
-        (ProcessRun(argv=("true",), checkpoint_dir="/etc/x/y"), "cannot make /etc/x/y: [Errno 13] Permission denied"),
+        (ProcessRun(argv=("/root/program",)), "cannot run /root/program: Permission denied"),
+        (ProcessRun(argv=("true",), dir="/root"), "cannot change to /root: Permission denied"),
+        (ProcessRun(argv=("true",), checkpoint_dir="/etc/x/y"), "cannot make /etc/x/y: Permission denied"),
     ],
 )
 async def test_what_the_workers_user_may_not_reach_is_told_in_one_clear_reason(

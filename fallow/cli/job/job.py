@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -42,9 +42,9 @@ from fallow.shared.events.effects import (
     JobStarted,
 )
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.reasons import RefuseCode
+from fallow.shared.events.reasons import FailReason, RefuseCode
 from fallow.shared.events.value import plain
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.values import JobSpec, ProcessRun
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.view.rows import JobRow
 
@@ -164,12 +164,28 @@ def _tell(job_id: str, told: Told) -> None:
             print_line(f"  {line}")
     if told.row is not None and told.row.places and _comes_singly(told):
         print_line(f"workers: {len(told.row.places)} held, {told.row.workers} wanted")
+    for line in hints(job_id, told.news):
+        print_line(f"  {line}")
     rows = [
         (stay.attempt, stay.place.rank, stay.place.node, devices(stay.place.devices), stay.state)
         for stay in _stays(told)
     ]
     if rows:
         print_table("where it ran", (">ATTEMPT", ">RANK", "NODE", "DEVICES", "STATE"), rows)
+
+
+def hints(job_id: str, story: Sequence[News]) -> Iterator[str]:
+    """What helps beside the story: that a job which failed asked for no retry, and where its output is."""
+    events = [news.event for news in story]
+    spec = next((event.spec for event in events if isinstance(event, JobEnqueued)), None)
+    if spec is None:
+        return
+    spent = any(isinstance(event, JobFailed) and event.reason is FailReason.RETRIES_EXHAUSTED for event in events)
+    if spent and not spec.retry.budget:
+        yield "no retry was asked for: with `retry: {budget: 3}` a job is tried again three times"
+    if isinstance(spec.run, ProcessRun) and any(isinstance(event, JobStarted) for event in events):
+        yield f"output, on each node: STATE_DIR/runs/{job_id}/ATTEMPT/RANK/stdout and stderr"
+        yield "STATE_DIR is that of the agent (--state-dir; out/agents/NODE if none is given)"
 
 
 def _stays(told: Told) -> list[Stay]:

@@ -229,9 +229,18 @@ def _account(use: AccountUse) -> str:
 
 def _ahead(ahead: Ahead) -> str:
     share = "" if ahead.share is None else f"; its tenant {ahead.share.tenant} has a share of {percent(ahead.share)} %"
+    share = f"{_stuck(ahead)}{share}"
     if not ahead.jobs:
-        return f"no job is ahead of it in queue {ahead.queue}{share}"
+        return f"no job {'that could start ' if ahead.stuck_jobs else ''}is ahead of it in queue {ahead.queue}{share}"
     more = ahead.jobs - len(ahead.first)
     rest = f" and {more} more" if more else ""
     jobs, want = counted(ahead.jobs, "job"), gpus(ahead.gpus_milli)
     return f"ahead of it in queue {ahead.queue}: {jobs} for {want}: {', '.join(ahead.first)}{rest}{share}"
+
+
+def _stuck(ahead: Ahead) -> str:
+    """The jobs ahead that could not start if all else were over: they are no reason to wait."""
+    if not ahead.stuck_jobs:
+        return ""
+    jobs, keep = counted(ahead.stuck_jobs, "job"), "keeps" if ahead.stuck_jobs == 1 else "keep"
+    return f"; beside it {jobs} for {gpus(ahead.stuck_gpus_milli)} that could never start here and {keep} nobody back"

@@ -89,9 +89,16 @@ _BECAUSE = {
 
 
 _FAILED = {
-    FailReason.RETRIES_EXHAUSTED: "its retry budget allows no further attempt",
-    FailReason.RUN_TIME_LIMIT: "it ran for longer than it may",
+    FailReason.RETRIES_EXHAUSTED: ("a worker failed", "; no retry is left"),
+    FailReason.RUN_TIME_LIMIT: ("it ran longer than it may", ""),
 }
+"""What is told where nothing more is known, and what is said behind the cause."""
+
+
+def _failed(effect: e.JobFailed) -> str:
+    """What happened comes first: for it one looks."""
+    unknown, behind = _FAILED[effect.reason]
+    return f"Job {effect.job} has failed: {effect.text or unknown}{behind} ({effect.reason})."
 
 
 def _started(effect: e.JobStarted) -> str:
@@ -268,7 +275,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.JobPreempted: _preempted,
     e.JobRequeued: _requeued,
     e.JobFinished: lambda x: f"Job {x.job} has finished, attempt {x.attempt}.",
-    e.JobFailed: lambda x: f"Job {x.job} has failed for good ({x.reason}): {_FAILED[x.reason]}{_text(x.text)}.",
+    e.JobFailed: _failed,
     e.JobCancelled: _cancelled,
     e.JobRefused: _refused,
     e.AttemptTimedOut: _timed_out,

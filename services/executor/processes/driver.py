@@ -37,6 +37,7 @@ from fallow.services.executor.processes.isolation import NO_ISOLATION, Isolation
 from fallow.services.executor.processes.remover import Remover
 from fallow.services.executor.processes.searches import Searches
 from fallow.services.executor.processes.supervisor import (
+    cause_of,
     cgroup_is_gone,
     kill_cgroup,
     monotonic_ms,
@@ -190,7 +191,7 @@ class ProcessDriver:
                 is_done = run.is_cut or next(workers, _ALL_BEGUN) is _ALL_BEGUN
             except BROKEN as error:
                 # It counts as the job's failure: one that costs nothing would be tried on this node again and again.
-                run.problem, is_done = f"cannot start: {error}", True
+                run.problem, is_done = f"cannot start: {cause_of(error)}", True
                 self._end_all(run, 0)
             if is_done:
                 self._beginning.popleft()
@@ -515,7 +516,7 @@ def _is_folder_name(name: str) -> bool:
 
 
 def _unfit(error: Exception) -> str:
-    return f"cannot be looked after: {shorten(str(error))}"
+    return f"cannot be looked after: {shorten(cause_of(error))}"
 
 
 def _words(end: WorkerEnd) -> str:

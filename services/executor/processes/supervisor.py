@@ -184,7 +184,7 @@ class Supervisor:
             step = f"run {order['argv'][0]}"
             os.execvpe(order["argv"][0], order["argv"], order["env"])  # noqa: S606 - the job's own program
         except (OSError, ValueError) as error:
-            os.write(tell, f"{who}cannot {step}: {error}".encode())
+            os.write(tell, f"{who}cannot {step}: {cause_of(error, step)}".encode())
         finally:
             os._exit(CANNOT_START)  # the parent's code must not run twice
 
@@ -398,6 +398,15 @@ def hide_own_memory() -> None:
 def monotonic_ms() -> int:
     """The clock of leases and stops; all processes of a machine read the same."""
     return time.monotonic_ns() // 1_000_000
+
+
+def cause_of(error: Exception, told: str = "") -> str:
+    """What went wrong, as one tells it to a person: the system's words, with the file if it is not `told` already."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    # Of a program that is looked for on the PATH it is the last place, in bytes.
+    is_news = isinstance(error.filename, str) and error.filename not in told
+    return f"{error.filename}: {error.strerror}" if is_news else error.strerror
 
 
 def write_whole(path: Path, text: str, group: int | None = None) -> None:

@@ -80,7 +80,8 @@ class AccountUse:
 @dataclass(frozen=True, slots=True)
 class Ahead:
     """The jobs before this one in its queue: how many, what they want in all, and the first of them in their order.
-    `share` is that of its tenant, where the queue goes by shares.
+    `share` is that of its tenant, where the queue goes by shares. The `stuck` ones stand apart: they wait for another
+    cluster (`no_such_nodes`), and so take nothing from this job.
     """
 
     queue: str
@@ -88,6 +89,8 @@ class Ahead:
     gpus_milli: int
     first: tuple[str, ...]
     share: TenantShare | None = None
+    stuck_jobs: int = 0
+    stuck_gpus_milli: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,10 +370,14 @@ def _queue_of(spec: JobSpec, queues: Sequence[Queue]) -> Queue:
 
 
 def _ahead(state: CellState, job: Job, before: list[Job], queue: Queue, now_ms: int) -> Ahead:
+    stuck = [other for other in before if other.deferred in STRUCTURAL]
+    able = [other for other in before if other.deferred not in STRUCTURAL]
     return Ahead(
         queue=job.spec.queue or "",
-        jobs=len(before),
-        gpus_milli=sum(other.spec.gpus_milli for other in before),
-        first=tuple(other.spec.id for other in before[:NAMED_MOST]),
+        jobs=len(able),
+        gpus_milli=sum(other.spec.gpus_milli for other in able),
+        first=tuple(other.spec.id for other in able[:NAMED_MOST]),
         share=share_of(state, job.spec.tenant, now_ms) if queue.order is QueueOrder.FAIR_SHARE else None,
+        stuck_jobs=len(stuck),
+        stuck_gpus_milli=sum(other.spec.gpus_milli for other in stuck),
     )

@@ -182,12 +182,23 @@ def test_the_room_of_each_leaf_group_is_told_the_roomiest_first() -> None:
 
 
 def test_who_is_ahead_is_told_in_the_order_of_the_queue() -> None:
-    world = cell_with(joined("n1", 7))
+    world = cell_with(joined("n1"))
+    world.run(spec_of("first", 8))
     waiting = [admitted(spec_of(f"job-{n}", 8), submit_ms=n) for n in range(7)]
     world.tell(*waiting, admitted(spec_of("late", 8), submit_ms=9), admitted(spec_of("later", 8), submit_ms=10))
     ahead = told(world).ahead
-    assert (ahead.jobs, ahead.gpus_milli) == (7, 56_000)
+    assert (ahead.jobs, ahead.gpus_milli, ahead.stuck_jobs) == (7, 56_000, 0)
     assert ahead.first == ("job-0", "job-1", "job-2", "job-3", "job-4")
+
+
+def test_jobs_ahead_that_no_node_could_take_are_counted_apart() -> None:
+    world = cell_with(joined("n1"))
+    world.run(spec_of("first", 8))
+    world.tell(admitted(spec_of("huge", 800)), admitted(spec_of("able", 4), submit_ms=1))
+    world.tell(admitted(spec_of("late", 8), submit_ms=2))
+    ahead = told(world).ahead
+    assert (ahead.jobs, ahead.gpus_milli, ahead.first) == (1, 4_000, ("able",))
+    assert (ahead.stuck_jobs, ahead.stuck_gpus_milli) == (1, 800_000)
 
 
 def test_a_share_finds_room_on_devices_that_are_shared_already() -> None:
