@@ -57,7 +57,7 @@ def test_an_honest_log_passes_and_its_figures_are_told() -> None:
 
 
 def test_the_json_object_has_exactly_its_keys() -> None:
-    keys = "ok from_version to_version records skipped checks first_violation forged"
+    keys = "ok from_version to_version records skipped checks first_violation forged gaps"
     records = an_honest_log().records
     assert list(check(records).as_json()) == keys.split()
     with_diaries = dataclasses.replace(check(records), nodes_not_checked=("node-1",))
@@ -103,7 +103,7 @@ def test_a_changed_value_that_still_reads_well_breaks_the_chain() -> None:
 
 def test_a_dropped_record_is_found() -> None:
     records = an_honest_log().records
-    assert the_offence([*records[:3], *records[4:]]) == (4, 3, "offsets")
+    assert the_offence([*records[:3], *records[4:]]) == (4, 3, "versions")
 
 
 def test_a_dropped_record_is_found_when_the_rest_is_numbered_anew() -> None:
@@ -112,9 +112,18 @@ def test_a_dropped_record_is_found_when_the_rest_is_numbered_anew() -> None:
     assert the_offence([*records[:3], *rest]) == (3, 3, "versions")
 
 
-def test_a_dropped_record_that_all_readers_skip_is_found_too() -> None:
+def test_an_offset_without_a_record_is_no_offence_and_is_told() -> None:
+    """The end of a transaction takes one. What all readers would skip may be missing there."""
     records = an_honest_log().records
-    assert the_offence([*records[:5], *records[6:]]) == (6, 5, "offsets")
+    assert records[5].offset == 5
+    found = check([*records[:5], *records[6:]])
+    assert (found.ok, found.gaps, found.skipped) == (True, 1, 0)
+
+
+def test_a_decision_that_was_dropped_before_an_offset_without_a_record_is_found() -> None:
+    records = an_honest_log().records
+    later = [replace(record, offset=record.offset + 3) for record in records[4:]]
+    assert the_offence([*records[:3], *later]) == (7, 3, "versions")
 
 
 def test_a_dropped_last_record_of_a_file_is_found(exported: Exported) -> None:
@@ -126,7 +135,8 @@ def test_a_dropped_last_record_of_a_file_is_found(exported: Exported) -> None:
 def test_reordered_records_are_found() -> None:
     records = an_honest_log().records
     swapped = [*records[:3], records[4], records[3], *records[5:]]
-    assert the_offence(swapped) == (4, 3, "offsets")
+    assert the_offence(swapped) == (4, 3, "versions")
+    assert the_offence([*records[:6], records[2], *records[6:]]) == (2, 5, "offsets")
     renumbered = [replace(record, offset=offset) for offset, record in enumerate(swapped)]
     assert the_offence(renumbered) == (3, 3, "versions")
 

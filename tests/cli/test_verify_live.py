@@ -49,6 +49,18 @@ async def test_a_live_log_is_checked_from_its_beginning(broker: MemoryBroker, la
     assert live.start_text == "its beginning"
 
 
+async def test_transactions_of_a_stranger_are_no_offence_in_the_middle_of_a_log_nor_at_its_end(
+    broker: MemoryBroker, layout: Layout
+) -> None:
+    log, records = MemoryLog(broker), an_honest_log().records
+    await publish(log, records[:4], layout.namespace)
+    broker.write_marker(layout.tp("decisions", "main"))
+    await publish(log, records[4:], layout.namespace)
+    broker.write_marker(layout.tp("decisions", "main"))
+    found = await LiveCheck(log, layout, "main").run()
+    assert (found.ok, found.to_version, found.records, found.gaps) == (True, 9, 10, 1)
+
+
 async def test_a_log_that_has_lost_its_beginning_is_checked_from_the_oldest_snapshot(
     broker: MemoryBroker, layout: Layout
 ) -> None:

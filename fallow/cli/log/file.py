@@ -1,7 +1,8 @@
 """A cell's decision log as a file: JSON lines, one for each record, compressed when the name ends in .gz.
 
 A line holds `offset`, `timestamp_ms`, `key`, `headers` (name and text), `value` (base64 of the bytes as received) and
-`end`, the offset at which the log ended when the file was written: so a file that was cut short says so itself.
+`end`, the offset at which the log ended when the file was written; the last line of a whole file names the offset
+behind its own. So a file that was cut short says so itself.
 """
 
 from __future__ import annotations

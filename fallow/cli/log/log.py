@@ -23,7 +23,7 @@ from fallow.cli.paths import file_to_write
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.value import plain
 from fallow.shared.log.kafka.log import KafkaLog
-from fallow.shared.log.port import LogUnavailable, UnreadableRecords
+from fallow.shared.log.port import LogUnavailable, Record, UnreadableRecords
 
 app = typer.Typer(no_args_is_help=True, help="Read the decision log, and repair it.")
 app.command()(at)
@@ -120,6 +120,7 @@ async def _export(access: Access, file: Path, cell: str | None) -> tuple[int, li
     try:
         position, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
         reader, count, idle, left_out = log.reader({tp: position}), 0, 0, list[str]()
+        last: Record | None = None
         await reader.start()
         with open_text(file, "w") as output:
             while position < end and idle < IDLE_POLLS_MOST:
@@ -131,9 +132,12 @@ async def _export(access: Access, file: Path, cell: str | None) -> tuple[int, li
                     continue
                 idle = 0 if records else idle + 1
                 for record in (found for found in records if found.offset < end):
-                    write_line(output, record, end)
-                    count += 1
+                    if last is not None:
+                        write_line(output, last, end)
+                    last, count = record, count + 1
                 position = reader.positions()[tp]
+            if last is not None:  # the ends of transactions, which are no records, may stand behind it
+                write_line(output, last, end if position < end else last.offset + 1)
         await reader.stop()
     finally:
         await log.stop()

@@ -168,9 +168,13 @@ class LiveCheck:
         check_lines(check, diaries, confirmed)
 
     async def _read_to_end(self, check: LogCheck, reader: Reader, version: int | None = None) -> int:
-        """Read to the end of the log as it is now, or only as far as to this version."""
+        """Read to the end of the log as it is now, or only as far as to this version. The offset behind the last record
+        there: the ends of transactions, which are no records, may stand behind it.
+        """
         end, idle = (await self._log.end_offsets([self._tp]))[self._tp], 0
         while check.violation is None and check.state.version != version and check.state.offset + 1 < end:
+            if not self._read and reader.positions()[self._tp] >= end:
+                break
             if not self._read:
                 self._read.extend(await reader.poll(POLL_RECORDS, POLL_WAIT_MS))
                 idle = 0 if self._read else idle + 1
@@ -178,7 +182,7 @@ class LiveCheck:
                 raise LogUnavailable(f"{self._tp[0]}: nothing comes from offset {check.state.offset + 1} on")
             if self._read:
                 check.take(self._read.popleft())
-        return max(end, check.state.offset + 1)
+        return check.state.offset + 1
 
 
 @dataclass(slots=True)
@@ -318,6 +322,7 @@ def join(parts: list[Verification]) -> Verification:
             records=whole.records + part.records,
             skipped=whole.skipped + part.skipped,
             forged=whole.forged + part.forged,
+            gaps=whole.gaps + part.gaps,
             checks=whole.checks + part.checks,
             nodes_not_checked=_all_nodes(whole.nodes_not_checked, part.nodes_not_checked),
             first_violation=whole.first_violation or part.first_violation,

@@ -133,6 +133,8 @@ def tell(found: Verification, source: str) -> None:
         print_line(
             f"{counted(found.forged, 'record')} of the skipped that no key of the cell proves: somebody else wrote"
         )
+    if found.gaps:
+        print_line(f"{counted(found.gaps, 'offset')} without a record: transactions, or what readers would skip")
     if found.nodes_not_checked:
         print_line(f"not checked, no line in these diaries: {_named(found.nodes_not_checked)}")
     if found.first_violation is None:
