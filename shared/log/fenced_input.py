@@ -12,15 +12,15 @@ INPUT_FENCED = "input fenced"
 """What the log of the process says of each input that it reads no further."""
 
 
-def show_fenced(context: Context[Any], loss: Loss, reason: str) -> None:
-    """The process is not ready for this input, for `reason`."""
-    context.health.not_ready(reason, _subject(loss.tp))
+def show_fenced(context: Context[Any], loss: Loss, reason: str, cell: str = "") -> None:
+    """The process is not ready for this input, which may be that of one `cell`, for `reason`."""
+    context.health.not_ready(reason, _subject(loss.tp), cell=cell)
 
 
 def say_fenced(context: Context[Any], loss: Loss, reason: str, **about: str) -> None:
     """The same, and the log of the process says where and why. `about` says whose input it is."""
     topic, partition = loss.tp
-    show_fenced(context, loss, reason)
+    show_fenced(context, loss, reason, about.get("cell", ""))
     context.logger.error(
         INPUT_FENCED,
         **about,

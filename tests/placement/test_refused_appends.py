@@ -72,6 +72,27 @@ async def test_a_cell_that_was_given_up_stays_not_ready_until_a_record_of_it_is_
     await process.stop()
 
 
+async def test_a_writer_waits_while_its_record_stands_behind_the_open_transaction_of_a_stranger(
+    broker: MemoryBroker,
+) -> None:
+    decisions = LAYOUT.tp("decisions", CELL)
+    process = PlacementProcess(MemoryLog(broker), "one")
+    await process.start()
+    await eventually(lambda: process.metric("fallow_is_writer") == 1, within_s=15)
+    broker.hold(decisions, 1)
+    begin = broker.partition(decisions).written_end
+    admitted = JobAdmitted(cell=CELL, spec=JobSpec(id="job-1", tenant="vision"), submit_ms=0, digest="0" * 32)
+    await MemoryLog(broker).publish([LAYOUT.outgoing(admitted, id="job-1", source="test", wall_ms=0)])
+    await eventually(lambda: "somebody's transaction is open there" in process.health, within_s=15)
+    assert broker.partition(decisions).written_end == begin + 2, "the stranger's record, and one decision"
+    broker.hold(decisions, 0)
+    await eventually(lambda: process.health == "", within_s=15)
+    records = broker.partition(decisions).records
+    effects = [effect for each in records if isinstance(found := event_of(each), Decision) for effect in found.effects]
+    assert [effect.spec.id for effect in effects if isinstance(effect, JobEnqueued)] == ["job-1"]
+    await process.stop()
+
+
 async def test_the_standby_takes_over_from_a_writer_that_is_refused(broker: MemoryBroker) -> None:
     refused = PlacementProcess(RefusedLog(broker, "decisions"), "refused")
     await refused.start()

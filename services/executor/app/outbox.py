@@ -133,7 +133,9 @@ class Outbox:
     def _cannot_publish(self, error: LogUnavailable) -> None:
         """While its nodes cannot report, the process is not ready."""
         self._context.logger.warning("cannot publish, will try again", cell=self._service.cell, reason=str(error))
-        self._context.health.not_ready(f"node reports are not being published: {error}", self._about)
+        self._context.health.not_ready(
+            f"node reports are not being published: {error}", self._about, cell=self._service.cell
+        )
 
     async def _publish(self, said: Sequence[Said]) -> None:
         records = self.records_of(self._service.cell, said)

@@ -40,6 +40,10 @@ ALL_FORGED = (
 )
 
 
+UNREADABLE = "holds a decision at offset {offset} and can be read to {end} only: somebody's transaction is open there"
+"""Why a writer waits. Nobody but a stranger opens transactions in this topic."""
+
+
 class Appending:
     """Of one cell. `wrote_ms` (monotonic) is when the log answered last."""
 
@@ -131,7 +135,18 @@ class Appending:
                 warn("record too large for its topic", cell=self.cell, bytes=size_bytes, reason=answer.reason)
             else:
                 await self._bear(answer, verdict)
+        elif isinstance(answer, Appended):
+            await self._until_readable(answer.offset)
         return False
+
+    async def _until_readable(self, offset: int) -> None:
+        """Wait until the log can be read to this record, which stands behind others than the writer knows: what it
+        decides before that would be void, again and again. Raises CannotWrite where that takes long.
+        """
+        tp = self._layout.tp("decisions", self.cell)
+        while (end := (await self._log.end_offsets([tp]))[tp]) <= offset:
+            reason = f"{tp[0]}/{tp[1]} {UNREADABLE.format(offset=offset, end=end)}"
+            await self._bear(AppendUnknown(reason), Verdict.UNKNOWN)
 
     async def _bear(self, answer: AppendUnknown | AppendRefused, verdict: Verdict) -> None:
         """Wait before the next try. Raises CannotWrite where there is to be none."""

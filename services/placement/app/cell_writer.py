@@ -157,7 +157,7 @@ class CellWriter:
         if why is None:
             self._context.health.ready(what)
         else:
-            self._context.health.not_ready(why, what)
+            self._context.health.not_ready(why, what, cell=self.cell)
             self._context.logger.error("cannot write the cell", cell=self.cell, reason=why)
 
     def _is_back(self) -> None:

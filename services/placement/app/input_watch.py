@@ -161,7 +161,7 @@ class InputWatch:
             return
         self._damage.put(loss)
         if known is not None and known.next_offset == loss.next_offset:
-            show_fenced(self._context, loss, reason)
+            show_fenced(self._context, loss, reason, self._cell)
         else:
             self._told[name] = loss
             say_fenced(self._context, loss, reason, cell=self._cell)

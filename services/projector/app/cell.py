@@ -197,7 +197,7 @@ class CellProjector:
         if reason != self._away_for:
             self._away_for = reason
             self._context.logger.warning("Redis is away, folding goes on", cell=self._cell, reason=reason)
-            self._context.health.not_ready(f"waiting for Redis: {reason}", f"redis of {self._cell}")
+            self._context.health.not_ready(f"waiting for Redis: {reason}", f"redis of {self._cell}", cell=self._cell)
         self._patience.failed(self._host.monotonic_ms(), self._host.chance())
 
     def _is_back(self) -> None:

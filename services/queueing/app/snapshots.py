@@ -215,7 +215,7 @@ class Keeper:
         self._unwritten.until_ms = self._host.monotonic_ms() + round(1_000 * self._unwritten.pause.next_s())
         self._metrics.failed.labels(cell).inc()
         self._context.logger.warning("snapshot not written", cell=cell, version=version, reason=str(error))
-        self._context.health.not_ready(f"snapshots are not written: {error}", self._what)
+        self._context.health.not_ready(f"snapshots are not written: {error}", self._what, cell=cell)
 
     def _tell(self, manifest: SnapshotManifest, took_ms: int) -> None:
         cell = manifest.cell

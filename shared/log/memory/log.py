@@ -46,10 +46,18 @@ class Partition:
     in_transaction: int = 0
     """So many records of an open transaction are written behind the end."""
 
+    held_from: int | None = None
+    """Nothing from this offset on can be read: it was written behind records of an open transaction."""
+
     @property
-    def end(self) -> int:
+    def written_end(self) -> int:
         """The offset that the next record gets."""
         return self.begin + len(self.records)
+
+    @property
+    def end(self) -> int:
+        """Up to here it can be read."""
+        return self.written_end if self.held_from is None else self.held_from
 
     def last_before(self, offset: int) -> Record | None:
         """The last record before this offset; None also where the partition does not reach that far."""
@@ -112,7 +120,11 @@ class MemoryBroker:
         self._check_size(message)
         tp = (message.topic, self._choose(message))
         partition = self.partition(tp)
-        offset = partition.end
+        if partition.in_transaction and partition.held_from is None:
+            partition.held_from = partition.written_end
+            for _ in range(partition.in_transaction):
+                self.write_marker(tp)
+        offset = partition.written_end
         partition.records.append(
             Record(*tp, offset, message.key, message.value, tuple(message.headers), self.now_ms() or 0)
         )
@@ -134,12 +146,19 @@ class MemoryBroker:
     def write_marker(self, tp: TopicPartition) -> None:
         """Take one offset as the end of a transaction does: readers step over it."""
         partition = self.partition(tp)
-        partition.markers.add(partition.end)
-        partition.records.append(Record(*tp, partition.end, None, None, (), self.now_ms() or 0))
+        partition.markers.add(partition.written_end)
+        partition.records.append(Record(*tp, partition.written_end, None, None, (), self.now_ms() or 0))
 
     def hold(self, tp: TopicPartition, records: int) -> None:
-        """A transaction with so many records is open, until it is held with none: nothing may be written meanwhile."""
-        self.partition(tp).in_transaction = records
+        """A transaction with so many records is open, until it is held with none. What is written meanwhile stands
+        behind its records, which are aborted then, and cannot be read until it is over.
+        """
+        partition = self.partition(tp)
+        partition.in_transaction = records
+        if not records:
+            partition.held_from = None
+        arrival, self._arrival = self._arrival, asyncio.Event()
+        arrival.set()
 
     def cut(self, tp: TopicPartition, offset: int) -> None:
         """Lose the records from `offset` on, though they were acknowledged."""
@@ -219,7 +238,11 @@ class MemoryLog:
     async def written_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """As the port says."""
         self._reach()
-        return {tp: self._broker.partition(tp).end + self._broker.partition(tp).in_transaction for tp in tps}
+        partitions = {tp: self._broker.partition(tp) for tp in tps}
+        return {
+            tp: each.written_end + (each.in_transaction if each.held_from is None else 0)
+            for tp, each in partitions.items()
+        }
 
     async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """As the port says."""

@@ -78,6 +78,6 @@ class MemoryReader:
             if bad == asked < partition.end:
                 behind = next(at for at in range(asked, partition.end + 1) if at not in partition.damaged)
                 raise UnreadableRecords(tp, asked=asked, begin=behind, end=partition.end, why="the batch is damaged")
-        found = partition.records[asked - partition.begin : asked - partition.begin + room]
+        found = partition.records[asked - partition.begin : min(asked + room, partition.end) - partition.begin]
         self._positions[tp] += len(found)
         return [record for record in found if record.offset not in partition.markers] if partition.markers else found

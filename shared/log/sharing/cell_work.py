@@ -84,7 +84,7 @@ async def work_apart(
             context.health.ready(cell)  # what was said by the work that has ended
             context.telemetry.cell_failures.labels(cell).inc()
             context.logger.exception("failed, begins anew", cell=cell, wait_s=round(wait_s, 1))
-            context.health.not_ready(f"cell {cell}: {type(error).__name__}: {error}", what)
+            context.health.not_ready(f"cell {cell}: {type(error).__name__}: {error}", what, cell=cell)
             if not await context.pause(wait_s):
                 return
             context.health.ready(what)

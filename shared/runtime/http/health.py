@@ -67,6 +67,7 @@ class Health:
         self.stale_after_ms: int | None = None
         self._registry = registry
         self._reasons = {"": "starting"}  # what is missing -> why the service is not ready
+        self._cell_of: dict[str, str] = {}  # what is missing -> which cell lacks it
         self.fences: dict[str, Fence] = {}  # cell -> why nothing is done for it any more
         self._notes: dict[str, str] = {}  # what is unusual -> what a person should know of it
         self._last_turn_ms = monotonic_ms()
@@ -86,10 +87,15 @@ class Health:
     def ready(self, what: str = "") -> None:
         """Nothing about `what` (the service itself, where nothing is named) hinders the service any more."""
         self._reasons.pop(what, None)
+        self._cell_of.pop(what, None)
 
-    def not_ready(self, reason: str, what: str = "") -> None:
-        """The service does not take part, for this reason about `what`; it is ready when all reasons are gone."""
+    def not_ready(self, reason: str, what: str = "", *, cell: str = "") -> None:
+        """The service does not take part, for this reason about `what`; it is ready when all reasons are gone. What is
+        about one cell keeps that `cell` alone from being ready.
+        """
         self._reasons[what] = reason
+        if cell:
+            self._cell_of[what] = cell
 
     def fence(self, cell: str, fence: Fence) -> None:
         """Nothing is done for this cell any more, until the process is started anew."""
@@ -167,8 +173,8 @@ class Health:
         """What is known of one cell, and where the log says why nothing is done for it."""
         fence = self.fences.get(cell)
         if fence is None:
-            reason = self._reasons.get(cell) or self._reasons.get(f"work on cell {cell}")
-            return {"ready": reason is None, "reason": reason}
+            reasons = [why for what, why in self._reasons.items() if cell in (what, self._cell_of.get(what))]
+            return {"ready": not reasons, "reason": "; ".join(reasons) or None}
         place = {"topic": fence.topic, "partition": fence.partition, "offset": fence.offset}
         return {"ready": False, "reason": fence.reason, "fenced": True, **place}
 
