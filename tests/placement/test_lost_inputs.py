@@ -126,6 +126,7 @@ async def test_the_first_jobs_of_a_cell_that_were_deleted_before_it_read_any_fen
     world.broker.delete_before(JOBS, 3)
     async with world.placement() as context:
         await fenced(context, "test.jobs/0", "begins at 3 and was read to 0", "FALLOW_RESUME_INPUTS=jobs-0@0:OFFSET")
+        await eventually(lambda: CELL in context.health.progress.version)
         status, _, body = context.health.answer(f"/readyz/{CELL}")
         assert (status, b"begins at 3 and was read to 0" in body) == (503, True)
     assert world.enqueued() == []
