@@ -341,11 +341,25 @@ def test_a_diary_line_with_what_is_no_json_in_an_unknown_field_is_named(exported
         verify_file(exported(an_honest_log().records), [folder])
 
 
-def test_a_file_that_is_no_log_is_named_with_its_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{}", "offset: Field required"),
+        ('{"offset": -5, "value": null, "headers": []}', "offset: Input should be greater than or equal to 0 (got -5)"),
+        ('{"offset": 1e999, "value": null, "headers": []}', "offset: Input should be a valid integer (got inf)"),
+        ('{"offset": 0, "value": "€", "headers": []}', "value: must be base64 (got €)"),
+        ('{"offset": 0, "value": null, "headers": [[1, 2, 3]]}', "headers.0.0: Input should be a valid string (got 1)"),
+        ("[" * 100_000, "Invalid JSON: recursion limit exceeded"),
+    ],
+)
+def test_a_line_of_a_file_that_is_no_log_is_named_with_field_value_and_rule(
+    tmp_path: Path, line: str, told: str
+) -> None:
     path = tmp_path / "log.jsonl"
-    path.write_text("{}\n", encoding="utf-8")
-    with pytest.raises(LogFileError, match="line 1: is no record of an exported log"):
+    path.write_text(f"{line}\n", encoding="utf-8")
+    with pytest.raises(LogFileError) as raised:
         verify_file(path)
+    assert str(raised.value).startswith(f"{path}: line 1: is no record of an exported log: {told}")
 
 
 def test_a_writer_of_a_test_log_continues_it() -> None:

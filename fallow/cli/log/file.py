@@ -8,15 +8,17 @@ behind its own. So a file that was cut short says so itself.
 from __future__ import annotations
 
 import base64
-import binascii
 import gzip
 import json
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
-from fallow.shared.events.encoding import shorten
+import msgspec
+
+from fallow.shared.events.base import Count, Value
+from fallow.shared.events.encoding import UNREAD, judged, shorten
 from fallow.shared.log.port import Record, TopicPartition
 
 LINES_AT_ONCE = 500
@@ -29,6 +31,20 @@ CHARS_AT_ONCE = 16 * 1024 * 1024
 
 class LogFileError(ValueError):
     """The file is no exported log; names file, line and what is wrong."""
+
+
+class LogLine(Value, forbid_unknown_fields=False):
+    """One line of the file."""
+
+    offset: Count
+    value: str | None
+    headers: tuple[tuple[str, str], ...]
+    key: str | None = None
+    timestamp_ms: int = 0
+    end: Count | None = None
+
+
+_READ = msgspec.json.Decoder(LogLine).decode
 
 
 def write_line(output: IO[str], record: Record, end: int) -> None:
@@ -80,19 +96,22 @@ def _lines(path: Path, file: IO[str]) -> Iterator[str]:
         yield line
 
 
-def _record(path: Path, number: int, line: str, tp: TopicPartition) -> tuple[Record, int]:
+def _record(path: Path, number: int, text: str, tp: TopicPartition) -> tuple[Record, int]:
     try:
-        found: dict[str, Any] = json.loads(line)
-        value, key = found["value"], found.get("key")
-        record = Record(
-            *tp,
-            offset=int(found["offset"]),
-            key=None if key is None else str(key).encode(),
-            value=None if value is None else base64.b64decode(value, validate=True),
-            headers=tuple((str(name), str(text).encode()) for name, text in found["headers"]),
-            timestamp_ms=int(found.get("timestamp_ms", 0)),
-        )
-        return record, int(found.get("end", record.offset + 1))
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError, binascii.Error) as error:
-        said = shorten(repr(error))
-        raise LogFileError(f"{path}: line {number}: is no record of an exported log: {said}") from error
+        line = _READ(text)
+        value = None if line.value is None else base64.b64decode(line.value, validate=True)
+    except UNREAD as error:
+        told = judged(LogLine, text.encode("utf-8", "replace")) or shorten(str(error))
+        raise LogFileError(f"{path}: line {number}: is no record of an exported log: {told}") from error
+    except ValueError as error:
+        told = f"value: must be base64 (got {shorten(line.value)})"
+        raise LogFileError(f"{path}: line {number}: is no record of an exported log: {told}") from error
+    record = Record(
+        *tp,
+        offset=line.offset,
+        key=None if line.key is None else line.key.encode(),
+        value=value,
+        headers=tuple((name, said.encode()) for name, said in line.headers),
+        timestamp_ms=line.timestamp_ms,
+    )
+    return record, line.offset + 1 if line.end is None else line.end
