@@ -48,7 +48,11 @@ async def test_nodes_and_jobs_are_held_back_and_let_go(
         assert (opened.returncode, json.loads(opened.stdout)["ok"]) == (0, True)
         await cell.poll()
         assert cell.state.jobs["next"].status is JobStatus.HELD
-        assert fallow("release", "next").stdout == "Job next is no longer held.\n"
+        freed = fallow("release", "next", "nobody", "next")
+        assert (freed.returncode, freed.stdout.splitlines()[0]) == (1, "Job next is no longer held.")
+        assert [line.split()[:6] for line in freed.stdout.splitlines()[1:]] == [
+            ["A", "request", "(release)", "about", "job", "nobody"]
+        ]
         await cell.until_over("next")
         drained = json.loads(fallow("node", "drain", "node-001", "--reason", "moves out", "--json").stdout)
         assert (drained["ok"], drained["jobs"], drained["stop_ms"]) == (True, ["long"], None)

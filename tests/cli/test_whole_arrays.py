@@ -128,7 +128,7 @@ async def test_the_answer_about_an_array_counts_all_of_its_elements(
 async def test_a_no_about_the_whole_array_is_the_one_answer() -> None:
     no = News("main", e.JobRefused(job="many", request="hold", code=RefuseCode.WRONG_STATE, text="none waits"))
     outcome = await hold.outcome_of(Cell(rows("running"), [no]), HOLD, "many", 60_000)  # type: ignore[arg-type]
-    assert outcome == hold.Outcome([no])
+    assert outcome == hold.Held([no])
 
 
 async def test_an_array_whose_first_element_is_forgotten_is_found_by_the_others() -> None:

@@ -11,12 +11,13 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.failures import Exit
 from fallow.cli.ids import an_id
+from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_stopping, rows_of, statuses
 from fallow.cli.job.submit import words
 from fallow.cli.output.counts import counted
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.output.output import AsJson, CellName
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.arrays import is_element_of
@@ -32,58 +33,69 @@ app = typer.Typer()
 LOOK_AFTER_MS = 2_000
 """A job that stops for an earlier cancel gets no answer: after so long the view is asked."""
 
+Found = list[News] | JobRow | tuple[JobRow, ...] | None
+"""The answers, one for each element of an array, none if none comes in time; or the row of a job that was over before;
+or, where the job stops already for an earlier cancel and so gets no answer, its rows; or None where no cell knows it.
+"""
+
 
 @app.command()
 def cancel(
     context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", callback=an_id, help="The job's id.", show_default=False)],
-    tenant: Annotated[str | None, typer.Option(help="Whose job it is; looked up if it is not given.")] = None,
+    job_ids: Annotated[
+        list[str], typer.Argument(metavar="ID...", callback=an_id, help="The jobs' ids.", show_default=False)
+    ],
+    tenant: Annotated[str | None, typer.Option(help="Whose jobs they are; looked up if it is not given.")] = None,
     reason: Annotated[str, typer.Option(help="Words for the audit trail.")] = "",
-    timeout_s: Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")] = 30,
+    timeout_s: Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for each answer.")] = 30,
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Stop a job, wherever it is: at once while it waits, else when its nodes have stopped it."""
+    """Stop jobs, wherever they are: at once while they wait, else when their nodes have stopped them.
+
+    Exit 1 if one is refused or over already, 3 if one is not answered in time.
+    """
     access = access_of(context)
     cell = None if cell is None else access.cell(cell)
-    news = run(_cancel(access, job_id, tenant, cell, reason, timeout_s * 1000))
-    if isinstance(news, JobRow):
-        _was_over(news, as_json=as_json)
-        return
-    if isinstance(news, tuple):
-        _stops_already(job_id, news, as_json=as_json)
-        return
-    if not news:
-        end_with(Exit.AWAY, f"fallow: no answer yet about {job_id}; the request is on its way")
-    is_refused = isinstance(news[0].event, JobRejected | e.JobRefused)
-    is_array = news[0].job != job_id
-    text = of_array(job_id, news) if is_array else words(news[0])
-    if as_json:
-        more = {"elements": len(news)} if is_array else {}
-        print_json({"job": job_id, "ok": not is_refused, "answer": text, **more})
-    else:
-        print_line(text)
-    if is_refused:
-        raise typer.Exit(Exit.NO)
+    found = (
+        (job_id, run(_cancel(access, job_id, tenant, cell, reason, timeout_s * 1000)))
+        for job_id in dict.fromkeys(job_ids)
+    )
+    tell_each((_outcome(job_id, each) for job_id, each in found), as_json=as_json)
+
+
+def _outcome(job_id: str, found: Found) -> Outcome:
+    """What is told of one job."""
+    if found is None:
+        return Outcome(job_id, f"no cell knows a job {job_id}", Exit.NO, is_from_cell=False)
+    if isinstance(found, JobRow):
+        return _was_over(found)
+    if isinstance(found, tuple):
+        return _stops_already(job_id, found)
+    if not found:
+        return no_answer(job_id)
+    is_refused = isinstance(found[0].event, JobRejected | e.JobRefused)
+    is_array = found[0].job != job_id
+    text = of_array(job_id, found) if is_array else words(found[0])
+    more = {"elements": len(found)} if is_array else {}
+    return Outcome(job_id, text, Exit.NO if is_refused else Exit.OK, more=more)
 
 
 async def _cancel(
     access: Access, job_id: str, tenant: str | None, cell: str | None, reason: str, wait_ms: int
-) -> list[News] | JobRow | tuple[JobRow, ...]:
+) -> Found:
     async with access.client() as client:
         return await outcome_of(client, job_id, tenant, cell, reason, wait_ms)
 
 
 async def outcome_of(
     client: CellClient, job_id: str, tenant: str | None, cell: str | None, reason: str, wait_ms: int
-) -> list[News] | JobRow | tuple[JobRow, ...]:
-    """The answers, one for each element of an array, none if none comes in time; or the row of a job that was over
-    before; or, where the job stops already for an earlier cancel and so gets no answer, its rows.
-    """
+) -> Found:
+    """What came of the cancel of one job, followed for `wait_ms`. Raises ClientUnavailable."""
     if tenant is None or cell is None:
         cell, row = await row_of(client, job_id, cell)
         if row is None and tenant is None:
-            end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
+            return None
         if row is not None and row.id == job_id and row.status in FINAL:
             return row
         tenant = tenant or (row.tenant if row is not None else "")
@@ -116,28 +128,17 @@ async def row_of(client: CellClient, job_id: str, cell: str | None) -> tuple[str
     return cell, None
 
 
-def _stops_already(job_id: str, rows: tuple[JobRow, ...], *, as_json: bool) -> None:
+def _stops_already(job_id: str, rows: tuple[JobRow, ...]) -> Outcome:
     """A second cancel changes nothing while the first is being carried out."""
-    is_array = rows[0].id != job_id
-    text = f"Job {job_id} is being stopped already."
-    if is_array:
-        text = f"Array {job_id} is being stopped already: {statuses(rows)}."
-    if as_json:
-        print_json({"job": job_id, "ok": True, "answer": text, **({"elements": 0} if is_array else {})})
-    else:
-        print_line(text)
+    if rows[0].id == job_id:
+        return Outcome(job_id, f"Job {job_id} is being stopped already.")
+    return Outcome(job_id, f"Array {job_id} is being stopped already: {statuses(rows)}.", more={"elements": 0})
 
 
-def _was_over(row: JobRow, *, as_json: bool) -> None:
+def _was_over(row: JobRow) -> Outcome:
     """To cancel what is cancelled is done already; what ended otherwise cannot be cancelled any more."""
-    is_cancelled = row.status is JobStatus.CANCELLED
-    text = f"Job {row.id} was over before: it is {row.status}."
-    if as_json:
-        print_json({"job": row.id, "ok": is_cancelled, "answer": text})
-    else:
-        print_line(text)
-    if not is_cancelled:
-        raise typer.Exit(Exit.NO)
+    code = Exit.OK if row.status is JobStatus.CANCELLED else Exit.NO
+    return Outcome(row.id, f"Job {row.id} was over before: it is {row.status}.", code)
 
 
 async def answer(

@@ -10,17 +10,20 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
+from fallow.cli.failures import Exit
 from fallow.cli.ids import an_id
 from fallow.cli.job.cancel import answers
+from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_free, are_held, by_status, rows_of, statuses
-from fallow.cli.node.operate import operation, tell_answer
+from fallow.cli.job.submit import words
+from fallow.cli.node.operate import REFUSALS, operation
 from fallow.cli.output.counts import counted
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.output.output import AsJson, CellName
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, News
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.effects import JobHeld, JobReleased
-from fallow.shared.events.operations import HoldJob, Operation
+from fallow.shared.events.operations import HoldJob, Operation, ReleaseJob
 from fallow.shared.view.rows import JobRow
 
 app = typer.Typer()
@@ -28,14 +31,15 @@ app = typer.Typer()
 LOOK_AFTER_MS = 2_000
 """A job that is as wished already gets no answer: after so long the view is asked."""
 
-JobName = Annotated[
-    str, typer.Argument(metavar="JOB", callback=an_id, help="The job's id, or an array's.", show_default=False)
+JobNames = Annotated[
+    list[str],
+    typer.Argument(metavar="JOB...", callback=an_id, help="The jobs' ids, or those of arrays.", show_default=False),
 ]
-Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")]
+Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for each answer.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Held:
     """What came of a hold or a release: the log's answers, and how the job, or each element of the array, stands.
     Without answers it was as wished before, if there are rows, else nothing is known yet.
     """
@@ -51,32 +55,39 @@ class Outcome:
 
 @app.command()
 def hold(
-    context: typer.Context, job: JobName, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
+    context: typer.Context, jobs: JobNames, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
 ) -> None:
-    """Keep a waiting job from starting, until it is released."""
+    """Keep waiting jobs from starting, until they are released.
+
+    Exit 1 if one is refused, 3 if one is not answered in time.
+    """
     access = access_of(context)
-    wish = operation(HoldJob, cell=access.cell(cell), job=job)
-    give(access, wish, job, timeout_s, as_json=as_json)
+    name = access.cell(cell)
+    give(access, [operation(HoldJob, cell=name, job=job) for job in dict.fromkeys(jobs)], timeout_s, as_json=as_json)
 
 
-def give(access: Access, wish: Operation, job: str, timeout_s: int, *, as_json: bool) -> None:
-    """Give the command, a hold or a release, and tell what came of it."""
-    is_hold = isinstance(wish, HoldJob)
-    outcome = run(_outcome(access, wish, job, timeout_s * 1000))
-    is_array = outcome.is_of_array(job)
-    if not is_array and (outcome.news or not outcome.rows):
-        tell_answer({"job": job}, outcome.news[0] if outcome.news else None, as_json=as_json)
-        return
-    text = of_array(job, outcome, is_hold=is_hold) if is_array else _is_already(job, outcome.rows, is_hold=is_hold)
-    if as_json:
-        counts = {"elements": len(outcome.news), "others": by_status(_others(outcome))} if is_array else {}
-        version = outcome.news[-1].version if outcome.news else None
-        print_json({"job": job, "ok": True, "version": version, "answer": text, **counts})
-    else:
-        print_line(text)
+def give(access: Access, wishes: Sequence[HoldJob | ReleaseJob], timeout_s: int, *, as_json: bool) -> None:
+    """Give the commands, holds or releases, one after the other, and tell what came of each."""
+    found = ((wish, run(_outcome(access, wish, wish.job, timeout_s * 1000))) for wish in wishes)
+    tell_each((told_of(wish, each) for wish, each in found), as_json=as_json)
 
 
-def of_array(array: str, outcome: Outcome, *, is_hold: bool) -> str:
+def told_of(wish: HoldJob | ReleaseJob, found: Held) -> Outcome:
+    """What is told of one job, or array."""
+    job, is_hold = wish.job, isinstance(wish, HoldJob)
+    if not found.news and not found.rows:
+        return no_answer(job)
+    version = found.news[-1].version if found.news else None
+    if found.is_of_array(job):
+        counts = {"elements": len(found.news), "others": by_status(_others(found))}
+        return Outcome(job, of_array(job, found, is_hold=is_hold), more={"version": version, **counts})
+    if not found.news:
+        return Outcome(job, _is_already(job, found.rows, is_hold=is_hold), more={"version": None})
+    code = Exit.NO if isinstance(found.news[0].event, REFUSALS) else Exit.OK
+    return Outcome(job, words(found.news[0]), code, more={"version": found.news[0].version})
+
+
+def of_array(array: str, outcome: Held, *, is_hold: bool) -> str:
     """How many elements the command changed, and how many it did not, and what those are."""
     changed, others = len(outcome.news), _others(outcome)
     if not changed:
@@ -90,7 +101,7 @@ def of_array(array: str, outcome: Outcome, *, is_hold: bool) -> str:
     return f"Array {array}: {done}{before}{not_done}."
 
 
-def _others(outcome: Outcome) -> list[JobRow]:
+def _others(outcome: Held) -> list[JobRow]:
     """The elements that the command did not change."""
     changed = dict.fromkeys(news.job for news in outcome.news)
     return [row for row in outcome.rows if row.id not in changed]
@@ -100,12 +111,12 @@ def _is_already(job: str, rows: Sequence[JobRow], *, is_hold: bool) -> str:
     return f"Job {job} is held already." if is_hold else f"Job {job} is not held: it is {rows[0].status}."
 
 
-async def _outcome(access: Access, wish: Operation, job: str, wait_ms: int) -> Outcome:
+async def _outcome(access: Access, wish: Operation, job: str, wait_ms: int) -> Held:
     async with access.client() as client:
         return await outcome_of(client, wish, job, wait_ms)
 
 
-async def outcome_of(client: CellClient, wish: Operation, job: str, wait_ms: int) -> Outcome:
+async def outcome_of(client: CellClient, wish: Operation, job: str, wait_ms: int) -> Held:
     """Give the command and follow it for `wait_ms`. Raises ClientUnavailable."""
     is_as_wished = are_held if isinstance(wish, HoldJob) else are_free
     is_answer = _answer_to("hold" if isinstance(wish, HoldJob) else "release")
@@ -114,13 +125,13 @@ async def outcome_of(client: CellClient, wish: Operation, job: str, wait_ms: int
     if not news:
         rows = await rows_of(client, wish.cell, job)
         if is_as_wished(rows):
-            return Outcome((), rows)
+            return Held((), rows)
         news = await answers(client, mark, job, max(0, wait_ms - LOOK_AFTER_MS), is_answer)
     if not news or news[0].job == job:
-        return Outcome(news)
+        return Held(news)
     with contextlib.suppress(ClientUnavailable):  # the log has answered; the view only adds the other elements
-        return Outcome(news, await rows_of(client, wish.cell, job, at_least=news[-1].version))
-    return Outcome(news)
+        return Held(news, await rows_of(client, wish.cell, job, at_least=news[-1].version))
+    return Held(news)
 
 
 def _answer_to(request: str) -> Callable[[News], bool]:

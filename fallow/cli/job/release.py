@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from fallow.cli.access import access_of
-from fallow.cli.job.hold import JobName, Timeout, give
+from fallow.cli.job.hold import JobNames, Timeout, give
 from fallow.cli.node.operate import operation
 from fallow.cli.output.output import AsJson, CellName
 from fallow.shared.events.operations import ReleaseJob
@@ -15,9 +15,13 @@ app = typer.Typer()
 
 @app.command()
 def release(
-    context: typer.Context, job: JobName, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
+    context: typer.Context, jobs: JobNames, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
 ) -> None:
-    """Let a held job start again."""
+    """Let held jobs start again.
+
+    Exit 1 if one is refused, 3 if one is not answered in time.
+    """
     access = access_of(context)
-    wish = operation(ReleaseJob, cell=access.cell(cell), job=job)
-    give(access, wish, job, timeout_s, as_json=as_json)
+    name = access.cell(cell)
+    wishes = [operation(ReleaseJob, cell=name, job=job) for job in dict.fromkeys(jobs)]
+    give(access, wishes, timeout_s, as_json=as_json)

@@ -133,6 +133,7 @@ def maintain(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     access = access_of(context)
     name = access.cell(cell)
+    wish: Operation
     if cancel:
         wish = operation(CancelMaintenance, cell=name, node=node)
     elif until is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 import typer
 
@@ -22,18 +22,19 @@ from fallow.shared.events.operations import Operation
 from fallow.shared.runtime.clocks import monotonic_ms
 
 IsAnswer = Callable[[News], bool]
+AnOperation = TypeVar("AnOperation", bound=Operation)
 
 REFUSALS = (JobRefused, ProposalRefused)
 
 
-def operation(kind: type[Operation], **fields: Any) -> Operation:
+def operation(kind: type[AnOperation], **fields: Any) -> AnOperation:
     """The command with these fields, those that are None left out; ends the command line where one is not valid."""
     given = {name: value for name, value in {**fields, "by": user_name()}.items() if value is not None}
     found = decode(kind.type, json.dumps(given).encode())
     if isinstance(found, Undecodable):
         of = f"{field} = {found.value!r}: " if (field := found.field.removeprefix("policy.")) else ""
         end_with(Exit.USAGE, f"fallow: {of}{own_words(found.rule)}")
-    assert isinstance(found, Operation), "operations have types of their own"
+    assert isinstance(found, kind), "operations have types of their own"
     return found
 
 

@@ -1,0 +1,48 @@
+"""Commands on several jobs: each job has its answer, and the exit code is that of the worst."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import typer
+
+from fallow.cli.failures import Exit
+from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
+
+YES = Outcome("a", "Job a is cancelled.")
+NO = Outcome("b", "Job b was over before: it is finished.", Exit.NO)
+UNKNOWN = Outcome("d", "no cell knows a job d", Exit.NO, is_from_cell=False)
+
+
+def code_of(*outcomes: Outcome, as_json: bool = False) -> int:
+    try:
+        tell_each(iter(outcomes), as_json=as_json)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"), [((YES,), 0), ((YES, no_answer("c")), 3), ((no_answer("c"), NO, YES), 1), ((UNKNOWN, YES), 1)]
+)
+def test_the_exit_code_is_that_of_the_worst_answer(outcomes: tuple[Outcome, ...], code: int) -> None:
+    assert code_of(*outcomes) == code
+
+
+def test_answers_of_the_cell_are_told_apart_from_the_want_of_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code_of(YES, no_answer("c"), NO, UNKNOWN)
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["Job a is cancelled.", "Job b was over before: it is finished."]
+    assert said.err.splitlines() == [
+        "fallow: no answer yet about c; the request is on its way",
+        "fallow: no cell knows a job d",
+    ]
+
+
+def test_programs_get_one_object_or_a_list_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    code_of(YES, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {"job": "a", "ok": True, "answer": "Job a is cancelled."}
+    code_of(YES, NO, as_json=True)
+    both = json.loads(capsys.readouterr().out)
+    assert (both["ok"], [(each["job"], each["ok"]) for each in both["jobs"]]) == (False, [("a", True), ("b", False)])
