@@ -81,6 +81,7 @@ class LazyGroup(TyperGroup):
         single._add_completion = False  # noqa: SLF001 - completion belongs to `fallow`, not to each of its commands
         command = typer.main.get_command(single)
         command.name = cmd_name
+        unwrap_help(command)
         refuse_repeated(command)
         return command
 
@@ -96,6 +97,14 @@ class LazyGroup(TyperGroup):
             super().format_help(ctx, formatter)
         finally:
             self._is_listing = False
+
+
+def unwrap_help(command: Any) -> None:
+    """Take the line breaks of docstrings out of the help, of groups too: the terminal breaks each paragraph anew."""
+    if command.help:
+        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help)
+    for each in getattr(command, "commands", {}).values():
+        unwrap_help(each)
 
 
 app = typer.Typer(cls=LazyGroup, pretty_exceptions_enable=False, no_args_is_help=True)

@@ -12,7 +12,7 @@ from fallow.shared.log.reading import event_of
 
 
 class NoCellHere(ClientUnavailable):
-    """The log holds no decision of this cell. One line: the cell, and the cell file that names it."""
+    """The log holds no decision of this cell. One line: the cell, the namespace, and the cell file that names it."""
 
 
 async def cells_in_the_log(access: Access) -> dict[str, str]:
@@ -46,4 +46,5 @@ async def no_such(access: Access, cell: str) -> NoCellHere | None:
         return None
     other = "" if found is None else f", but a cell {found}"
     file = "is not set, so it is" if access.cell_file is None else "(or --cell-file) is"
-    return NoCellHere(f"there is no cell {cell} here{other}; FALLOW_CELL_FILE {file} {access.cell_path}")
+    where = f"in namespace {access.namespace} (FALLOW_NAMESPACE)"
+    return NoCellHere(f"there is no cell {cell} {where}{other}; FALLOW_CELL_FILE {file} {access.cell_path}")

@@ -49,7 +49,10 @@ def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
             "role: inference",
             "rolle: inference",
             "role: inference",
-            "cells[0].pools[1].rolle = 'inference': Extra inputs are not permitted",
+            (
+                "cells[0].pools[1].rolle = 'inference': unknown field (did you mean role?); "
+                "there are name, gpu_type, role, driver, gpus, gpus_per_node, nodes"
+            ),
         ),
         (
             "role: inference",
@@ -138,7 +141,13 @@ def test_what_is_no_yaml_is_told_with_its_line() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (r'"a\nforged: line 1\e[31m": 1', r"cells[0].a\nforged: line 1\x1b[31m = 1: Extra inputs are not permitted"),
+        (
+            r'"a\nforged: line 1\e[31m": 1',
+            (
+                r"cells[0].a\nforged: line 1\x1b[31m = 1: unknown field; "
+                "there are name, ordinal, pools, queues, policy, signing"
+            ),
+        ),
         ("2020-01-01: 1", "cells[0]: the key 2020-01-01 is no text: put it in quotes"),
         ("? [a]\n    : 1", "cells[0]: the key a list is no text: put it in quotes"),
     ],

@@ -147,4 +147,5 @@ async def test_who_asks_for_a_cell_without_a_log_is_told_by_which_file(
     assert fallow(kafka, redis_url, namespace, ["view", "load"]).returncode == 0
     done = await asyncio.to_thread(fallow, kafka, redis_url, namespace, words)
     file = "FALLOW_CELL_FILE is not set, so it is deploy/cell.yaml"
-    assert (done.returncode, done.stderr) == (Exit.AWAY, f"fallow: there is no cell main here; {file}\n")
+    where = f"in namespace {namespace} (FALLOW_NAMESPACE)"
+    assert (done.returncode, done.stderr) == (Exit.AWAY, f"fallow: there is no cell main {where}; {file}\n")

@@ -16,9 +16,10 @@ import pytest
 import typer
 
 from fallow.cli import paths
-from fallow.cli.app import COMMANDS, main
+from fallow.cli.app import COMMANDS, LazyGroup, main
 from fallow.cli.cell.policy import _read
 from fallow.cli.failures import Exit, without_address
+from fallow.cli.ids import ID_RULE
 from fallow.local.data_folder import held
 
 DIGITS = "9" * 5_000
@@ -412,6 +413,33 @@ def test_a_wrong_setting_of_the_policy_is_told_in_our_words(
 ) -> None:
     assert ends(["policy", "set", typed], monkeypatch) == Exit.USAGE
     assert capsys.readouterr().err == told + "\n"
+
+
+def test_a_host_name_with_capitals_is_told_what_an_id_is(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(["agent", "--node", "Machine-A", "--pool", "process", "--gpus", "1"], monkeypatch) == Exit.USAGE
+    assert capsys.readouterr().err == f"fallow: --node = 'Machine-A': {ID_RULE}\n"
+
+
+def test_a_pool_that_the_cell_file_does_not_have_is_told_with_the_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["agent", "--node", "n", "--pool", "machines", "--gpus", "1"]
+    rule = "is unknown; pools for processes are: process"
+    assert ends(words, monkeypatch) == Exit.USAGE
+    assert capsys.readouterr().err == f"fallow: --pool = 'machines': {rule} (cell file: cell.yaml)\n"
+    monkeypatch.delenv("FALLOW_CELL_FILE")
+    assert ends(words, monkeypatch) == Exit.USAGE
+    assert "(cell file: FALLOW_CELL_FILE is not set, so it is " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_help_of_a_command_breaks_its_lines_where_the_terminal_does(name: str) -> None:
+    command = LazyGroup(name="fallow").get_command(None, name)
+    helps = [str(each.help) for each in (command, *getattr(command, "commands", {}).values())]
+    paragraphs = [paragraph.strip("\n") for text in helps for paragraph in text.split("\n\n")]
+    assert [paragraph for paragraph in paragraphs if "\n" in paragraph] == []
 
 
 def test_a_time_of_the_policy_below_a_second_needs_a_unit(

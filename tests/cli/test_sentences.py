@@ -114,8 +114,12 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (e.JobCancelled(job="a"), "Job a is cancelled."),
     (
-        e.JobRefused(job="a", request="SubmitJob", code=RefuseCode.ID_USED_BEFORE),
-        "A request (SubmitJob) about job a is refused: id_used_before.",
+        e.JobRefused(job="a", request="submit", code=RefuseCode.ID_USED_BEFORE, text="with other content"),
+        "Job a was submitted before (with other content). An id is used once (id_used_before).",
+    ),
+    (
+        e.JobRefused(job="a", request="cancel", code=RefuseCode.UNKNOWN_JOB),
+        "A request (cancel) about job a is refused: unknown_job.",
     ),
     (e.AttemptTimedOut(job="a", attempt=1, what="start"), "Attempt 1 of job a did not start in its time."),
     (

@@ -44,6 +44,14 @@ def why(state: CellState, job: str) -> str:
     return "\n".join(lines(*found, list(silence_lines(state, found[0].away))))
 
 
+def test_a_time_before_which_a_job_does_not_start_is_told_until_it_is_over() -> None:
+    state = cell(node("n1"), enqueued("early", not_before_ms=5_000, resources=WHOLE))
+    waits = why(state, "early")
+    assert "not_before" in waits
+    assert "  not before day 0 00:00:05.000" in waits
+    assert "not before" not in why(then(state, node("n2"), at_ms=5_001), "early")
+
+
 def test_of_a_silent_node_it_is_told_since_when_and_when_it_is_lost() -> None:
     state = then(a_cell(8), silent("n3", 15_000), at_ms=NOON_MS)
     line = (

@@ -117,7 +117,10 @@ def _tell(found: dict[str, Any]) -> None:
 
 def _tell_distributions(found: dict[str, Any]) -> None:
     kinds = (
-        *((f"{name} GPUs", found["jwtd"].get(name), found["jtted"].get(name)) for name in _classes(found)),
+        *(
+            (f"{name} {'GPU' if name == '1' else 'GPUs'}", found["jwtd"].get(name), found["jtted"].get(name))
+            for name in _classes(found)
+        ),
         *((f"pool {name}", row["jwtd"], row["jtted"]) for name, row in found["pools"].items()),
         *((f"tenant {name}", row["jwtd"], row["jtted"]) for name, row in found["tenants"].items()),
     )

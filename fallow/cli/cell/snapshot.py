@@ -16,6 +16,7 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.archive import Archive, Head, Unread, read_archive, write_archive
 from fallow.cli.cell.cell_transfer import Departure, NotMovable, arrive, refuse_where_something_is
 from fallow.cli.failures import Exit, end_with
+from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
 from fallow.cli.paths import file_to_read, file_to_write
@@ -142,6 +143,7 @@ def _as_object(head: Head, state: CellState, unread: tuple[Unread, ...]) -> dict
 
 def _told(head: Head, state: CellState, unread: tuple[Unread, ...]) -> str:
     return (
-        f"cell {head.cell} at version {head.version}, {moment(head.at_ms)}: {len(state.jobs)} live jobs, "
-        f"{len(state.finished)} remembered, {len(state.nodes)} nodes, {len(unread)} unread records"
+        f"cell {head.cell} at version {head.version}, {moment(head.at_ms)}: "
+        f"{counted(len(state.jobs), 'live job')}, {len(state.finished):,} remembered, "
+        f"{counted(len(state.nodes), 'node')}, {counted(len(unread), 'unread record')}"
     )

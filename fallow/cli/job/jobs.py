@@ -42,7 +42,12 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
     context: typer.Context,
     tenant: Annotated[str | None, typer.Option(help="Only jobs of this tenant.")] = None,
     status: Annotated[
-        list[JobStatus] | None, typer.Option(help="Only jobs in this status; may be repeated.", show_default=False)
+        list[JobStatus] | None,
+        typer.Option(
+            metavar="STATUS",
+            help=f"Only jobs in this status; may be repeated: {', '.join(JobStatus)}.",
+            show_default=False,
+        ),
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Only jobs that are not over: every such status.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MOST, help="At most so many, by id.")] = 100,

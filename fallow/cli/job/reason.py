@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from fallow.cli.cell.now import cell_now_ms
 from fallow.cli.job.head_words import head_words
 from fallow.cli.log.sentences import NODES_NAMED_MOST, gpus, of_job
 from fallow.cli.log.why import DEFERRED
@@ -32,7 +33,7 @@ def reason_in(state: CellState, job_id: str, queues: Sequence[Queue]) -> tuple[W
     job = state.jobs.get(job_id)
     if job is None or job.status not in WAITING:
         return None
-    return why_not(state, job, queues, state.at_ms), job.spec
+    return why_not(state, job, queues, cell_now_ms(state.at_ms)), job.spec
 
 
 def lines(found: WhyNot, spec: JobSpec, away: Sequence[str] = ()) -> Iterator[str]:
@@ -90,7 +91,8 @@ def _beside_room(found: WhyNot) -> Iterator[str]:
     if found.needs_bytes is not None:
         needs, takes = found.needs_bytes, GANG_BYTES_MOST
         yield f"  its places need {needs} bytes, the record in which it starts takes {takes}"
-    if found.not_before_ms is not None:
+    is_to_come = PendingReason.NOT_BEFORE in found.codes or PendingReason.BACKOFF in found.codes
+    if found.not_before_ms is not None and is_to_come:
         yield f"  not before {moment(found.not_before_ms)}"
     for node, begin_ms in found.closing:
         yield f"  maintenance of node {node} begins at {moment(begin_ms)}"

@@ -13,7 +13,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import CellPolicy
-from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason
+from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason, RefuseCode
 from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 NODES_NAMED_MOST = 4
@@ -156,6 +156,8 @@ def _avoid(nodes: tuple[str, ...]) -> str:
 
 
 def _refused(effect: e.JobRefused) -> str:
+    if effect.code is RefuseCode.ID_USED_BEFORE:
+        return f"Job {effect.job} was submitted before{_text(effect.text)}. An id is used once ({effect.code})."
     return f"A request ({effect.request}) about job {effect.job} is refused: {effect.code}{_text(effect.text)}."
 
 

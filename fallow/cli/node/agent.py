@@ -13,7 +13,9 @@ from pydantic import ValidationError
 
 from fallow.cli.access import Access, access_of
 from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.ids import ID_RULE
 from fallow.cli.paths import folder_to_write
+from fallow.cli.wrong_use import own_words
 from fallow.services.executor.node_registration import WrongOffer, home_of, offer_of
 from fallow.services.executor.processes.machine import count_devices
 from fallow.shared.events.values import DEVICES_MOST, NodeSpec
@@ -94,9 +96,12 @@ def _offer(access: Access, node: str, pool: str, cell: str | None, gpus: int, la
     try:
         _, found = home_of(access.cells(), pool, None if cell is None else access.cell(cell))
     except WrongOffer as error:
-        end_with(Exit.USAGE, f"fallow: --{error}")
+        file = "" if access.cell_file is not None else "FALLOW_CELL_FILE is not set, so it is "
+        end_with(Exit.USAGE, f"fallow: --{error} (cell file: {file}{access.cell_path})")
     try:
         return offer_of(node, found, gpus, labels)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        refuse(OPTIONS[str(first["loc"][0])], first["input"], first["msg"])
+        field = str(first["loc"][0])
+        is_odd_id = field == "id" and first["type"] == "string_pattern_mismatch"
+        refuse(OPTIONS[field], first["input"], ID_RULE if is_odd_id else own_words(first["msg"]))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.encoding import shorten
@@ -202,10 +203,35 @@ def _mistake(places: _Places, problem: Any) -> str:
     path: FieldPath = tuple(problem["loc"])
     is_unshown = problem["type"] == "missing" or isinstance(problem["input"], dict | list) or path[-1:] == (KEY_FIELD,)
     shown = "" if is_unshown else _value(problem["input"])
-    rule = _rule(problem)
+    rule = _unknown(path) if problem["type"] == "extra_forbidden" else _rule(problem)
     at = f"{field_name(path)}{shown}: " if path else ""
     line = places.line_of_value(rule) if problem["type"] == "value_error" else None
     return f"line {line or places.line(path)}: {at}{rule}"
+
+
+def _unknown(path: FieldPath) -> str:
+    """Which fields there are where an unknown one stands, the one first that it may have been meant for."""
+    known = _fields_around(path)
+    found = get_close_matches(str(path[-1]), known, 1)
+    meant = f" (did you mean {found[0]}?)" if found else ""
+    return f"unknown field{meant}; there are {', '.join(known)}"
+
+
+def _fields_around(path: FieldPath) -> list[str]:
+    """The fields of the part of the file in which this field stands."""
+    part: type[BaseModel] = CellFile
+    for name in path[:-1]:
+        if isinstance(name, str) and name in part.model_fields:
+            part = next(_parts_in(part.model_fields[name].annotation), part)
+    return list(part.model_fields)
+
+
+def _parts_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The parts of a cell file in a type: `Pool` in `tuple[Pool, ...]`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _parts_in(inner)
 
 
 def _rule(problem: Any) -> str:
