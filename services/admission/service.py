@@ -21,7 +21,7 @@ from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecod
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from fallow.shared.events.value import finite
+from fallow.shared.events.unknown_fields import finite
 from fallow.shared.events.values import JobSpec
 
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}

@@ -242,7 +242,7 @@ _READ_BRIEF = msgspec.json.Decoder(_Brief).decode
 def _read(name: str, number: int, entry: bytes, read: Callable[[bytes], Read]) -> Read:
     try:
         return read(entry)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DiaryUnreadable(name, number, entry) from error
 
 

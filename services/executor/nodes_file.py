@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from fallow.shared.events.base import Name, Value
 from fallow.shared.events.encoding import shorten
-from fallow.shared.events.value import read_valid
+from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.values import NodeSpec
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from fallow.shared.events.base import TYPES, Event
 from fallow.shared.events.reasons import DeadLetterReason
-from fallow.shared.events.value import Value, model_of, read_known, with_one_unknown
+from fallow.shared.events.unknown_fields import PARTS_MOST, with_one_unknown, without_unknown
+from fallow.shared.events.value import Value, model_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 SUBMISSION_BYTES_MOST = 512_000
 VALUE_CHARACTERS_MOST = 100
 RULE_CHARACTERS_MOST = 300
-PARTS_MOST = 10_000
-"""A command with more brackets than this has its mistake told in the words of its reader, which builds nothing."""
+TOLD_BYTES_MOST = 100_000
+"""The mistake of a record that is no command, and is larger than this, is told in the words of its reader."""
 
 TYPE_HEADER = "ce_type"
 SPEC_VERSION = ("ce_specversion", b"1.0")
@@ -73,7 +74,8 @@ def decode(type_: str, value: bytes | None) -> Event | Undecodable:
     are read as they are.
 
     One mistake is told, and to word each of 100,000 unknown fields, or to build what stands in one, takes longer than
-    all the rest: a command that cannot be read is judged with the first of them only, and without most of its content.
+    all the rest: what cannot be read is judged without them, a command with the first of them, and not at all where it
+    has very many parts.
     """
     cls = TYPES.get(type_)
     if cls is None:
@@ -83,10 +85,7 @@ def decode(type_: str, value: bytes | None) -> Event | Undecodable:
     try:
         event = _decoder(cls).decode(value)
     except UNREAD as error:
-        why = _mistake(cls, value)
-        if why is None and cls.topic not in STRICT and not cls.is_command:
-            return _of_a_later_release(cls, value)
-        return why or _unread(error)
+        return _of_a_later_release(cls, value, error) if not cls.is_command else _mistake(cls, value) or _unread(error)
     is_judged = cls.topic in OUTSIDE and not cls.names_only_known
     return (judged(cls, value, forbid_unknown=cls.is_command) if is_judged else None) or event
 
@@ -95,15 +94,23 @@ UNREAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading JSON raises for bytes that are none, or not what is expected."""
 
 
-def _of_a_later_release(cls: type[Event], value: bytes) -> Event | Undecodable:
-    """The event without the fields that this version does not know.
+def _of_a_later_release(cls: type[Event], value: bytes, error: Exception) -> Event | Undecodable:
+    """The event without the fields that this version does not know, unless the truth is made of it; or one mistake of
+    it. `error` is what its reader said of the whole.
 
-    What stands in those is read by no model, but it must be JSON: NaN, which other readers let pass, is none.
+    What stands in unknown fields is read by no model, but it must be JSON: NaN, which other readers let pass, is none.
     """
     try:
-        return read_known(cls, value)
-    except UNREAD as error:
-        return _unread(error)
+        known = without_unknown(cls, value)
+    except UNREAD as other:
+        return _unread(other)
+    if cls.topic in STRICT:
+        return _told(cls, known) or _unread(error)
+    try:
+        event = _decoder(cls).decode(known)
+    except UNREAD as other:
+        return _told(cls, known) or _unread(other)
+    return judged(cls, known) or event
 
 
 def judged(cls: type[Value], value: bytes, *, forbid_unknown: bool = False) -> Undecodable | None:
@@ -116,18 +123,21 @@ def judged(cls: type[Value], value: bytes, *, forbid_unknown: bool = False) -> U
 
 
 def _mistake(cls: type[Event], value: bytes) -> Undecodable | None:
-    """One mistake of what could not be read; None where the model finds none, or is not asked: what is left of a
-    command without what stands in unknown fields has few lists and tables, or is none, and these are dear to build.
-    """
-    if not cls.is_command:
-        return judged(cls, value)
+    """One mistake of a command that could not be read; None where the model finds none, or is not asked."""
     try:
-        text = with_one_unknown(cls, value)
+        return _told(cls, with_one_unknown(cls, value))
     except UNREAD as error:
         return _unread(error)
-    if text.count(b"[") + text.count(b"{") > PARTS_MOST:
+
+
+def _told(cls: type[Event], text: bytes) -> Undecodable | None:
+    """One mistake in the words of the model. What is left without what stands in unknown fields has few lists and
+    tables, or is none, and these are dear to build: then the model is not asked, nor of a large record that is no
+    command, in which no person has made a mistake.
+    """
+    if text.count(b"[") + text.count(b"{") > PARTS_MOST or (not cls.is_command and len(text) > TOLD_BYTES_MOST):
         return None
-    return judged(cls, text, forbid_unknown=True)
+    return judged(cls, text, forbid_unknown=cls.is_command)
 
 
 def _unread(error: Exception) -> Undecodable:

@@ -72,6 +72,7 @@ class NodeReturned(LivingNode, type="fallow.node.returned.v1", topic="nodes"):
     more that its next reports tell.
     """
 
+    names_only_known: ClassVar[bool] = True
     observed: tuple[ObservedRun, ...] = ()
     partial: bool = False
 

@@ -153,7 +153,7 @@ class ViewReader:
         try:
             version = int(answer[1])
             read = Read(made(answer[4:]), version, int(answer[2]) - 1, int(answer[3]), answer[0] == FENCED)
-        except (NoRow, ValueError, TypeError, IndexError) as error:
+        except (NoRow, ValueError, TypeError, IndexError, AttributeError) as error:
             raise ViewForeign(cell, str(error)) from error
         if at_least is not None and version < at_least:
             raise ViewBehind(cell, version=version, at_least=at_least)

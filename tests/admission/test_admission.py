@@ -19,7 +19,7 @@ from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, en
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.events.submissions import JobChanges, SubmitJob
-from fallow.shared.events.value import read_valid
+from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.values import JobSpec
 from tests.admission.commands import CANCEL, FILE, NOW_MS, SUBMIT, UPDATE, admitted, answer, bytes_of, rejected, submit
 from tests.strategies import values

@@ -13,7 +13,7 @@ from fallow.shared.events.encoding import encode
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from fallow.shared.events.value import read_valid
+from fallow.shared.events.unknown_fields import read_valid
 from tests.admission.commands import CANCEL, UPDATE, answer, rejected, submit
 from tests.strategies import values
 

@@ -21,10 +21,11 @@ from fallow.shared.events.decisions import CHAIN_START, next_chain
 from fallow.shared.events.effects import Effect
 from fallow.shared.events.encoding import STRICT, shorten
 from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
+from fallow.shared.events.nodes import NodeReport
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.value import read_valid, with_one_unknown
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.unknown_fields import read_valid, with_one_unknown
+from fallow.shared.events.values import JobSpec, ObservedRun, RunStatus
 from fallow.simulator.trouble.versions import with_fields
 from tests.strategies import EFFECTS, effects, events, values
 
@@ -360,11 +361,11 @@ LARGE_PLACES = {
 }
 
 
-def bytes_built(value: bytes) -> int:
+def bytes_built(value: bytes, type_: str = SubmitJob.type) -> int:
     """How much memory was taken at once to read this."""
     tracemalloc.start()
     try:
-        decode(SubmitJob.type, value)
+        decode(type_, value)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -380,6 +381,32 @@ def test_nothing_is_built_of_what_stands_where_a_command_cannot_have_it(where: s
     assert len(str(told)) < 600
     assert bytes_built(value) < 10 * len(value)
     assert len(with_one_unknown(SubmitJob, in_a_job('"zz":' + what))) < 5_000
+
+
+NUMBERS = "[" + ",".join(["1e308"] * 80_000) + "]"
+KEYS = "{" + ",".join(f'"{number}":0' for number in range(40_000)) + "}"
+LARGE = pytest.mark.parametrize(
+    "what", [LISTS, NESTED, TABLES, NUMBERS, KEYS], ids=["lists", "nested", "tables", "numbers", "keys"]
+)
+
+
+@LARGE
+def test_nothing_is_built_of_what_stands_in_an_unknown_field_of_a_fact(what: str) -> None:
+    known = NodeReport(
+        cell="a", node="n", boot="b", seq=1, observed=(ObservedRun(job="j", attempt=1, status=RunStatus.RUNNING),)
+    )
+    text = encode(known).decode()
+    value = text.replace('{"job"', '{"zz":' + what + ',"job"').encode()
+    assert decode(NodeReport.type, value) == known
+    assert bytes_built(value, NodeReport.type) < 4 * len(value)
+
+
+@LARGE
+@pytest.mark.parametrize("type_", [NodeReport.type, DECISION, "fallow.queue.planned.v1", "fallow.snapshot.chunk.v1"])
+def test_nothing_is_built_of_a_large_record_that_is_none(type_: str, what: str) -> None:
+    value = b'{"cell":"a","zz":' + what.encode() + b"}"
+    assert refused(decode(type_, value)).rule
+    assert bytes_built(value, type_) < 4 * len(value)
 
 
 def test_a_value_is_written_out_as_far_as_it_is_shown() -> None:

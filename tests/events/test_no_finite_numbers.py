@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from fallow.shared.events.value import finite
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
+from fallow.shared.events.unknown_fields import finite
 
 
 @pytest.mark.parametrize(
@@ -23,3 +28,26 @@ def test_only_numbers_are_replaced(text: bytes, read: bytes) -> None:
 def test_a_string_of_quotes_that_does_not_end_is_read_once() -> None:
     text = b'NaN"' + b'\\"' * 500_000
     assert finite(text) == b"1E999" + text[3:]
+
+
+@pytest.mark.parametrize("quotes", [15_998, 15_999, 16_000, 16_001, 16_002, 32_000, 32_001])
+def test_a_number_behind_many_strings_is_replaced_where_it_is_none_of_them(quotes: int) -> None:
+    strings, number = b'"' * quotes, b"NaN" if quotes % 2 else b"1E999"
+    assert finite(strings + b"NaN") == strings + number
+
+
+def by_signs(text: str) -> str:
+    """The same sign by sign."""
+    found, is_string, at = "", False, 0
+    while at < len(text):
+        word = re.match(r"NaN|Infinity|\\.|.", text[at:], re.DOTALL)
+        assert word is not None
+        is_string ^= word[0] == '"'
+        found += "1E999" if word[0] in ("NaN", "Infinity") and not is_string else word[0]
+        at += len(word[0])
+    return found
+
+
+@given(st.lists(st.sampled_from(["NaN", "Infinity", "Na", '"', '\\"', "\\\\", "1", ",", "x", "é"])).map("".join))
+def test_what_is_replaced_is_what_stands_outside_of_strings(text: str) -> None:
+    assert finite(text.encode()).decode() == by_signs(text)

@@ -103,8 +103,8 @@ def campaign(targets: Sequence[Target], inputs: int, seed: int) -> Tally:
     for target in targets:
         for value in target.seeds:
             _take(target, value, seed, tally, known[target.name])
-    drawn = random.choices(targets, [target.share for target in targets], k=inputs // BATCH + 1)
-    while tally.inputs < inputs and len(tally.findings) < FINDINGS_MOST:
+    drawn = random.choices(targets, [each.share for each in targets], k=inputs // BATCH + 1) if targets else []
+    while targets and tally.inputs < inputs and len(tally.findings) < FINDINGS_MOST:
         target = drawn[min(tally.inputs // BATCH, len(drawn) - 1)]
         mutator, ends = mutators[target.name], known[target.name]
         for _ in range(BATCH):
@@ -136,12 +136,17 @@ def _hang(_signal: int, _frame: FrameType | None) -> None:
     raise Hangs(f"an input took more than {HANG_S} s")
 
 
-def _process(inputs: int, seed: int, names: tuple[str, ...], redis: str | None) -> Tally:
+def _process(inputs: int, vast: int, seed: int, names: tuple[str, ...], redis: str | None) -> Tally:
+    from tests.fuzz.haste import all_entries, hasten  # noqa: PLC0415 - which is made of what stands here
+
     with tempfile.TemporaryDirectory(dir=_quick_folder()) as folder:
         targets = [*all_targets(Path(folder)), view_target("view-in-lua", None, share=25)]
         if redis is not None:
             targets.append(view_target("view-on-a-server", OnServer(redis), share=1))
-        return campaign([target for target in targets if not names or target.name.startswith(names)], inputs, seed)
+        tally = campaign([target for target in targets if not names or target.name.startswith(names)], inputs, seed)
+        entries = [entry for entry in all_entries(Path(folder)) if not names or entry.name.startswith(names)]
+        tally.add(hasten(entries, vast, seed))
+        return tally
 
 
 def _quick_folder() -> str | None:
@@ -153,6 +158,7 @@ def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description="Fuzz every decoder.")
     parser.add_argument("--inputs", type=int, default=5_000_000)
+    parser.add_argument("--vast", type=int, default=400, help="Large inputs for each way in, whose time counts.")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--target", action="append", default=[], help="Only targets whose name begins so.")
@@ -166,7 +172,8 @@ def main() -> int:
         server.start()
         # One process has the server, whose keys it need not share.
         redis = [server.address, *[None] * (given.processes - 1)]
-        work = [(share, given.seed + number, tuple(given.target), redis[number]) for number in range(given.processes)]
+        vast, names = -(-given.vast // given.processes), tuple(given.target)
+        work = [(share, vast, given.seed + number, names, redis[number]) for number in range(given.processes)]
         try:
             for part in pool.starmap(_process, work):
                 tally.add(part)

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from fallow.cli.job.rules import rule_of
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.value import plain, read_valid
+from fallow.shared.events.unknown_fields import read_valid
+from fallow.shared.events.value import plain
 from fallow.shared.events.values import Dependency, JobSpec
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.files.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of

@@ -26,7 +26,7 @@ from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
 from fallow.shared.events.effects import JobRefused
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.value import read_valid
+from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.view.rows import JobRow

@@ -26,7 +26,8 @@ from fallow.shared.cluster.checks.run_journal import (
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import shorten
-from fallow.shared.events.value import V, read_valid
+from fallow.shared.events.unknown_fields import read_valid
+from fallow.shared.events.value import V
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable, Reader, Record
 from fallow.shared.log.reading import event_of
@@ -302,7 +303,7 @@ def _judged(cls: type[V], path: Path, number: int, line: bytes) -> V:
         first = error.errors(include_url=False)[0]
         field = shorten(".".join(map(str, first["loc"])))
         raise DiaryError(f"{path}: line {number}: {field}: {first['msg']}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise DiaryError(f"{path}: line {number}: {shorten(str(error))}") from error
 
 

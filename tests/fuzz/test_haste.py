@@ -1,0 +1,77 @@
+"""The short form of `make fuzz --vast`: a few inputs as large as one may be for every way in, whose time counts."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.fuzz.entries import Entry
+from tests.fuzz.haste import all_entries, hasten, vast_of
+from tests.fuzz.pace import NOT_COUNTED, Turns, longest_turn
+from tests.fuzz.vast import BYTES_MOST, SIGNS, Vast
+
+FOLDER = tempfile.TemporaryDirectory()
+ENTRIES = all_entries(Path(FOLDER.name))
+EACH = 5
+COMMON = {
+    "NUL": b"\x00",
+    "NUL in a string": b"\\u0000",
+    "half a character": b"\xed\xa0\x80",
+    "half a character in a string": b"\\ud800",
+    "no number": b"NaN",
+    "a number that is too large": b"1e308",
+    "very many digits": b"9" * 300,
+    "very deep": b"[" * 3_000,
+    "very many": b"[]," * 250,
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
+def test_no_input_of_half_a_megabyte_holds_anybody_up(entry: Entry) -> None:
+    seed = Random().getrandbits(32)
+    print(f"seed {seed}")  # noqa: T201 - a finding comes again with it
+    assert hasten([entry], EACH, seed).findings == []
+
+
+def test_each_entry_has_good_inputs_that_it_takes() -> None:
+    words = {entry.name: [longest_turn(entry.work, seed)[1] for seed in entry.seeds] for entry in ENTRIES}
+    assert [name for name, found in words.items() if not any(found)] == []
+
+
+def works(additions: int, *, is_counted: bool = True) -> Entry:
+    """An entry that adds up so long."""
+
+    def work(_: bytes) -> Turns:
+        total = 0
+        for number in range(additions):
+            total += number
+        yield "done" if is_counted else NOT_COUNTED
+
+    return Entry("work", work, (b'{"a":[1,2]}',))
+
+
+def test_what_takes_too_long_is_found_and_what_is_only_there_for_the_test_is_not_counted() -> None:
+    found = hasten([works(4_000_000)], 1, 1).findings
+    assert [each.error.split(":")[0] for each in found] == ["TooSlow"]
+    assert hasten([works(100_000)], 1, 1).findings == []
+    assert hasten([works(4_000_000, is_counted=False)], 1, 1).findings == []
+
+
+def test_inputs_are_as_large_as_they_may_be_and_no_larger() -> None:
+    random = Random(1)
+    for entry in ENTRIES:
+        sizes = [len(vast_of(entry).draw(random)) for _ in range(20)]
+        assert max(sizes) <= entry.bytes_most, entry.name
+        assert max(sizes) > entry.bytes_most // 10, entry.name
+
+
+def test_every_kind_of_sign_and_number_is_common_in_them() -> None:
+    random, vast = Random(1), Vast((b'{"job":{"id":"a","after":[{"job":"b"}],"workers":2}}',))
+    drawn = [vast.draw(random) for _ in range(1_000)]
+    counts = {name: sum(what in each for each in drawn) for name, what in COMMON.items()}
+    assert min(counts.values()) > 5, counts
+    assert sum(len(each) > BYTES_MOST // 2 for each in drawn) > 100
+    assert len(SIGNS) > 10
