@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from random import Random
+from zlib import crc32
 
 import pytest
 
@@ -31,9 +32,8 @@ COMMON = {
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry.name for entry in ENTRIES])
 def test_no_input_of_half_a_megabyte_holds_anybody_up(entry: Entry) -> None:
-    seed = Random().getrandbits(32)
-    print(f"seed {seed}")  # noqa: T201 - a finding comes again with it
-    assert hasten([entry], EACH, seed).findings == []
+    """The same inputs each time: `make fuzz` with --vast draws others."""
+    assert hasten([entry], EACH, crc32(entry.name.encode())).findings == []
 
 
 def test_each_entry_has_good_inputs_that_it_takes() -> None:
