@@ -195,6 +195,12 @@ async def test_why_tells_every_decision_that_touched_a_job(log: MemoryLog) -> No
     assert found.summary() == "In all it waited 0 ms, started once, held its places for 4 ms, and is finished."
 
 
+async def test_why_knows_with_which_version_the_log_begins(log: MemoryLog) -> None:
+    assert (await explain(log, LAYOUT, "main", "nosuch")).first_version == 1
+    await log.delete_before(LAYOUT.tp("decisions", "main"), 3)
+    assert (await explain(log, LAYOUT, "main", "nosuch")).first_version == 4
+
+
 async def test_why_tells_what_happened_to_the_nodes_on_which_a_job_was(broker: MemoryBroker) -> None:
     written = LogWriter()
     written.write(node(0), node(1))

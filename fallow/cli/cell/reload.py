@@ -25,7 +25,7 @@ from fallow.shared.log.opening import declared_topics
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.runtime.files.cell_file import CellFileError, load_cell_file
 
-NEXT = "Admission and placement read their own copies of the file; the log of each says whether it took it."
+NEXT = "Each admission and placement process reads its own copy: its log says whether 'the cell file was read again'."
 
 OTHER_COPY_MS = 5_000
 """So long an answer is waited for where most likely none comes."""

@@ -88,6 +88,8 @@ class Why:
     """The versions that tell the job for the first time, or again, that it stands behind a head."""
     tenants: dict[str, None] = field(default_factory=dict)
     """Whose job it was, in turn: an id may be used again once the cell has forgotten it."""
+    first_version: int = 1
+    """With which version the log begins: what was decided before stands in a snapshot, without its story."""
     _places: dict[int, str] = field(default_factory=dict)
     _since_ms: int | None = None
     _holds: bool = False
@@ -210,12 +212,15 @@ def why(context: typer.Context, job: JobName, cell: CellName = None, as_json: As
     """
     access = access_of(context)
     names = [part.name for part in access.cells().cells] if cell is None else [access.cell(cell)]
+    begins = list[str]()
     for name in names:
         found = run(_why(access, name, job))
         if found.steps:
             _print(name, found, as_json=as_json)
             return
-    end_with(Exit.NO, f"fallow: the log does not tell of a job {job}")
+        begins += [f"{name} at version {found.first_version}"] if found.first_version > 1 else []
+    begin = f"; it begins with a snapshot: cell {', '.join(begins)}" if begins else ""
+    end_with(Exit.NO, f"fallow: the log does not tell of a job {job}{begin}")
 
 
 async def _why(access: Access, cell: str, job: str) -> Why:
@@ -238,6 +243,7 @@ async def explain(log: Log, layout: Layout, cell: str, job: str, *, wall: Callab
             continue
         if said <= version or (said > version + 1 and _decision(record, cell) is None):
             continue  # stale or foreign: no reader takes it
+        found.first_version = found.first_version if version else said
         version, newest = said, record
         if any(needle in value for needle in found.needles):
             decision = _decision(record, cell)

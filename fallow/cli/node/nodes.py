@@ -24,7 +24,7 @@ from fallow.shared.view.rows import NodeRow
 app = typer.Typer()
 
 COLUMNS = ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", ">IN USE", "FAILED", "JOBS", "REMARK")
-SPARE = ("IN USE", "POOL", "GPUS", "FAILED")
+SPARE = ("IN USE", "GPUS", "POOL", "FAILED")
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import typer
 
@@ -10,7 +10,7 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.retry import patiently
 from fallow.cli.job.jobs import as_object
 from fallow.cli.output.counts import counted
-from fallow.cli.output.output import AsJson, CellName, print_json, print_table
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.shared.events.values import GPU
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import TenantRow
@@ -30,8 +30,19 @@ def tenants(context: typer.Context, cell: CellName = None, as_json: AsJson = Fal
     if as_json:
         print_json(as_object(name, read, "tenants"))
         return
-    title = f"{counted(len(read.value), 'tenant')} of cell {name} at version {read.version}"
-    print_table(title, COLUMNS, [row for tenant in read.value for row in _rows(tenant)], SPARE)
+    listed, gone = parted(read.value, [tenant.name for tenant in access.cells().tenants])
+    title = f"{counted(len(listed), 'tenant')} of cell {name} at version {read.version}"
+    print_table(title, COLUMNS, [row for tenant in listed for row in _rows(tenant)], SPARE)
+    if gone:
+        print_line(f"not in the cell file any more, without jobs and quota: {', '.join(gone)}")
+
+
+def parted(tenants: Sequence[TenantRow], known: Collection[str]) -> tuple[list[TenantRow], list[str]]:
+    """The tenants that a table shows, and the names of those of which nothing is left but that the cell has heard of
+    them: no job, no quota, and no place in the cell file.
+    """
+    gone = [row for row in tenants if row.tenant not in known and not (row.accounts or row.waiting or row.running)]
+    return [row for row in tenants if row not in gone], [row.tenant for row in gone]
 
 
 async def _tenants(access: Access, cell: str) -> Read[tuple[TenantRow, ...]]:
