@@ -28,12 +28,17 @@ from fallow.services.executor.service import slot_of
 from fallow.shared.cluster.checks.run_journal import HORIZON_BEGINS, DiaryHorizon, DiaryLine
 from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.encoding import encode
+from fallow.shared.events.nodes import SEQ_AHEAD_WALL_MS, SEQ_PER_MS
 
 Read = TypeVar("Read")
 
-SEQ_PER_MS = 1_000
-SEQ_PER_REIGN = 1_000_000_000
-"""More than what the agents of one reign will ever say, so that the next one's numbers are above theirs."""
+SEQ_PER_REIGN = 1_000_000
+"""A second of the clock, and more than what a node says in it: reigns that follow each other faster go ahead of the
+clock, and all others begin at it, above what was said in the ones before.
+"""
+
+SEQ_AHEAD_MOST = SEQ_AHEAD_WALL_MS * SEQ_PER_MS // 2
+"""A reign begins no further ahead of the wall clock: that leaves as much for one that is ahead of the broker's."""
 
 SEQ_OF_CLOCK_MOST = LARGEST_INTEGER // 2
 """A clock counts no further than this, which it reaches in the year 2112: one that is wrong once leaves numbers enough.
@@ -98,7 +103,8 @@ class Diaries:
         """Take the slot's reign: nobody else writes its nodes' diaries from now on. A number above all sequence numbers
         before.
 
-        It counts from the wall clock where there is no former reign on this disk: another disk may have had one.
+        It counts from the wall clock where there is no former reign on this disk, since another disk may have had one,
+        or where the former one is far ahead of the clock, by a clock that was wrong: no reader takes such numbers.
         """
         self.let_go(slot)
         files = self._files
@@ -106,9 +112,10 @@ class Diaries:
         with files.locked(claim):
             former = files.read_begin(claim, REIGN_BYTES)
             before = int(former) if former.isdigit() else 0  # a loss of power leaves less, or nothing
-            if before > LARGEST_INTEGER - SEQ_PER_REIGN:
-                before = 0  # by a clock that was far ahead: no reader has taken these numbers
-            seq = max(before + SEQ_PER_REIGN, min(wall_ms * SEQ_PER_MS, SEQ_OF_CLOCK_MOST))
+            clock = min(wall_ms * SEQ_PER_MS, SEQ_OF_CLOCK_MOST)
+            seq = max(before + SEQ_PER_REIGN, clock)
+            if seq > clock + SEQ_AHEAD_MOST:
+                seq = clock
             text = b"%020d" % seq
             files.write_begin(claim, text)
         diary = files.open(self._name(slot), to_append=True)

@@ -227,6 +227,14 @@ class ExecutorService:
                         self._leases_seen_ms = made_ms - LEASE_CHECK_MS  # what waits for this begins with the next tick
                     agent.renew(made_ms, told_ms(event))
 
+    def stamped(self, events: Iterable[Said], stamped_ms: int) -> None:
+        """The broker stamped these events with this wall time."""
+        agent_of = self.agents.get
+        for event in events:
+            agent = agent_of(event.node)
+            if agent is not None:
+                agent.number_by(stamped_ms)
+
     def still_ours(self, events: Iterable[Said]) -> list[Said]:
         """Those of these events that this process may still say: what its nodes have said in their present boot, since
         it has taken them over. What was said before that may stand in no diary: another process had the slot meanwhile.

@@ -875,7 +875,7 @@ class PlacementService:
                 requests.update(decision, event, self._following(item))
             case NodeEvent() | RunsReported() | NodesReported():
                 self._step_to(decision, event)
-                stray, heard = self._hear(decision, event, wall_ms)
+                stray, heard = self._hear(decision, event, wall_ms, item.stamped_ms)
                 if stray is not None:
                     self._strays.append((item, stray))
                 return heard
@@ -902,15 +902,19 @@ class PlacementService:
         return () if self._stepped else self._inbox.following(item)
 
     def _hear(
-        self, decision: DecisionBuilder, event: NodeEvent | RunsReported | NodesReported, wall_ms: int
+        self,
+        decision: DecisionBuilder,
+        event: NodeEvent | RunsReported | NodesReported,
+        wall_ms: int,
+        stamped_ms: int | None,
     ) -> tuple[RejectedEvent | None, int]:
         """What nodes say. Why it is to be set aside, or None; and how many of its words were heard."""
         if isinstance(event, RunsReported):
-            return self._hearing.hear_runs(decision, event.words, wall_ms)
+            return self._hearing.hear_runs(decision, event.words, wall_ms, stamped_ms)
         cell = self._file.cell(self.state.cell)
         if isinstance(event, NodesReported):
-            return self._hearing.hear_reports(decision, cell, event.reports, wall_ms)
-        return self._hearing.hear(decision, cell, event, wall_ms), 1
+            return self._hearing.hear_reports(decision, cell, event.reports, wall_ms, stamped_ms)
+        return self._hearing.hear(decision, cell, event, wall_ms, stamped_ms), 1
 
     def _enqueue(self, decision: DecisionBuilder, jobs: Sequence[JobAdmitted | AdmittedJob], size_bytes: int) -> int:
         """Enqueue these jobs, each of so many bytes, until the record is full. How many that were."""

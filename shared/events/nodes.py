@@ -1,7 +1,8 @@
 """Topic `nodes`: what nodes say of themselves and of the runs on them. Written by executors, read by placement.
 
 Each record names the node's boot and a sequence number, which grows over boots too (begin it at the wall clock's
-milliseconds): a record of an earlier boot, or one that is older than the newest seen, is ignored. A *run* is the
+microseconds): a record of an earlier boot, or one that is older than the newest seen, is ignored, and one whose number
+is above `seq_most` of its stamp is refused. A *run* is the
 workers of one attempt of one job on one node; of a job that is no gang it is one worker, named by `rank` and `turn`.
 """
 
@@ -19,6 +20,19 @@ RUN_WORDS_MOST = 1_000
 
 REPORTS_MOST = 1_000
 """So many nodes' reports fit into one record."""
+
+SEQ_PER_MS = 1_000
+"""So many sequence numbers belong to each millisecond of the wall clock."""
+
+SEQ_AHEAD_WALL_MS = 86_400_000
+"""So far may sequence numbers be ahead of the broker's clock: a day, which is more than a clock is wrong that takes the
+time of its place for UTC (14 hours).
+"""
+
+
+def seq_most(stamped_ms: int) -> int:
+    """The largest sequence number that a word may have in a record that the broker stamped with this wall time."""
+    return (stamped_ms + SEQ_AHEAD_WALL_MS) * SEQ_PER_MS
 
 
 class NodeEvent(CellEvent):

@@ -144,6 +144,7 @@ class DeadLetterReason(StrEnum):
     UNKNOWN_NODE = "unknown_node"
     UNKNOWN_POOL = "unknown_pool"
     NODE_NOT_ALLOWED = "node_not_allowed"
+    SEQUENCE_TOO_FAR = "sequence_too_far"
     UNKNOWN_DEVICE = "unknown_device"
     LARGER_THAN_POOL = "larger_than_pool"
     UNWRITABLE = "unwritable"

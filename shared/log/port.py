@@ -35,8 +35,8 @@ UNREADABLE_TEXT = b"a header of this record, or of its batch, has a name that is
 
 class Record(msgspec.Struct, frozen=True):
     """One record as it stands in the log. `timestamp_ms` is the broker's wall clock when the record was appended: every
-    topic of ours is stamped by the broker (`shared/log/admin/topics.py`). No decision is made from it, but it tells a
-    clock that is wrong.
+    topic of ours is stamped by the broker (`shared/log/admin/topics.py`). It bounds the sequence numbers of
+    what nodes say, and tells a clock that is wrong.
 
     A struct, as Outgoing is: of these thousands are made in a second.
     """
@@ -235,8 +235,9 @@ class Log(Protocol):
     async def stop(self) -> None:
         """Let go of all connections; what was not acknowledged by now is unknown. May be called twice."""
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
-        """Write all, in their order within each partition; return when all are acknowledged.
+    async def publish(self, messages: Sequence[Outgoing]) -> int | None:
+        """Write all, in their order within each partition; return when all are acknowledged: the broker's wall clock
+        when it wrote the last of them, as far as it says.
 
         Raises LogUnavailable, LogRefused, RecordTooLarge: any part of them may then be there.
         """

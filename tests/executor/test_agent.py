@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.executor.policy.agent import NodeAgent
 from fallow.services.executor.policy.desired import Action, DesiredRun
 from fallow.services.executor.policy.turn import Observation, Start, Stop, Turn
-from fallow.shared.events.nodes import NodeReport, NodeReturned
+from fallow.shared.events.base import LARGEST_INTEGER
+from fallow.shared.events.nodes import SEQ_PER_MS, NodeReport, NodeReturned, seq_most
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.values import GPU, RunStatus, VirtualRun, WorkerPlace
 from tests.executor.cells import CELL, node, now, said
+
+BROKER_MS = 1_700_000_000_000
+"""The wall time of the broker."""
 
 
 def agent() -> NodeAgent:
@@ -39,6 +44,29 @@ def orders(made: Turn) -> list[str]:
 
 def seen(job: str, status: RunStatus, attempt: int = 1) -> Observation:
     return Observation("node-1", job, attempt, status)
+
+
+@pytest.mark.parametrize("seq", [seq_most(BROKER_MS), LARGEST_INTEGER - 1])
+def test_an_agent_whose_numbers_no_reader_takes_begins_at_the_time_of_the_broker(seq: int) -> None:
+    made, told = NodeAgent(CELL, node(1), "boot-1", seq=seq, now_ms=0), turn()
+    made.number_by(BROKER_MS)
+    made.report(told, CellPolicy())
+    assert [event.seq for event in told.events] == [BROKER_MS * SEQ_PER_MS + 1]
+    assert made.has_said(told.events[0])
+
+
+def test_an_agent_of_a_clock_that_was_far_behind_goes_on_at_the_time_of_the_broker() -> None:
+    made = NodeAgent(CELL, node(1), "boot-1", seq=1_000, now_ms=0)
+    made.number_by(BROKER_MS)
+    assert made.next_seq() == BROKER_MS * SEQ_PER_MS + 1
+
+
+@pytest.mark.parametrize("hours", [-12, 0, 23])
+def test_numbers_that_readers_take_go_on_as_they_are(hours: int) -> None:
+    begun = (BROKER_MS + hours * 3_600_000) * SEQ_PER_MS
+    made = NodeAgent(CELL, node(1), "boot-1", seq=begun, now_ms=0)
+    made.number_by(BROKER_MS)
+    assert made.next_seq() == begun + 1
 
 
 def test_nothing_starts_before_the_first_full_desired_state() -> None:

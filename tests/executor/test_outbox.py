@@ -42,6 +42,9 @@ class Numbers:
     def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         pass
 
+    def stamped(self, events: Iterable[Said], stamped_ms: int) -> None:
+        pass
+
 
 class Listed(Numbers):
     """Knows of what it was told that it is in the log, and since when it was said."""
@@ -71,10 +74,10 @@ class Moody(MemoryLog):
 
     is_away = True
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(self, messages: Sequence[Outgoing]) -> int | None:
         if self.is_away:
             raise LogUnavailable("not now")
-        await super().publish(messages)
+        return await super().publish(messages)
 
 
 @pytest.fixture
@@ -93,6 +96,32 @@ def finished(job: str, seq: int) -> n.RunStatusUpdate:
 
 def report(seq: int, node: str = "node-1") -> n.NodeEvent:
     return n.NodeReport(cell=CELL, node=node, boot="boot-1", seq=seq)
+
+
+class Stamped(Numbers):
+    """Knows with which times its words were stamped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stamps: list[tuple[list[int], int]] = []
+
+    def stamped(self, events: Iterable[Said], stamped_ms: int) -> None:
+        self.stamps.append(([event.seq for event in events], stamped_ms))
+
+
+async def test_whoever_speaks_learns_the_time_that_the_broker_stamped_on_the_words() -> None:
+    context, speaker = make_context("executor", ServiceSettings()), Stamped()
+    broker = MemoryBroker(now_ms=lambda: 77)
+    broker.create_topic("test.nodes", 1)
+    log = MemoryLog(broker)
+    await log.start()
+    outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
+    running = asyncio.create_task(outbox.run())
+    outbox.put([report(5)], 0)
+    async with asyncio.timeout(5):
+        await outbox.drained()
+    running.cancel()
+    assert speaker.stamps == [([5], 77)]
 
 
 async def test_what_came_in_while_the_log_was_away_keeps_its_order_and_its_numbers_grow(log: Moody) -> None:

@@ -9,7 +9,7 @@ from fallow.services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_M
 from fallow.shared.cluster.model.config import NODE_PATTERNS_MOST, CellFile, Pool
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import nodes as n
-from fallow.shared.events.base import TEXT_CHARACTERS_MOST
+from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST
 from fallow.shared.events.operations import Cordon
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.value import replace
@@ -237,3 +237,73 @@ def test_an_operators_wish_leaves_the_number_of_the_boot() -> None:
     world.tell(at(20, joined("n1", boot="boot-2")))
     world.tell(Cordon(cell=CELL, node="n1"))
     assert world.state.nodes["n1"].seq == 20
+
+
+BROKER_MS = 1_700_000_000_000
+"""The wall time of the broker."""
+
+
+def stamped_at_broker() -> World:
+    """A job that runs on n1, which numbers its words by the broker's clock; no stamp was bounded yet."""
+    world = running()
+    world.stamped_ms = BROKER_MS
+    world.tell(at(BROKER_MS * n.SEQ_PER_MS, report("n1", seen("job"))))
+    world.service.take_past()
+    return world
+
+
+FURTHEST = n.seq_most(BROKER_MS)
+
+
+def test_no_single_word_silences_a_node() -> None:
+    world = stamped_at_broker()
+    forged = (
+        at(LARGEST_INTEGER, report("n1", seen("job"))),
+        at(LARGEST_INTEGER, lost("n1")),
+        at(LARGEST_INTEGER, joined("n1", boot="boot-9")),
+        n.NodesReported(cell=CELL, reports=(at(LARGEST_INTEGER, report("n1")),)),  # type: ignore[arg-type]
+        n.RunsReported(cell=CELL, words=(word(LARGEST_INTEGER),)),
+    )
+    for event in forged:
+        assert world.tell(event) == []
+        assert reasons(world) == [DeadLetterReason.SEQUENCE_TOO_FAR]
+    assert kinds(world.tell(at(BROKER_MS * n.SEQ_PER_MS + 1, finished("job")))) == ["JobFinished"]
+
+
+def word(seq: int, status: RunStatus = RunStatus.FAILED) -> n.RunStatusUpdate:
+    return n.RunStatusUpdate(node="n1", boot="boot-1", seq=seq, job="job", attempt=1, status=status)
+
+
+def test_the_other_words_of_a_record_with_one_that_is_too_far_ahead_count() -> None:
+    world = stamped_at_broker()
+    words = (word(LARGEST_INTEGER), word(BROKER_MS * n.SEQ_PER_MS + 1, RunStatus.FINISHED))
+    assert kinds(world.tell(n.RunsReported(cell=CELL, words=words))) == ["JobFinished"]
+    assert reasons(world) == [DeadLetterReason.SEQUENCE_TOO_FAR]
+
+
+def test_a_word_counts_up_to_a_day_ahead_of_its_stamp_and_not_one_number_further() -> None:
+    world = stamped_at_broker()
+    world.tell(at(FURTHEST + 1, report("n1", seen("job"))))
+    assert reasons(world) == [DeadLetterReason.SEQUENCE_TOO_FAR]
+    world.tell(at(FURTHEST, report("n1", seen("job"))))
+    assert (reasons(world), world.service.take_past()) == ([], {})
+
+
+def test_a_word_whose_stamp_is_not_known_may_have_any_number() -> None:
+    world = running()
+    assert kinds(world.tell(at(LARGEST_INTEGER, finished("job")))) == ["JobFinished"]
+    assert reasons(world) == []
+
+
+@pytest.mark.parametrize("is_in_log", [False, True], ids=["heard", "in the log"])
+def test_a_node_that_a_release_without_the_bound_let_be_silenced_speaks_again(is_in_log: bool) -> None:
+    world = running()
+    world.tell(at(LARGEST_INTEGER, joined("n1", boot="boot-2") if is_in_log else report("n1", seen("job"))))
+    boot = "boot-2" if is_in_log else "boot-1"
+    if is_in_log:
+        assert world.state.nodes["n1"].seq == LARGEST_INTEGER
+    world.stamped_ms = BROKER_MS
+    own = replace(report("n1", failed=(0,)), boot=boot)
+    assert kinds(world.tell(at(BROKER_MS * n.SEQ_PER_MS, own)))[:1] == ["DeviceChanged"]
+    assert world.tell(at(BROKER_MS * n.SEQ_PER_MS, own)) == []
+    assert world.service.take_past() == {StaleReason.OLD_SEQUENCE: 1}

@@ -87,6 +87,8 @@ class World:
         """So many records lie in topic `nodes` behind all that is told here."""
         self.sent_ms: int | None = None
         """When the broker got what is told."""
+        self.stamped_ms: int | None = None
+        """The wall time that the broker stamps on what is told; None: none is known."""
         self.numbers_words = True
         """Whether what nodes say is numbered in the order in which it is told."""
         self.may_refuse = False
@@ -116,7 +118,9 @@ class World:
             numbers = isinstance(told, n.NodeEvent) and self.numbers_words
             event = replace(told, seq=len(stream)) if told is not None and numbers else told
             stream.append(event)
-            taken.append(Input(source, len(stream), event, size_bytes, sent_ms=self.sent_ms))
+            taken.append(
+                Input(source, len(stream), event, size_bytes, sent_ms=self.sent_ms, stamped_ms=self.stamped_ms)
+            )
         self.service.take(taken)
 
     def pass_time(self, ms: int) -> list[e.AnyEffect]:

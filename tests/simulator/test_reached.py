@@ -72,6 +72,7 @@ SELDOM = frozenset(
         "DeadLetterReason.handler_failed",
         "DeadLetterReason.too_large",
         "DeadLetterReason.unwritable",
+        "DeadLetterReason.sequence_too_far",
         "DeadLetterReason.unknown_device",
         "DeadLetterReason.unknown_node",
         "DeadLetterReason.unknown_pool",

@@ -71,12 +71,12 @@ class WorldLog:
     async def stop(self) -> None:
         """Nothing is held."""
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(self, messages: Sequence[Outgoing]) -> int | None:
         """As the port says: any part of them may be there when the answer is an error."""
         if self.is_closed:
             raise Dead(self.who)
         if not messages:
-            return
+            return None
         for message in messages:
             await self._accepted(message)
         records = [self.message(message) for message in messages]
@@ -88,6 +88,7 @@ class WorldLog:
         error = await told
         if error is not None:
             raise error
+        return EPOCH_MS + self.broker.engine.now_ms
 
     async def append(self, message: Outgoing) -> AppendAnswer:
         """As the port says."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.base import Event, replace
+from fallow.shared.events.base import LARGEST_INTEGER, Event, replace
 from fallow.shared.events.nodes import (
     DeviceFailed,
     NodeJoined,
@@ -23,6 +23,9 @@ from fallow.shared.events.nodes import (
 from fallow.shared.events.values import DEVICES_MOST, ObservedRun, RunStatus
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import Logged
+
+FAR_NUMBERS_BEGIN = 800
+"""One lie in five has a number that no node will reach."""
 
 FAR = 90
 """So many attempts ahead no job gets."""
@@ -78,8 +81,11 @@ def _of_nothing_known(engine: Engine, state: CellState, node: Node) -> Lie:
 
 
 def _seq(engine: Engine) -> int:
-    """The number of the word before or behind the newest cannot be known here: an old one, as of a repetition."""
-    return engine.between(1, 1_000)
+    """The number of the word before or behind the newest cannot be known here: an old one, as of a repetition, or the
+    largest that there is, behind which nothing else of its node would be news.
+    """
+    number = engine.between(1, 1_000)
+    return LARGEST_INTEGER if number > FAR_NUMBERS_BEGIN else number
 
 
 def _no_run_of(engine: Engine, state: CellState, node: Node) -> tuple[str, int]:

@@ -46,6 +46,9 @@ class Speaker(Protocol):
     def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         """These are in the log."""
 
+    def stamped(self, events: Iterable[Said], stamped_ms: int) -> None:
+        """The broker stamped these with this wall time."""
+
 
 class Outbox:
     """One cell's outbox. Its `run` is the only publisher, so the order of what each node says is kept."""
@@ -144,21 +147,25 @@ class Outbox:
         now_ms, begun_ms = self._host.wall_ms(), self._host.monotonic_ms()
         messages = [self._outgoing(record, now_ms) for record in records]
         try:
-            await self._log.publish(messages)
+            stamped_ms = await self._log.publish(messages)
         except RecordTooLarge:
-            await self._publish_singly(messages)
+            stamped_ms = await self._publish_singly(messages)
+        if stamped_ms is not None:
+            self._service.stamped(said, stamped_ms)
         self._telemetry.publish.observe((self._host.monotonic_ms() - begun_ms) / 1000)
         self._published.inc(len(records))
         self._reports.inc(sum(type(each) is NodeReport for each in said))
 
-    async def _publish_singly(self, messages: Sequence[Outgoing]) -> None:
+    async def _publish_singly(self, messages: Sequence[Outgoing]) -> int | None:
         """All but those that the log will never take: to say these again would keep everything behind them back."""
+        stamped_ms = None
         for message in messages:
             try:
-                await self._log.publish([message])
+                stamped_ms = await self._log.publish([message])
             except RecordTooLarge as error:
                 self._telemetry.too_large.labels(self._service.cell).inc()
                 self._context.logger.warning("left unsaid: too large", cell=self._service.cell, reason=str(error))
+        return stamped_ms
 
     def _outgoing(self, record: CellEvent, now_ms: int) -> Outgoing:
         if isinstance(record, RunsReported):

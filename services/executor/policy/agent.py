@@ -33,6 +33,9 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, RUN_IS_OVER, NodeSpec, ObservedRun, RunStatus, WorkerPlace
 
+SEQ_BEHIND_MOST = n.SEQ_AHEAD_WALL_MS * n.SEQ_PER_MS // 2
+"""Numbers that are further behind the broker's time begin anew at it."""
+
 
 @dataclass(slots=True)
 class AgentRun:
@@ -385,6 +388,16 @@ class NodeAgent:
     def is_empty(self) -> bool:
         """Whether nothing of any run is on the node."""
         return not self.leaving and not any(run.is_live for run in self.runs.values())
+
+    def number_by(self, stamped_ms: int) -> None:
+        """The broker stamped what was said with this wall time. Numbers that begin so far ahead of it that no reader
+        takes them, or far behind it, came of a wrong clock: they begin anew at the broker's time.
+        """
+        by_broker = stamped_ms * n.SEQ_PER_MS
+        if self.seq >= n.seq_most(stamped_ms):
+            self.seq, self.first_seq = by_broker, min(self.first_seq, by_broker)
+        elif self.seq < by_broker - SEQ_BEHIND_MOST:
+            self.seq = by_broker
 
     def next_seq(self) -> int:
         """The number of the next thing that it says."""

@@ -196,6 +196,10 @@ class OwnNode:
         if told:
             self.agent.renew(made_ms, told_ms(told[-1]))
 
+    def stamped(self, events: Iterable[Said], stamped_ms: int) -> None:  # noqa: ARG002 - all of this node
+        """The broker stamped these events with this wall time."""
+        self.agent.number_by(stamped_ms)
+
     def still_ours(self, events: Iterable[Said]) -> list[Said]:
         """Those of these events that may still be said: none where somebody else speaks for the node."""
         return [] if self.is_replaced else list(events)

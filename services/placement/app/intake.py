@@ -81,8 +81,16 @@ class Intake:
         if home is not None and home != self.cell:
             dead.append(Dead(record, DeadLetterReason.WRONG_CELL, f"cell: {home} is not {self.cell}"))
             return Input(source, record.offset + 1, None, checksum=checksum)
-        sent_ms = self._sent_ms(record) if isinstance(event, Operation) else None
-        return Input(source, record.offset + 1, event, len(record.value or b""), record, checksum, sent_ms=sent_ms)
+        return Input(
+            source,
+            record.offset + 1,
+            event,
+            len(record.value or b""),
+            record,
+            checksum,
+            sent_ms=self._sent_ms(record) if isinstance(event, Operation) else None,
+            stamped_ms=record.timestamp_ms or None,  # 0: by a log without a clock
+        )
 
     def _sent_ms(self, record: Record) -> int | None:
         """The cell time at which the broker got the record. None where cell time goes by steps."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from itertools import islice
 
 from fallow.shared.events.base import Event
@@ -32,7 +33,8 @@ class Input:
     """One input: where it stands (`topic-partition` and the offset behind it), what it says (None: nothing that can be
     read). `origin` is the shell's own: it comes back with an input that is to be set aside. With `goes_on` it is a part
     of its record, and another part follows: the record counts as read only with the last one. `checksum` names its
-    record, `sent_ms` is the cell time at which the broker got an operator's command, where that is known.
+    record, `sent_ms` is the cell time at which the broker got an operator's command, `stamped_ms` the wall time that it
+    stamped on the record, where these are known.
     """
 
     source: str
@@ -43,6 +45,7 @@ class Input:
     checksum: int | None = None
     goes_on: bool = False
     sent_ms: int | None = None
+    stamped_ms: int | None = None
 
     @property
     def words(self) -> int:
@@ -70,15 +73,9 @@ class Input:
                 size_bytes = self.size_bytes * count // len(event.reports)
             case _:
                 return None
-        begun = Input(self.source, self.next_offset, first, size_bytes, self.origin, self.checksum, goes_on=True)
-        return begun, Input(
-            self.source,
-            self.next_offset,
-            rest,
-            self.size_bytes - size_bytes,
-            self.origin,
-            self.checksum,
-            goes_on=self.goes_on,
+        return (
+            replaced(self, event=first, size_bytes=size_bytes, goes_on=True),
+            replaced(self, event=rest, size_bytes=self.size_bytes - size_bytes),
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError
+from aiokafka.structs import RecordMetadata
 
 from fallow.shared.log.admin.topic_admin import delete_records
 from fallow.shared.log.kafka.closing import close, start_or_close
@@ -119,19 +120,25 @@ class KafkaLog:
                 await close(consumer)
         await self._looks.stop()
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(self, messages: Sequence[Outgoing]) -> int | None:
         """Pipelined: all are handed to the producer in order, then all acknowledgements are awaited."""
+        stamped_ms = None
         for first in range(0, len(messages), PUBLISH_CHUNK_RECORDS):
-            await self._publish_chunk(messages[first : first + PUBLISH_CHUNK_RECORDS])
+            stamped_ms = await self._publish_chunk(messages[first : first + PUBLISH_CHUNK_RECORDS])
+        return stamped_ms
 
-    async def _publish_chunk(self, messages: Sequence[Outgoing]) -> None:
+    def _stamp_of(self, answer: RecordMetadata) -> int | None:
+        is_stamped = self._has_clock and answer.timestamp_type == LOG_APPEND_TIME
+        return answer.timestamp if is_stamped else None
+
+    async def _publish_chunk(self, messages: Sequence[Outgoing]) -> int | None:
         producer: AIOKafkaProducer | None = None
         acknowledgements: list[asyncio.Future[Any]] = []
         try:
             async with asyncio.timeout(self._publish_bound_s):
                 producer = await self._writing().current()
                 await send_all(producer, messages, acknowledgements)
-                await asyncio.gather(*acknowledgements)
+                answers = await asyncio.gather(*acknowledgements)
         except (KafkaError, TimeoutError, OSError, LogUnavailable) as error:
             _settle(acknowledgements)
             self._abandon(producer)
@@ -139,6 +146,7 @@ class KafkaLog:
                 raise
             what = f"publish of {len(messages)} records"
             raise (refused(what, error) or LogUnavailable(f"{what}: {error!r}")) from error
+        return max((stamp for answer in answers if (stamp := self._stamp_of(answer)) is not None), default=None)
 
     async def append(self, message: Outgoing) -> AppendAnswer:
         """One record, idempotent, acknowledged by all replicas in sync; unknown after `append_bound_ms`."""
@@ -157,8 +165,7 @@ class KafkaLog:
         if metadata.offset < 0:
             # A duplicate whose metadata the broker has forgotten is acknowledged without an offset.
             return AppendUnknown(reason=f"append to {message.topic}: acknowledged without an offset")
-        is_stamped = self._has_clock and metadata.timestamp_type == LOG_APPEND_TIME
-        return Appended(offset=metadata.offset, stamped_ms=metadata.timestamp if is_stamped else None)
+        return Appended(offset=metadata.offset, stamped_ms=self._stamp_of(metadata))
 
     async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Asked of the broker, each time."""

@@ -205,11 +205,12 @@ class MemoryLog:
     async def stop(self) -> None:
         """Nothing is held."""
 
-    async def publish(self, messages: Sequence[Outgoing]) -> None:
+    async def publish(self, messages: Sequence[Outgoing]) -> int | None:
         """All at once, in order."""
         self._reach()
         for message in messages:
             self._broker.write(message)
+        return self._broker.now_ms()
 
     async def append(self, message: Outgoing) -> AppendAnswer:
         """Unknown while the broker is away, or when an acknowledgement is to be lost (then the record is there)."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.nodes import NodeJoined
 
 FORMER_BOOTS_MOST = 8
@@ -61,31 +62,36 @@ class Sequences:
         self._newest: dict[str, Heard] = {}
         self._before: list[tuple[str, Heard | None, int]] = []
 
-    def past(self, event: Word, boot: str | None, *, seq: int = 0, is_lost: bool = False) -> StaleReason | None:
+    def past(
+        self, event: Word, boot: str | None, *, seq: int = 0, is_lost: bool = False, most: int = LARGEST_INTEGER
+    ) -> StaleReason | None:
         """Whether the event is past for a node whose boot the log knows as `boot`; None: it is news, and noted.
 
         A lost node may join in any other boot: if two boots were told in the wrong order, the one that lives was taken
         for a former one, and would be locked out for ever. `seq` is the number with which the log knows it to have come
-        into its boot: numbers grow over boots, so that a late word is known as such by a new writer, too.
+        into its boot: numbers grow over boots, so that a late word is known as such by a new writer, too. `most` is the
+        largest number that this word may have: a larger one, taken by a release without that bound, hides no other.
         """
+        if seq > most:
+            seq = 0
         if 0 < event.seq <= seq and (event.boot == boot or not is_lost):
             return StaleReason.OLD_SEQUENCE if event.boot == boot else StaleReason.OLD_BOOT
         newest = self._newest.get(event.node)
         if newest is not None and newest.boot == event.boot == boot:
-            if event.seq <= newest.seq:
+            if event.seq <= newest.seq <= most:
                 return StaleReason.OLD_SEQUENCE
             self._before.append((event.node, newest, newest.seq))
             newest.seq = event.seq
             return None
-        return self._of_other_boot(event, boot, newest, is_lost=is_lost)
+        return self._of_other_boot(event, boot, newest, is_lost=is_lost, most=most)
 
     def _of_other_boot(
-        self, event: Word, boot: str | None, newest: Heard | None, *, is_lost: bool
+        self, event: Word, boot: str | None, newest: Heard | None, *, is_lost: bool, most: int
     ) -> StaleReason | None:
         if event.boot != boot and not self._begins_boot(event, None if is_lost else newest):
             return StaleReason.OLD_BOOT
         if newest is not None and newest.boot == event.boot:
-            if event.seq <= newest.seq:
+            if event.seq <= newest.seq <= most:
                 return StaleReason.OLD_SEQUENCE
             self._note(event, newest, newest.former)
         else:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fallow.services.placement.lifecycle.nodes.event_dedup import Word
 from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.base import TEXT_CHARACTERS_MOST
+from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST
 from fallow.shared.events.encoding import encode
-from fallow.shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeReport
+from fallow.shared.events.nodes import SEQ_AHEAD_WALL_MS, DeviceFailed, NodeEvent, NodeJoined, NodeReport, seq_most
 from fallow.shared.events.reasons import DeadLetterReason
 
 NODE_BYTES_MOST = 64_000
@@ -38,6 +39,20 @@ def stray(state: CellState, cell: CellPart, event: NodeEvent) -> RejectedEvent |
             text = f"device: {device} is none of the {node.spec.gpus} of node {node.id}"
             return RejectedEvent(DeadLetterReason.UNKNOWN_DEVICE, text, is_news=True)
     return None
+
+
+def number_most(stamped_ms: int | None) -> int:
+    """The largest number that a word may have in a record with this stamp of the broker; any, where none is known."""
+    return LARGEST_INTEGER if stamped_ms is None else seq_most(stamped_ms)
+
+
+def of_far_number(word: Word, most: int) -> RejectedEvent:
+    """A word with a number above the largest one that its record may have. Were it taken, the node's own words would be
+    older than it for as long as the node lives in this boot.
+    """
+    hours = SEQ_AHEAD_WALL_MS // 3_600_000
+    text = f"seq: {word.seq} of node {word.node} is above {most}, {hours} h ahead of the broker's stamp"
+    return RejectedEvent(DeadLetterReason.SEQUENCE_TOO_FAR, text)
 
 
 def of_no_node(state: CellState, node_id: str) -> RejectedEvent:

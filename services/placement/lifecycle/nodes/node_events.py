@@ -59,12 +59,24 @@ class NodeEvents:
         self.leases.forget(node_id)
         self.sequences.forget(node_id)
 
-    def hear(self, decision: DecisionBuilder, cell: CellPart, event: NodeEvent, wall_ms: int) -> RejectedEvent | None:
-        """One node's word. Why its record is to be set aside, or None."""
+    def hear(
+        self,
+        decision: DecisionBuilder,
+        cell: CellPart,
+        event: NodeEvent,
+        wall_ms: int,
+        stamped_ms: int | None = None,
+    ) -> RejectedEvent | None:
+        """One node's word, which the broker stamped with this wall time, where that is known. Why its record is to be
+        set aside, or None.
+        """
+        most = strays.number_most(stamped_ms)
+        if event.seq > most:
+            return strays.of_far_number(event, most)
         stray = strays.stray(decision.state, cell, event)
         if stray is not None and not stray.is_news:
             return stray
-        if self._is_news(decision, event, decision.state.nodes.get(event.node), wall_ms):
+        if self._is_news(decision, event, decision.state.nodes.get(event.node), wall_ms, most):
             if isinstance(event, RunEvent) and not runs.is_current(decision, event):
                 self._past[StaleReason.RUN_OVER] += 1
             else:
@@ -74,7 +86,12 @@ class NodeEvents:
         return stray
 
     def hear_reports(
-        self, decision: DecisionBuilder, cell: CellPart, reports: Iterable[NodeReport], wall_ms: int
+        self,
+        decision: DecisionBuilder,
+        cell: CellPart,
+        reports: Iterable[NodeReport],
+        wall_ms: int,
+        stamped_ms: int | None = None,
     ) -> tuple[RejectedEvent | None, int]:
         """The reports of one record, one after the other, until the decision is full. Why the record is to be set
         aside, or None (the reports that have nothing to do with that count); and how many of them were heard.
@@ -82,34 +99,37 @@ class NodeEvents:
         stray, heard = None, 0
         for report in reports:
             heard += 1
-            found = self.hear(decision, cell, report, wall_ms)
+            found = self.hear(decision, cell, report, wall_ms, stamped_ms)
             stray = stray or found
             if decision.bytes >= decision.room:
                 break
         return stray, heard
 
     def hear_runs(
-        self, decision: DecisionBuilder, words: Iterable[RunStatusUpdate], wall_ms: int
+        self, decision: DecisionBuilder, words: Iterable[RunStatusUpdate], wall_ms: int, stamped_ms: int | None = None
     ) -> tuple[RejectedEvent | None, int]:
         """The words of one record, one after the other, until the decision is full. Why the record is to be set aside,
         or None (the words that have nothing to do with that count); and how many of them were heard.
         """
-        known, room, stray, heard = decision.state.nodes, decision.room, None, 0
+        known, room, most, stray, heard = decision.state.nodes, decision.room, strays.number_most(stamped_ms), None, 0
         for heard, word in enumerate(words, 1):  # noqa: B007 - how many were heard is told
             node = known.get(word.node)
-            if node is None:
+            if word.seq > most:
+                stray = stray or strays.of_far_number(word, most)
+            elif node is None:
                 stray = stray or strays.of_no_node(decision.state, word.node)
-            elif self._is_news(decision, word, node, wall_ms) and not runs.note_word(decision, word):
+            elif self._is_news(decision, word, node, wall_ms, most) and not runs.note_word(decision, word):
                 self._past[StaleReason.RUN_OVER] += 1
             if decision.bytes >= room:
                 break
         return stray, heard
 
-    def _is_news(self, decision: DecisionBuilder, word: Word, node: Node | None, wall_ms: int) -> bool:
+    def _is_news(self, decision: DecisionBuilder, word: Word, node: Node | None, wall_ms: int, most: int) -> bool:
         if node is None:
-            past = self.sequences.past(word, None)
+            past = self.sequences.past(word, None, most=most)
         else:
-            past = self.sequences.past(word, node.boot, seq=node.seq, is_lost=node.status is NodeStatus.LOST)
+            is_lost = node.status is NodeStatus.LOST
+            past = self.sequences.past(word, node.boot, seq=node.seq, is_lost=is_lost, most=most)
         if past is not None:
             self._past[past] += 1
             return False
