@@ -28,10 +28,26 @@ Fields = Annotated[tuple[Label, ...], Meta(max_length=FIELDS_MOST)]
 """The names of what is changed, each once."""
 
 
+BY_CHARACTERS_SHOWN = 100
+"""Of a claimed name so much is shown: a longer one must not push out of sight that it is claimed."""
+
+
 class Operation(Command, CellEvent):
-    """A command for one cell; `by` is who gave it, for the audit trail."""
+    """A command for one cell; `by` is who gave it, for the audit trail, as the sender says: a claim, which `claimed`
+    shows as one. `voucher` is for what a gateway will say to prove it; nothing makes or checks one yet, so whatever
+    stands there proves nothing.
+    """
 
     by: Text = ""
+    voucher: Text = ""
+
+
+def claimed(by: str) -> str:
+    """The name of whoever is said to have done something, as people are shown it where nobody vouches for it. Every
+    name in a text goes through here.
+    """
+    shown = by if len(by) <= BY_CHARACTERS_SHOWN else by[:BY_CHARACTERS_SHOWN] + "..."
+    return f"{shown} (claimed)"
 
 
 class AdvanceTime(Operation, type="fallow.time.advance.v1", topic="operations"):

@@ -7,6 +7,7 @@ import pytest
 from fallow.cli.cell.policy import changes
 from fallow.cli.job.cancel import of_array
 from fallow.cli.job.submit import reason_of, size_of
+from fallow.cli.log.log import as_object
 from fallow.cli.log.sentences import SENTENCES, devices, gpus, heading, rejection, sentence
 from fallow.cli.node.operate import refusal_of
 from fallow.cli.output.durations import duration, moment
@@ -193,7 +194,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.LogRepaired(by="ada", good_until=7, end=9),
-        "ada repaired the log: offsets 7 to 8 were discarded.",
+        "ada (claimed) repaired the log: offsets 7 to 8 were discarded.",
     ),
     (
         e.LogRepaired(by="", good_until=7, end=9),
@@ -201,11 +202,11 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.LogRepaired(by="ada", good_until=8, end=9),
-        "ada repaired the log: offset 8 was discarded.",
+        "ada (claimed) repaired the log: offset 8 was discarded.",
     ),
     (
         e.LogRepaired(by="ada", good_until=9, end=9),
-        "ada repaired the log: it continues from offset 9.",
+        "ada (claimed) repaired the log: it continues from offset 9.",
     ),
     (
         e.EvictionsResumed(),
@@ -234,7 +235,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.CellFileSet(digest="0a1b" * 8, content="{}"), "The cell goes by the cell file 0a1b0a1b (2 characters)."),
     (
         e.LogRepaired(by="ada", good_until=30, end=32, snapshots=1),
-        "ada repaired the log: offsets 30 to 31 were discarded; 1 contradicting snapshot discarded.",
+        "ada (claimed) repaired the log: offsets 30 to 31 were discarded; 1 contradicting snapshot discarded.",
     ),
     (
         e.ProposalRefused(proposal="p1", code=ProposalCode.DOES_NOT_HELP),
@@ -384,3 +385,16 @@ def test_what_becomes_of_an_array_is_told_of_all_its_elements() -> None:
     stops = [e.JobStopping(job=f"many.{at}", attempt=1, why=StopReason.CANCELLED, grace_wall_ms=1) for at in range(3)]
     news = [News("c", event) for event in (*stops, e.JobCancelled(job="many.3"))]
     assert of_array("many", news) == "Array many: 3 elements must stop, 1 element is cancelled."
+
+
+def test_a_name_that_nobody_vouches_for_is_shown_as_claimed_however_long_it_is() -> None:
+    for name in ("ada", "ada (vouched)", "a" * 500):
+        text = sentence(e.LogRepaired(by=name, good_until=7, end=9))
+        assert " (claimed) repaired the log: " in text
+        assert len(text) < 200, "what is claimed stands where people see it"
+
+
+def test_programs_read_beside_a_name_that_nobody_vouches_for_it() -> None:
+    repaired = e.LogRepaired(by="ada", good_until=7, end=9)
+    shown = as_object(Decision(cell="main", version=1, epoch=1, at_ms=1, effects=(repaired, e.NodeRemoved(node="n1"))))
+    assert [(effect.get("by"), effect.get("vouched")) for effect in shown["effects"]] == [("ada", False), (None, None)]

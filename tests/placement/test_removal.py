@@ -179,9 +179,19 @@ def _passes(world: World, ms: int) -> list[str]:
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (DeclareLost(cell=CELL, node="n1", by="ada", reason="ticket 4711"), "declared lost by ada: ticket 4711"),
+        (
+            DeclareLost(cell=CELL, node="n1", by="ada", reason="ticket 4711"),
+            "declared lost by ada (claimed): ticket 4711",
+        ),
         (DeclareLost(cell=CELL, node="n1"), "declared lost"),
-        (DeclareLost(cell=CELL, node="n1", by="a" * 500, reason="b" * 500), ("declared lost by " + "a" * 500)[:500]),
+        (
+            DeclareLost(cell=CELL, node="n1", by="a" * 500, reason="b" * 500),
+            ("declared lost by " + "a" * 100 + "... (claimed): " + "b" * 500)[:500],
+        ),
+        (
+            DeclareLost(cell=CELL, node="n1", by="ada (vouched)", voucher="sworn"),
+            "declared lost by ada (vouched) (claimed)",
+        ),
         (NodeLost(cell=CELL, node="n1", boot="boot-1", seq=1, reason="no power"), "reported as gone: no power"),
         (joined("n1", boot="boot-2"), "it joined again in boot boot-2"),
     ],

@@ -156,6 +156,10 @@ def print_decision(decision: Decision) -> None:
 
 
 def as_object(decision: Decision) -> dict[str, Any]:
-    """The decision for programs, with its sentences."""
+    """The decision for programs, with its sentences. Beside each `by` stands whether it is vouched for."""
     said = [sentence(effect) for effect in decision.effects]
-    return {**plain(decision), "sentences": said}
+    shown = plain(decision)
+    for effect in shown["effects"]:
+        if "by" in effect:
+            effect["vouched"] = False  # nothing vouches for a name yet
+    return {**shown, "sentences": said}

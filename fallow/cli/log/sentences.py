@@ -12,7 +12,7 @@ from fallow.shared.cluster.model.lease import patience_ms
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.operations import CellPolicy, claimed
 from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason, RefuseCode
 from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
@@ -252,7 +252,7 @@ def _repaired(effect: e.LogRepaired) -> str:
     last = effect.end - 1
     gone = f"offsets {effect.good_until} to {last} were" if last > effect.good_until else f"offset {last} was"
     what = f"{gone} discarded" if last >= effect.good_until else f"it continues from offset {effect.end}"
-    return f"{effect.by or 'An operator'} repaired the log: {what}{dropped}."
+    return f"{claimed(effect.by) if effect.by else 'An operator'} repaired the log: {what}{dropped}."
 
 
 def _updated(effect: e.JobUpdated) -> str:

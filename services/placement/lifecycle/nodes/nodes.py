@@ -14,7 +14,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import TEXT_CHARACTERS_MOST
 from fallow.shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned
-from fallow.shared.events.operations import Cordon, DeclareLost, Drain, Uncordon
+from fallow.shared.events.operations import Cordon, DeclareLost, Drain, Uncordon, claimed
 from fallow.shared.events.reasons import StopReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
@@ -124,7 +124,7 @@ def half_lost(state: CellState) -> dict[str, None]:
 
 def declared_lost(decision: DecisionBuilder, node: Node, event: DeclareLost) -> None:
     """An operator says that the node is gone."""
-    lose(decision, node, _words(f"declared lost by {event.by}" if event.by else "declared lost", event.reason))
+    lose(decision, node, _words(f"declared lost by {claimed(event.by)}" if event.by else "declared lost", event.reason))
 
 
 def _words(how: str, reason: str) -> str:
