@@ -21,6 +21,8 @@ OWN_WORDS = {
     "must be a valid boolean": "must be true or false",
     "must be a valid list": "must be a list",
     "Value error, ": "",
+    "Field required": "is missing",
+    "must be a valid dictionary or instance of NamedQuota": "must be a mapping of fields",
     ", unable to parse string as an integer": "",
     ", unable to parse string as a number": "",
 }

@@ -20,6 +20,10 @@ from tests.cluster.examples import cell, enqueued, node, place, started
 
 CELL = CellPart(name="main", ordinal=0, pools=(Pool(name="train", gpus=100),))
 FILE = CellFile(cells=(CELL,), tenants=(Tenant(name="lab"), Tenant(name="ada", parent="lab")))
+FIELDS = (
+    "there are gpu_type, guaranteed, limit, weight, lends, borrows, borrow_limit, lend_limit, reclaim, min_run_ms, "
+    "tenant, parent"
+)
 
 
 def test_only_what_is_named_is_wished() -> None:
@@ -78,12 +82,12 @@ def test_a_file_sets_several_at_once_each_whole(tmp_path: Path) -> None:
         ("- tenant: ada\n  limit: 1:30", "line 2: 1:30: a number has no colons; put text in quotes"),
         ("- tenant: ada\n  limit: 010", "line 2: 010: a number does not begin with 0; put text in quotes"),
         ("- tenant: ada\n  limit: 1\n  limit: 2", "line 3: [0].limit: the key stands in line 2 already"),
-        ('- {tenant: ada, "a\\nb": 1}', r"quotas[0].a\nb = 1: Extra inputs are not permitted"),
-        ("- 1", "quotas[0]: Input should be a valid dictionary or instance of NamedQuota"),
-        ("- {tenant: ada, limit: -1}", "quotas[0].limit = -1: Input should be greater than or equal to 0"),
-        ("- {tenant: ada, limits: 1}", "quotas[0].limits = 1: Extra inputs are not permitted"),
+        ('- {tenant: ada, "a\\nb": 1}', rf"quotas[0].a\nb = 1: unknown field; {FIELDS}"),
+        ("- 1", "quotas[0]: must be a mapping of fields"),
+        ("- {tenant: ada, limit: -1}", "quotas[0].limit = -1: must be greater than or equal to 0"),
+        ("- {tenant: ada, limits: 1}", f"quotas[0].limits = 1: unknown field (did you mean limit?); {FIELDS}"),
         ("- {tenant: ada, guaranteed: 2, limit: 1}", "quotas[0]: limit 1 is below guaranteed 2"),
-        ("- {limit: 1}", "quotas[0].tenant: Field required"),
+        ("- {limit: 1}", "quotas[0].tenant: is missing"),
     ],
 )
 def test_a_file_that_holds_no_quotas_is_wrong_use(

@@ -77,7 +77,8 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     tenant: Annotated[str | None, typer.Option(help="The tenant of jobs that name none.")] = None,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait, and tell what becomes of each job.")] = False,
     array: Annotated[
-        int | None, typer.Option(min=1, max=ARRAY_MOST, help="Submit each job so many times, as ID.0, ID.1, ...")
+        int | None,
+        typer.Option(min=1, max=ARRAY_MOST, help="So many elements of each job, ID.0, ID.1, ...: 20, no range."),
     ] = None,
     after: Annotated[
         list[str] | None, typer.Option(help="Start only when this job has ended well; ID:any when it has ended at all.")

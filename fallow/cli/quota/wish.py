@@ -8,7 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from fallow.cli.failures import Exit, end_with
+from fallow.cli.near import meant
 from fallow.cli.output.when import DURATION_RULE, duration_of
+from fallow.cli.wrong_use import own_words
 from fallow.shared.cluster.model.config import CellFile, TenantQuota
 from fallow.shared.events.base import Name
 from fallow.shared.events.encoding import shorten
@@ -81,12 +83,17 @@ def read_quotas(path: Path, file: CellFile) -> list[dict[str, Any]]:
     return [plain(_quota(path, number, row, parents)) for number, row in enumerate(rows)]
 
 
+def _unknown(field: str) -> str:
+    known = list(NamedQuota.model_fields)
+    return f"unknown field{meant(field, known)}; there are {', '.join(known)}"
+
+
 def _quota(path: Path, number: int, row: Any, parents: dict[str, str | None]) -> Quota:
     try:
         named = NamedQuota.model_validate(row)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        rule = first["msg"].removeprefix("Value error, ")
+        rule = own_words(first["msg"]) if first["type"] != "extra_forbidden" else _unknown(str(first["loc"][-1]))
         shown = "" if isinstance(first["input"], dict) else f" = {shorten(repr(first['input']))}"
         at = field_name(("quotas", number, *first["loc"])) + (shown if first["loc"] else "")
         end_with(Exit.USAGE, f"fallow: {path}: {at}: {rule}")
