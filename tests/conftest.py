@@ -8,14 +8,17 @@ the embedded broker too.
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fallow.shared.runtime.stack import docker
 from fallow.shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
 from fallow.shared.runtime.stack.server import Source
+from tests.hypothesis_profile import counted, shown
 
 STACKS = "stacks"
 WHOLE_STACKS = ("chaos", "docker", "e2e")
@@ -28,6 +31,9 @@ CHOICES = pytest.StashKey[dict[str, Choice]]()
 SPENT = pytest.StashKey[dict[str, float]]()
 """Seconds by folder of tests, setup and teardown counted where they ran."""
 
+REACHED = pytest.StashKey[Counter[tuple[str, bool]]]()
+"""How many examples of properties reached what these are about, and how many did not."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--no-servers", action="store_true", help="leave out all tests that need a Kafka or a Redis")
@@ -35,7 +41,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[CHOICES] = {}
+    config.stash[REACHED] = Counter()
     config.pluginmanager.register(Stopwatch(config.stash.setdefault(SPENT, {})))
+    config.pluginmanager.register(ReachCount(config.stash[REACHED]))
 
 
 class Stopwatch:
@@ -47,6 +55,30 @@ class Stopwatch:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         folder = "/".join(Path(report.location[0]).parts[:2])
         self._spent[folder] = self._spent.get(folder, 0.0) + report.duration
+
+
+class ReachCount:
+    """Adds up what properties have reached, on whichever process they ran: their reports carry it."""
+
+    def __init__(self, reached: Counter[tuple[str, bool]]) -> None:
+        self._reached = reached
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        try:
+            return (yield)
+        finally:
+            item.user_properties += [("reached", row) for row in counted()]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call":
+            for name, row in report.user_properties:
+                if name == "reached":
+                    self._add(row)
+
+    def _add(self, row: Any) -> None:
+        what, is_reached, count = row
+        self._reached[what, is_reached] += count
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -75,6 +107,8 @@ def _runs_a_stack(item: pytest.Item) -> bool:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for what, choice in config.stash[CHOICES].items():
         terminalreporter.write_line(f"{what}: {choice.explanation()}")
+    for line in shown(config.stash[REACHED]):
+        terminalreporter.write_line(line)
     spent = config.stash[SPENT]
     if len(spent) > 1:
         terminalreporter.write_line("seconds by folder: " + ", ".join(spent_by_folder(spent)))

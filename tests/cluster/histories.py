@@ -25,8 +25,9 @@ CELL = "cell-a"
 class Historian:
     """One cell under a writer that does anything that is legal."""
 
-    def __init__(self, seed: int, kinds: dict[str, int] | None = None) -> None:
-        self.random = Random(seed)
+    def __init__(self, chance: int | Random, kinds: dict[str, int] | None = None) -> None:
+        """`chance`: a seed, or what is drawn from; that of a property shrinks."""
+        self.random = chance if isinstance(chance, Random) else Random(chance)
         self.state = CellState(CELL)
         self.records: list[LogRecord] = []
         self.kinds = {} if kinds is None else kinds
@@ -70,9 +71,9 @@ class Historian:
         return self.random.choice(every) if every else None
 
 
-def history(seed: int, decisions: int) -> Historian:
+def history(chance: int | Random, decisions: int) -> Historian:
     """A history of so many decisions."""
-    historian = Historian(seed)
+    historian = Historian(chance)
     for _ in range(decisions):
         historian.decide()
     return historian

@@ -7,9 +7,10 @@ import subprocess
 import sys
 from copy import deepcopy
 from pathlib import Path
+from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.checks.audit import Ledger
@@ -19,72 +20,77 @@ from fallow.shared.cluster.fold.rows import digest_of, rows_of, state_from
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from tests.cluster.histories import Historian, extending, folded, history
-from tests.hypothesis_profile import EXAMPLES
+from tests.hypothesis_profile import THOROUGH, reaches
 from tests.strategies import EFFECTS
 
 ROOT = Path(__file__).parent.parent.parent
-SEEDS = st.integers(0, 2**32)
+CHANCES = st.randoms(use_true_random=False)
 DECISIONS = st.integers(1, 60)
-DEEP = settings(max_examples=EXAMPLES * 2)
 
 
-@DEEP
-@given(seed=SEEDS, decisions=DECISIONS)
-def test_a_reader_gets_the_state_that_the_writer_had(seed: int, decisions: int) -> None:
-    historian = history(seed, decisions)
+@THOROUGH
+@given(chance=CHANCES, decisions=DECISIONS)
+def test_a_reader_gets_the_state_that_the_writer_had(chance: Random, decisions: int) -> None:
+    historian = history(chance, decisions)
     assert folded(historian.records) == historian.state
 
 
-@DEEP
-@given(seed=SEEDS, decisions=DECISIONS, cut=st.integers(0, 60))
-def test_folding_two_parts_is_folding_the_whole(seed: int, decisions: int, cut: int) -> None:
-    records = history(seed, decisions).records
+@THOROUGH
+@given(chance=CHANCES, decisions=DECISIONS, cut=st.integers(0, 60))
+def test_folding_two_parts_is_folding_the_whole(chance: Random, decisions: int, cut: int) -> None:
+    records = history(chance, decisions).records
     assert folded(records[cut:], folded(records[:cut])) == folded(records)
 
 
-@DEEP
-@given(seed=SEEDS, decisions=DECISIONS, cut=st.integers(0, 60))
-def test_a_snapshot_in_between_changes_nothing(seed: int, decisions: int, cut: int) -> None:
-    records = history(seed, decisions).records
+@THOROUGH
+@given(chance=CHANCES, decisions=DECISIONS, cut=st.integers(0, 60))
+def test_a_snapshot_in_between_changes_nothing(chance: Random, decisions: int, cut: int) -> None:
+    records = history(chance, decisions).records
     restored = state_from(list(rows_of(folded(records[:cut]))))
+    reaches("a snapshot has records before and behind it", 0 < cut < len(records))
     assert restored == folded(records[:cut])
     assert digest_of(folded(records[cut:], restored)) == digest_of(folded(records))
 
 
-@DEEP
-@given(seed=SEEDS, decisions=DECISIONS)
-def test_every_invariant_and_every_index_holds_after_each_decision(seed: int, decisions: int) -> None:
-    historian, ledger = Historian(seed), Ledger()
+@THOROUGH
+@given(chance=CHANCES, decisions=DECISIONS)
+def test_every_invariant_and_every_index_holds_after_each_decision(chance: Random, decisions: int) -> None:
+    historian, ledger = Historian(chance), Ledger()
     for _ in range(decisions):
         decision = historian.decide().decision
         assert isinstance(decision, Decision)
         assert check_state(historian.state) == []
         assert ledger.take(decision) is None
         assert ledger.compare(historian.state) is None
+    reaches(
+        "invariants are tested of a cell with running jobs", any(job.workers for job in historian.state.jobs.values())
+    )
 
 
-@DEEP
-@given(seed=SEEDS, decisions=DECISIONS, moves=st.integers(1, 30))
-def test_rollback_restores_the_state_exactly(seed: int, decisions: int, moves: int) -> None:
-    historian = history(seed, decisions)
+@THOROUGH
+@given(chance=CHANCES, decisions=DECISIONS, moves=st.integers(1, 30))
+def test_rollback_restores_the_state_exactly(chance: Random, decisions: int, moves: int) -> None:
+    historian = history(chance, decisions)
     state, before, rows = historian.state, deepcopy(historian.state), list(rows_of(historian.state))
     mark = state.checkpoint()
     for _ in range(moves):
         historian.move(state.at_ms + 9_000)
+    reaches("a rollback undoes something", state != before)
     state.rollback(mark)
     assert state == before
     assert list(rows_of(state)) == rows
     assert check_state(state) == []
 
 
-@DEEP
-@given(seed=SEEDS, decisions=DECISIONS, moves=st.integers(0, 12))
-def test_a_record_that_breaks_a_rule_at_its_end_changes_nothing(seed: int, decisions: int, moves: int) -> None:
-    historian = history(seed, decisions)
+@THOROUGH
+@given(chance=CHANCES, decisions=DECISIONS, moves=st.integers(0, 12))
+def test_a_record_that_breaks_a_rule_at_its_end_changes_nothing(chance: Random, decisions: int, moves: int) -> None:
+    historian = history(chance, decisions)
     state, before, rows = historian.state, deepcopy(historian.state), list(rows_of(historian.state))
     mark = state.checkpoint()
     legal = [effect for _ in range(moves) for effect in historian.move(state.at_ms)]
     state.rollback(mark)
+    reaches("a record that breaks a rule has legal effects before", legal)
     with pytest.raises(DamagedLog, match="job stranger neither waits nor runs"):
         fold(state, extending(state, [*legal, e.JobReleased(job="stranger")]))
     assert state == before
@@ -93,10 +99,10 @@ def test_a_record_that_breaks_a_rule_at_its_end_changes_nothing(seed: int, decis
     assert state.undo_log.entries == []
 
 
-@DEEP
-@given(seed=SEEDS, decisions=DECISIONS, outer=st.integers(0, 8), inner=st.integers(0, 8), later=st.integers(0, 8))
-def test_checkpoints_nest(seed: int, decisions: int, outer: int, inner: int, later: int) -> None:
-    historian = history(seed, decisions)
+@THOROUGH
+@given(chance=CHANCES, decisions=DECISIONS, outer=st.integers(0, 8), inner=st.integers(0, 8), later=st.integers(0, 8))
+def test_checkpoints_nest(chance: Random, decisions: int, outer: int, inner: int, later: int) -> None:
+    historian = history(chance, decisions)
     state, before = historian.state, deepcopy(historian.state)
     mark_outer = state.checkpoint()
     moved(historian, outer)
@@ -113,10 +119,10 @@ def test_checkpoints_nest(seed: int, decisions: int, outer: int, inner: int, lat
     assert state == before
 
 
-@DEEP
-@given(seed=SEEDS, decisions=DECISIONS, moves=st.integers(1, 30))
-def test_what_was_tried_and_undone_leaves_no_trace_in_what_follows(seed: int, decisions: int, moves: int) -> None:
-    historian = history(seed, decisions)
+@THOROUGH
+@given(chance=CHANCES, decisions=DECISIONS, moves=st.integers(1, 30))
+def test_what_was_tried_and_undone_leaves_no_trace_in_what_follows(chance: Random, decisions: int, moves: int) -> None:
+    historian = history(chance, decisions)
     mark = historian.state.checkpoint()
     moved(historian, moves)
     historian.state.rollback(mark)
@@ -125,10 +131,10 @@ def test_what_was_tried_and_undone_leaves_no_trace_in_what_follows(seed: int, de
     assert digest_of(folded(historian.records)) == digest_of(historian.state)
 
 
-@DEEP
-@given(seed=SEEDS, decisions=DECISIONS, data=st.data())
-def test_repeated_records_change_nothing(seed: int, decisions: int, data: st.DataObject) -> None:
-    records = history(seed, decisions).records
+@THOROUGH
+@given(chance=CHANCES, decisions=DECISIONS, data=st.data())
+def test_repeated_records_change_nothing(chance: Random, decisions: int, data: st.DataObject) -> None:
+    records = history(chance, decisions).records
     state = folded(records)
     before = digest_of(state)
     for record in data.draw(st.lists(st.sampled_from(records), max_size=10)):

@@ -11,6 +11,7 @@ from fallow.shared.cluster.model.arrays import element_id
 from fallow.shared.events.jobs import AdmittedJob, JobsAdmitted
 from fallow.shared.events.reasons import RefuseCode
 from fallow.shared.events.values import AFTER_MOST, Dependency, JobSpec
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, DIGEST, World, admitted, codes, spec_of
 
 NUMBERS = range(7)
@@ -62,6 +63,7 @@ def test_a_job_is_refused_exactly_if_it_would_wait_for_itself(jobs: list[JobSpec
     world.checks = False
     for job in jobs:
         expected = [RefuseCode.AFTER_ITSELF] if waits_for_itself(accepted, job) else []
+        reaches("a job is refused since it would wait for itself", expected)
         assert codes(world.tell(admitted(job))) == expected
         if not expected:
             accepted.append(job)

@@ -1,0 +1,21 @@
+"""How often properties reach what they are about is counted and shown."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.hypothesis_profile import REACHED, counted, reaches, shown
+
+
+def test_what_was_reached_is_handed_over_once() -> None:
+    before = counted()
+    for is_reached in (True, False, True):
+        reaches("a wall", is_reached)
+    assert sorted(counted()) == [("a wall", False, 1), ("a wall", True, 2)]
+    assert counted() == []
+    REACHED.update({(what, is_reached): count for what, is_reached, count in before})
+
+
+def test_each_thing_has_a_line_also_where_it_was_never_reached() -> None:
+    found = Counter({("a wall", True): 1, ("a wall", False): 2, ("a door", False): 4})
+    assert shown(found) == ["a door: 0 of 4 examples (0 %)", "a wall: 1 of 3 examples (33 %)"]
