@@ -14,7 +14,7 @@ from fallow.shared.events.values import AFTER_MOST, Dependency, JobSpec
 from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, DIGEST, World, admitted, codes, spec_of
 
-NUMBERS = range(7)
+NUMBERS = range(6)
 
 
 def spec(name: str, *waits: str, array: int | None = None, tenant: str = "ada") -> JobSpec:
@@ -33,7 +33,7 @@ def submissions(draw: st.DrawFn) -> list[JobSpec]:
     found = []
     for number in draw(st.permutations(NUMBERS)):
         others = [name for other in NUMBERS if other != number for name in names_of(other)]
-        waits = draw(st.lists(st.sampled_from(others), max_size=3))
+        waits = draw(st.lists(st.sampled_from(others), min_size=1, max_size=3))
         found.append(spec(f"j{number}", *waits, array=draw(st.sampled_from([None, None, 2]))))
     return found
 
