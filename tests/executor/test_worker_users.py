@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import grp
 import os
+import pwd
 import shutil
 import signal
 import stat
@@ -502,6 +504,32 @@ def test_two_agents_of_a_machine_do_not_share_a_number(place: Path, offset: int,
     command = [sys.executable, "-c", CLAIM, str(place), str(UIDS[0] + offset), "100"]
     assert words in subprocess.run(command, capture_output=True, text=True, check=True).stdout
     users.release()
+
+
+def test_no_number_of_a_worker_is_that_of_a_group(place: Path) -> None:
+    """A worker has its number as its group, too. This is one of a group that is no user's number."""
+    users = {each.pw_uid for each in pwd.getpwall()}
+    number, name = next((each.gr_gid, each.gr_name) for each in grp.getgrall() if each.gr_gid not in users)
+    command = [sys.executable, "-c", CLAIM, str(place), str(number), "1"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    rule = "must be numbers that no user and no group of the machine has"
+    assert said == f"worker_uids = {shown(range(number, number + 1))}: {rule}; {number} is {name}\n"
+
+
+BECOMES = """
+import os, sys
+from fallow.services.executor.processes.supervisor import become_user
+os.setgroups([0, 4, 6])
+become_user(int(sys.argv[1]))
+print(os.getgroups(), os.getresuid(), os.getresgid())
+"""
+
+
+def test_a_worker_has_no_group_of_its_agent() -> None:
+    command = [sys.executable, "-c", BECOMES, str(UIDS[0])]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    ids = (UIDS[0],) * 3
+    assert said == f"[] {ids} {ids}\n"
 
 
 def test_only_root_gives_workers_users(place: Path) -> None:
