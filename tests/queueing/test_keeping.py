@@ -286,9 +286,8 @@ async def version_kept(cell: Cell) -> int | None:
     return None if state is None else state.version
 
 
-async def test_no_snapshot_is_written_behind_a_forged_decision_until_another_one_is_in_force() -> None:
-    """Perhaps only a key is missing here: a snapshot would have others miss what was passed over."""
-    cell = Cell(believing(LAYOUT, public(WRITERS), cell="main"))
+def one_decision_and_a_forged_one() -> tuple[Outgoing, Outgoing, Outgoing]:
+    """The first decision of a cell, the second, and that one by another key."""
     jobs = [JobEnqueued(spec=JobSpec(id=job, tenant="vision"), submit_ms=0, digest="0" * 32) for job in "ab"]
     decisions = [
         Decision(cell="main", version=number, epoch=1, at_ms=number, effects=(job,))
@@ -296,6 +295,13 @@ async def test_no_snapshot_is_written_behind_a_forged_decision_until_another_one
     ]
     first, second = signed(LAYOUT, decisions, WRITERS)
     _, of_another_key = signed(LAYOUT, decisions, NEXT)
+    return first, second, of_another_key
+
+
+async def test_no_snapshot_is_written_behind_a_forged_decision_until_another_one_is_in_force() -> None:
+    """Perhaps only a key is missing here: a snapshot would have others miss what was passed over."""
+    cell = Cell(believing(LAYOUT, public(WRITERS), cell="main"))
+    first, second, of_another_key = one_decision_and_a_forged_one()
     for record in (first, of_another_key):
         cell.broker.write(record)
     async with cell.planned(snapshot_versions=1) as context:
@@ -309,3 +315,15 @@ async def test_no_snapshot_is_written_behind_a_forged_decision_until_another_one
             return await version_kept(cell) == 2
 
         await eventually(is_kept_now)
+
+
+async def test_nor_is_one_at_an_orderly_stop() -> None:
+    cell = Cell(believing(LAYOUT, public(WRITERS), cell="main"))
+    first, _, of_another_key = one_decision_and_a_forged_one()
+    for record in (first, of_another_key):
+        cell.broker.write(record)
+    async with cell.planned() as context:
+        await eventually(lambda: context.health.progress.version.get("main") == 1)
+        await asyncio.sleep(0.2)
+        context.stopping.set()
+    assert await version_kept(cell) is None
