@@ -186,7 +186,7 @@ class _Known:
         found = list[bytes]()
         for item in items:
             found.append(self.part(hint, item))
-            if not found[-1].startswith(b"{"):
+            if not found[-1].startswith(b"{") or (found[-1] == b"{}" and not _may_be_empty(hint)):
                 break  # a mistake: what stands behind it makes no difference
         return b"[" + b",".join(found) + b"]"
 
@@ -207,6 +207,16 @@ class _Known:
         return b"{" + b",".join(found) + b"}"
 
 
+@cache
+def _may_be_empty(hint: Any) -> bool:
+    """Whether a table without fields may be of this type."""
+    try:
+        msgspec.json.decode(b"{}", type=hint)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
 def _structs_in(hint: Any) -> list[type[Value]]:
     """The structs that a part of this type may be."""
     candidates = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -218,7 +228,12 @@ def _struct_meant(structs: list[type[Value]], fields: dict[str, msgspec.Raw]) ->
     if len(structs) == 1:
         return structs[0]
     tag = bytes(fields.get(structs[0].__struct_config__.tag_field or "", b""))
-    return next((each for each in structs if tag == msgspec.json.encode(each.__struct_config__.tag)), None)
+    return _by_tag(tuple(structs)).get(tag)
+
+
+@cache
+def _by_tag(structs: tuple[type[Value], ...]) -> dict[bytes, type[Value]]:
+    return {msgspec.json.encode(each.__struct_config__.tag): each for each in structs}
 
 
 def _tag_alone(structs: list[type[Value]], fields: dict[str, msgspec.Raw]) -> bytes | None:

@@ -100,12 +100,17 @@ def unproven_from(record: Record, keys: CellKeys | None) -> int | None:
     return keys.unproven_from(record.value or b"", proof)
 
 
+UNPROVEN = Undecodable(DeadLetterReason.UNREADABLE, "no key of the cell proves it")
+"""Instead of what a stranger has written, which may be dear to read: whatever its version, it is passed over."""
+
+
 def log_record(record: Record, keys: CellKeys | None) -> LogRecord:
     """A record of `decisions` as the fold takes it, judged by the reader's own keys of the cell. Anything that is no
     decision is undecodable here.
     """
-    event = event_of(record)
+    unproven = unproven_from(record, keys)
+    event = UNPROVEN if unproven is not None and unproven <= 1 else event_of(record)
     if not isinstance(event, Decision | Undecodable):
         event = Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is no decision", "ce_type", event.type)
-    chain, unproven = header(record, CHAIN_HEADER), unproven_from(record, keys)
+    chain = header(record, CHAIN_HEADER)
     return LogRecord(record.offset, record.value or b"", chain, event, unproven)

@@ -489,3 +489,12 @@ def test_a_mistake_behind_the_first_entries_of_a_table_is_found_too() -> None:
     with pytest.raises(ValidationError) as found:
         read_valid(SubmitJob, text, forbid_unknown=True)
     assert [error["loc"][-1] for error in found.value.errors()] == ["name-110"]
+
+
+def test_a_large_record_of_which_the_truth_would_be_made_is_told_in_the_words_of_its_reader() -> None:
+    """Nothing is taken apart of it: that would take seconds for a kilobyte that is sent compressed."""
+    parts = b",".join([b"{}"] * 300_000)
+    text = b'{"cell":"main","version":2,"epoch":1,"at_ms":0,"effects":[' + parts + b"]}"
+    found = decode("fallow.decision.v1", text)
+    assert isinstance(found, Undecodable)
+    assert "Object missing required field" in found.rule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import grp
 import os
 import pwd
@@ -14,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -552,3 +554,72 @@ async def test_only_its_own_status_matters_for_what_a_run_is(machine: Machine) -
     machine.start('echo \'{"code":0,"signal":null,"why":"","text":""}\' > ../0/exit; exit 3')
     seen = await machine.until("running", "failed")
     assert (seen.status, seen.exit_code) == (RunStatus.FAILED, 3)
+
+
+def is_sleeping(pid: int) -> bool:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"/usr/bin/sleep")
+
+
+@pytest.fixture
+def poses(machine: Machine) -> Iterator[Callable[[int, str], subprocess.Popen[bytes]]]:
+    """Begins a process of another user whose environment has the mark of the victim's worker, under this name."""
+    begun = list[subprocess.Popen[bytes]]()
+
+    def pose(number: int, name: str) -> subprocess.Popen[bytes]:
+        mark = f"{machine.driver._mark}/victim/1/0"
+        begun.append(begun_as(number, "env", "-i", f"{name}={mark}", "/usr/bin/sleep", "700"))
+        return begun[-1]
+
+    yield pose
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [65534, UIDS[-1]], ids=["a stranger", "a neighbour"])
+async def test_a_process_of_another_user_that_has_a_runs_mark_does_not_keep_the_run_from_being_over(
+    machine: Machine, poses: Callable[[int, str], subprocess.Popen[bytes]], number: int
+) -> None:
+    await victim(machine)
+    posing = poses(number, "FALLOW_MARK")
+    await eventually(lambda: is_sleeping(posing.pid))
+    machine.seen.clear()
+    machine.stop(200, job="victim")
+    await machine.until("stopped", wait_s=10)
+    assert posing.poll() is None
+
+
+async def test_a_process_of_another_user_that_poses_as_a_supervisor_does_not_keep_an_agent_from_beginning(
+    machine: Machine, poses: Callable[[int, str], subprocess.Popen[bytes]]
+) -> None:
+    posing = [poses(65534, name) for name in ("FALLOW_SUPERVISES", "FALLOW_MARK")]
+    await eventually(lambda: all(is_sleeping(each.pid) for each in posing))
+    await eventually(machine.driver.stop_everything, within_s=10)
+    assert [each.poll() for each in posing] == [None, None]
+
+
+def test_where_the_machine_gives_no_process_to_end_those_of_a_worker_they_are_asked_for_again(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker may have begun as many as there can be: the agent must outlive that."""
+    (place / "state").mkdir()
+    users = WorkerUsers(place / "state", UIDS, place / "claims")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    assert not users.end_processes(UIDS[0])
+    monkeypatch.undo()
+    assert users.end_processes(UIDS[0])
+    users.release()
+
+
+class Exhausted(dict[str, str]):
+    """An environment that cannot be read: the machine has no memory left."""
+
+    def items(self) -> Any:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+async def test_a_start_that_fails_for_what_the_machine_lacks_is_no_failure_of_the_job(machine: Machine) -> None:
+    machine.driver._inherited = Exhausted()
+    machine.start("exit 0")
+    seen = await machine.until("failed")
+    assert (seen.infrastructure, seen.text) == (True, "cannot start: Resource temporarily unavailable")

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -25,6 +26,7 @@ import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 
@@ -37,6 +39,7 @@ from fallow.services.executor.processes.isolation import NO_ISOLATION, Isolation
 from fallow.services.executor.processes.remover import Remover
 from fallow.services.executor.processes.searches import Searches
 from fallow.services.executor.processes.supervisor import (
+    Owners,
     cause_of,
     cgroup_is_gone,
     kill_cgroup,
@@ -90,11 +93,17 @@ a path, a file that holds no JSON and no number.
 """
 
 
+OF_THE_MACHINE = frozenset(
+    (errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+)
+"""What a start fails for where the machine lacks something: another job may use it up, and this one is not to blame."""
+
+
 @dataclass(slots=True)
 class LiveRun:
     """A run that is not over. `is_told`: the log wants it stopped. `problem`: why it could not be begun, or not be
-    looked after; `is_broken`: its files do not tell when it is over. `begun` are the ranks whose turn to start has
-    come; `is_cut`: the others never get theirs.
+    looked after, which may be `of_machine`; `is_broken`: its files do not tell when it is over. `begun` are the ranks
+    whose turn to start has come; `is_cut`: the others never get theirs.
     """
 
     workers: dict[int, WorkerFolder]
@@ -104,6 +113,7 @@ class LiveRun:
     is_running: bool = False
     failed: int | None = None
     problem: str = ""
+    of_machine: bool = False
     is_broken: bool = False
 
 
@@ -130,7 +140,8 @@ class ProcessDriver:
         self._runs.mkdir(parents=True, exist_ok=True)
         self._mark = blake2b(f"{node} {state_dir.resolve()}".encode(), digest_size=8).hexdigest()
         self._groups = own_group(f"fallow-{self._mark}")
-        self._sweep, self._supervisors = Sweep(f"{self._mark}/"), Supervisors(f"{self._mark}/")
+        self._sweep = Sweep(f"{self._mark}/", owners=self._owners)
+        self._supervisors = Supervisors(f"{self._mark}/")
         self._searches = Searches(f"{self._mark}/", listed)
         self._live: dict[RunKey, LiveRun] = {}
         self._beginning: deque[tuple[LiveRun, Iterator[None]]] = deque()
@@ -190,7 +201,8 @@ class ProcessDriver:
             try:
                 is_done = run.is_cut or next(workers, _ALL_BEGUN) is _ALL_BEGUN
             except BROKEN as error:
-                # It counts as the job's failure: one that costs nothing would be tried on this node again and again.
+                # Else it is the job's failure: one that costs nothing would be tried on this node again and again.
+                run.of_machine = isinstance(error, OSError) and error.errno in OF_THE_MACHINE
                 run.problem, is_done = f"cannot start: {cause_of(error)}", True
                 self._end_all(run, 0)
             if is_done:
@@ -341,7 +353,7 @@ class ProcessDriver:
         """
         self._begin_no_more(run)
         left = [worker for worker in run.workers.values() if not worker.destroy()]
-        return None if left else self._seen(key, RunStatus.FAILED, text=run.problem[:TEXT_CHARS_MOST])
+        return None if left else self._failed(key, run)
 
     def _look_at(self, key: RunKey, run: LiveRun) -> Observation | None:
         try:
@@ -366,7 +378,7 @@ class ProcessDriver:
 
     def _outcome(self, key: RunKey, run: LiveRun, ends: dict[int, WorkerEnd]) -> Observation:
         if run.problem:
-            return self._seen(key, RunStatus.FAILED, text=run.problem[:TEXT_CHARS_MOST])
+            return self._failed(key, run)
         if run.failed is not None:
             end = ends[run.failed]
             text = f"worker {run.failed} {_words(end)}"[:TEXT_CHARS_MOST]
@@ -375,6 +387,10 @@ class ProcessDriver:
         if all(end.is_good for end in ends.values()) and not run.is_cut:
             return self._seen(key, RunStatus.FINISHED, 0)
         return self._seen(key, RunStatus.STOPPED)
+
+    def _failed(self, key: RunKey, run: LiveRun) -> Observation:
+        text = run.problem[:TEXT_CHARS_MOST]
+        return self._seen(key, RunStatus.FAILED, infrastructure=run.of_machine, text=text)
 
     def _is_guarded(self, key: RunKey) -> bool:
         """Whether no worker of the run can have killed its supervisor: it is of another user."""
@@ -424,7 +440,19 @@ class ProcessDriver:
         job, attempt, _, turn = key
         name = _name(rank, turn)
         group = None if self._groups is None else self._groups / f"{job}-{attempt}-{name}"
-        return WorkerFolder(self._folder(key) / name, f"{self._mark}/{job}/{attempt}/{name}", group, self._searches)
+        owners, mark = partial(self._owners_of, self._folder(key)), f"{self._mark}/{job}/{attempt}/{name}"
+        return WorkerFolder(self._folder(key) / name, mark, group, self._searches, owners)
+
+    def _owners_of(self, attempt: Path) -> Owners:
+        """The users of the processes of an attempt; None: any, where workers have none of their own."""
+        if self._users is None:
+            return None
+        user = self._users.of(attempt)
+        return (os.geteuid(),) if user is None else (os.geteuid(), user)
+
+    def _owners(self) -> Owners:
+        """The users of all workers; None: any, where workers have none of their own."""
+        return None if self._users is None else frozenset((*self._users.uids, os.geteuid()))
 
     def _seen(
         self,

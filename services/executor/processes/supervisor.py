@@ -34,7 +34,7 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from resource import getrlimit
 from typing import Any, NoReturn
@@ -59,6 +59,9 @@ LOG = "log"
 """Why a worker must end whose output is too long."""
 
 NOT_MINE = 3
+Owners = Container[int] | None
+"""The users whose processes may have a mark, None: all. Anybody may give a process of his own any environment."""
+
 END_USER = "--end-user"
 WORKERS_UMASK = 0o022
 """That of a worker with a user of its own: its agent's lets no other user read anything."""
@@ -111,6 +114,7 @@ class Supervisor:
         order = json.loads(read_plain(folder / "order.json", ORDER_BYTES_MOST))
         self._folder, self._order = folder, order
         self._mark: str = order["mark"]
+        self._owners = None if order["user"] is None else (order["user"], os.geteuid())
         self._lease = Path(order["lease"])
         self._cgroup = Path(order["cgroup"]) if order["cgroup"] else None
         self._lease_until_ms = 0
@@ -265,7 +269,7 @@ class Supervisor:
         while True:
             if self._cgroup is not None:
                 kill_cgroup(self._cgroup)
-            left = [*descendants(os.getpid()), *marked(self._mark)]
+            left = [*descendants(os.getpid()), *marked(self._mark, of=self._owners)]
             for pid in left:
                 kill_with_group(pid)
             lives = self._kill_children()
@@ -510,45 +514,49 @@ def own_children() -> list[int]:
         return []
 
 
-def marked(mark: str, name: str = MARK) -> list[int]:
+def marked(mark: str, name: str = MARK, *, of: Owners = None) -> list[int]:
     """All processes whose environment began with this mark, or with one that it is the beginning of when it ends in a
     slash.
     """
-    return search(processes(), mark, name)[0]
+    return search(processes(), mark, name, of=of)[0]
 
 
-def marked_among(pids: list[int], mark: str, name: str) -> list[int]:
-    """Of these processes those with this mark."""
-    return _search(pids, mark, name)[0]
+def supervisors_among(pids: list[int], mark: str) -> list[int]:
+    """Of these processes those that pose as supervisors with this mark, and are their agent's user's: anybody may give
+    a process of his own such an environment.
+    """
+    return _search(pids, mark, SUPERVISES, (os.geteuid(),))[0]
 
 
 def environments_among(pids: list[int], mark: str, name: str) -> list[tuple[int, list[str]]]:
-    """Of these processes those whose environment has a mark that begins so: process id, and its marks whole."""
+    """Of these processes those of this user whose environment has a mark that begins so: process id, and its marks
+    whole.
+    """
     wanted, found = f"{name}={mark}".encode(), list[tuple[int, list[str]]]()
     for pid in pids:
         with contextlib.suppress(OSError):  # it is over, or another user's and so none of ours
             words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             marks = [os.fsdecode(word[len(name) + 1 :]) for word in words if word.startswith(wanted)]
-            if marks and pid != os.getpid():
+            if marks and pid != os.getpid() and user_of(pid) == os.geteuid():
                 found.append((pid, marks))
     return found
 
 
-def search(pids: list[int], mark: str, name: str = MARK) -> tuple[list[int], set[int]]:
+def search(pids: list[int], mark: str, name: str = MARK, *, of: Owners = None) -> tuple[list[int], set[int]]:
     """The same, and the processes that ended before they could be looked at: each may have left another one behind."""
-    return _search(pids, mark, name)
+    return _search(pids, mark, name, of)
 
 
-def search_newest(mark: str) -> list[int]:
+def search_newest(mark: str, *, of: Owners = None) -> list[int]:
     """The same among the processes that began last: at once, before they may have ended."""
     try:
         last = int(Path("/proc/loadavg").read_text("ascii").split()[-1])
     except (OSError, ValueError, IndexError):
         return []
-    return _search([last, last - 1, last - 2], mark, MARK)[0]
+    return _search([last, last - 1, last - 2], mark, MARK, of)[0]
 
 
-def _search(pids: list[int], mark: str, name: str) -> tuple[list[int], set[int]]:
+def _search(pids: list[int], mark: str, name: str, of: Owners) -> tuple[list[int], set[int]]:
     wanted = f"\0{name}={mark}".encode() + (b"" if mark.endswith("/") else b"\0")
     found, missed = list[int](), set[int]()
     for pid in pids:
@@ -559,11 +567,20 @@ def _search(pids: list[int], mark: str, name: str) -> tuple[list[int], set[int]]
         except OSError:
             missed.add(pid)
             continue
-        if wanted in b"\0" + environment and pid != os.getpid():
+        if wanted in b"\0" + environment and pid != os.getpid() and (of is None or user_of(pid) in of):
             found.append(pid)
         elif not environment:
             missed.add(pid)  # unless it lives without any, as the kernel's own do
     return found, {pid for pid in missed if start_ticks(pid) is None}
+
+
+def user_of(pid: int) -> int | None:
+    """The real user of a process, which cannot hide it; None of one that is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_bytes()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in status.split(b"\n") if line.startswith(b"Uid:")), None)
 
 
 def users_of_all() -> set[int]:

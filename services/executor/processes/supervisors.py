@@ -11,15 +11,14 @@ from collections.abc import Callable
 
 from fallow.services.executor.processes.supervisor import (
     END_AT_ONCE,
-    SUPERVISES,
     below,
     children_of_each,
     kill,
     kill_with_group,
-    marked_among,
     monotonic_ms,
     processes,
     start_ticks,
+    supervisors_among,
 )
 
 PATIENCE_MS = 10_000
@@ -42,7 +41,7 @@ class Supervisors:
         """
         live = [(pid, ticks) for pid, ticks in self._known if start_ticks(pid) == ticks]
         if not live:
-            live = _with_ticks(marked_among(self._listed(), self._mark, SUPERVISES)) if found is None else found()
+            live = _with_ticks(supervisors_among(self._listed(), self._mark)) if found is None else found()
         self._known = [(pid, ticks) for pid, ticks in live if start_ticks(pid) == ticks]
         return [pid for pid, _ in self._known]
 
@@ -53,7 +52,7 @@ class Supervisors:
 
         A worker may make many that pose as one: the machine is searched twice at most, however many there are.
         """
-        live, now_ms = marked_among(self._listed(), self._mark, SUPERVISES), monotonic_ms()
+        live, now_ms = supervisors_among(self._listed(), self._mark), monotonic_ms()
         self._asked_ms = now_ms if self._asked_ms is None else self._asked_ms
         if now_ms - self._asked_ms > self._patience_ms:
             self._kill_from_below(live)

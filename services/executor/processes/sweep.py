@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fallow.services.executor.processes.supervisor import kill_with_group, processes, search, search_newest
+from fallow.services.executor.processes.supervisor import Owners, kill_with_group, processes, search, search_newest
 
 LOOKS_MOST = 50
 """After so many looks in a row without any such process there is none, also where each look missed others: on a machine
@@ -17,11 +17,13 @@ CHASES = 200
 
 class Sweep:
     """One mark, or all that begin with one that ends in a slash, look by look. `listed` gives the ids of all processes
-    of the machine.
+    of the machine; `owners` are the users whose processes may have the mark, None: all.
     """
 
-    def __init__(self, mark: str, listed: Callable[[], list[int]] = processes) -> None:
-        self._mark, self._listed = mark, listed
+    def __init__(
+        self, mark: str, listed: Callable[[], list[int]] = processes, owners: Callable[[], Owners] = lambda: None
+    ) -> None:
+        self._mark, self._listed, self._owners = mark, listed, owners
         self._missed = set[int]()
         self._looks = 0
 
@@ -29,7 +31,7 @@ class Sweep:
         """Kill what is there. Whether nothing is left: no process was found, and none that was there at the begin of
         the look had ended before its turn. One that forks and exits all the time always has.
         """
-        found, missed = search(self._listed(), self._mark)
+        found, missed = search(self._listed(), self._mark, of=self._owners())
         for pid in found:
             kill_with_group(pid)
         # What was over at the last look already, and has not been waited for, has left nothing behind since.
@@ -42,7 +44,7 @@ class Sweep:
     def _chase(self) -> bool:
         is_found = False
         for _ in range(CHASES):
-            for pid in search_newest(self._mark):
+            for pid in search_newest(self._mark, of=self._owners()):
                 kill_with_group(pid)
                 is_found = True
         return is_found

@@ -12,12 +12,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fallow.services.executor.processes import supervisor
 from fallow.services.executor.processes.searches import Searches
+from fallow.services.executor.processes.supervisor import Owners
 from fallow.services.executor.processes.supervisors import Supervisors, tell
 from fallow.services.executor.processes.sweep import Sweep
 
@@ -75,15 +77,22 @@ WITHOUT_USER = Rights()
 class WorkerFolder:
     """The folder of one worker of one attempt."""
 
-    def __init__(self, path: Path, mark: str, cgroup: Path | None, searches: Searches) -> None:
-        """`mark` is in the environment of all of the worker's processes; `cgroup` holds them, where there is one;
-        `searches` are those that it shares with the other workers of its agent.
+    def __init__(
+        self,
+        path: Path,
+        mark: str,
+        cgroup: Path | None,
+        searches: Searches,
+        owners: Callable[[], Owners] = lambda: None,
+    ) -> None:
+        """`mark` is in the environment of all of the worker's processes, which are of these `owners`; `cgroup` holds
+        them, where there is one; `searches` are those that it shares with the other workers of its agent.
         """
         self.path, self.mark, self.cgroup = path, mark, cgroup
         self.child: subprocess.Popen[bytes] | None = None
         self._end: WorkerEnd | None = None
         self._searches = searches
-        self._sweep = Sweep(mark, searches.listed)
+        self._sweep = Sweep(mark, searches.listed, owners)
         self._supervisors = Supervisors(mark, listed=searches.listed)
         self._stops_ms: int | None = None
 

@@ -99,9 +99,14 @@ class WorkerUsers:
         return {**kept, "HOME": str(attempt / "work"), "USER": name, "LOGNAME": name}
 
     def end_processes(self, user: int) -> bool:
-        """Kill all processes of a user at once. Whether none is left."""
+        """Kill all processes of a user at once. Whether none is left; where the machine has no process left to give for
+        it, which may be their doing, it is to be asked for again.
+        """
         command = [sys.executable, "-I", "-S", supervisor.__file__, supervisor.END_USER, str(user)]
-        subprocess.run(command, check=True, env={}, cwd="/", stdin=subprocess.DEVNULL)
+        try:
+            subprocess.run(command, check=True, env={}, cwd="/", stdin=subprocess.DEVNULL)
+        except (OSError, subprocess.CalledProcessError):
+            return False
         return user not in supervisor.users_of_all()
 
     def end_all_processes(self) -> bool:
