@@ -39,7 +39,7 @@ IDLE_POLLS_MOST = 40
 @app.command()
 def tail(
     context: typer.Context,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many decisions.")] = 10,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1_000_000, help="How many decisions.")] = 10,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with each new one until Ctrl-C.")] = False,
     cell: CellName = None,
     as_json: AsJson = False,

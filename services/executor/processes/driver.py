@@ -207,7 +207,7 @@ class ProcessDriver:
                 self._end_all(run, 0)
             if is_done:
                 self._beginning.popleft()
-            self._began_for_ms += monotonic_ms() - since_ms
+            self._began_for_ms += max(1, monotonic_ms() - since_ms)  # a clock of whole ms may not have moved
 
     def _begin(self, order: Start, process: ProcessRun, gang: Gang, run: LiveRun) -> Iterator[None]:
         """Each step begins one worker."""

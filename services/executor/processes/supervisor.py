@@ -59,6 +59,9 @@ LOG = "log"
 """Why a worker must end whose output is too long."""
 
 NOT_MINE = 3
+ENVIRONMENT_BYTES_MOST = 131_072
+"""So much of a process's environment is looked at: a mark that stands behind it is as good as taken out."""
+
 Owners = Container[int] | None
 """The users whose processes may have a mark, None: all. Anybody may give a process of his own any environment."""
 
@@ -535,9 +538,9 @@ def environments_among(pids: list[int], mark: str, name: str) -> list[tuple[int,
     wanted, found = f"{name}={mark}".encode(), list[tuple[int, list[str]]]()
     for pid in pids:
         with contextlib.suppress(OSError):  # it is over, or another user's and so none of ours
-            words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            words = environment_of(pid).split(b"\0") if user_of(pid) == os.geteuid() else []
             marks = [os.fsdecode(word[len(name) + 1 :]) for word in words if word.startswith(wanted)]
-            if marks and pid != os.getpid() and user_of(pid) == os.geteuid():
+            if marks and pid != os.getpid():
                 found.append((pid, marks))
     return found
 
@@ -560,18 +563,28 @@ def _search(pids: list[int], mark: str, name: str, of: Owners) -> tuple[list[int
     wanted = f"\0{name}={mark}".encode() + (b"" if mark.endswith("/") else b"\0")
     found, missed = list[int](), set[int]()
     for pid in pids:
+        if of is not None and (user := user_of(pid)) is not None and user not in of:
+            continue
         try:
-            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            environment = environment_of(pid)
         except PermissionError:
             continue  # another user's, and so none of ours
         except OSError:
             missed.add(pid)
             continue
-        if wanted in b"\0" + environment and pid != os.getpid() and (of is None or user_of(pid) in of):
+        if wanted in b"\0" + environment and pid != os.getpid():
             found.append(pid)
         elif not environment:
             missed.add(pid)  # unless it lives without any, as the kernel's own do
     return found, {pid for pid in missed if start_ticks(pid) is None}
+
+
+def environment_of(pid: int) -> bytes:
+    """The begin of the environment with which a process began. Raises OSError. Thousands may share one of megabytes:
+    to read all of it from each would halt everybody.
+    """
+    with Path(f"/proc/{pid}/environ").open("rb", buffering=0) as file:
+        return file.read(ENVIRONMENT_BYTES_MOST) or b""
 
 
 def user_of(pid: int) -> int | None:
