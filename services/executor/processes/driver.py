@@ -140,7 +140,9 @@ class ProcessDriver:
         self._runs.mkdir(parents=True, exist_ok=True)
         self._mark = blake2b(f"{node} {state_dir.resolve()}".encode(), digest_size=8).hexdigest()
         self._groups = own_group(f"fallow-{self._mark}")
-        self._sweep = Sweep(f"{self._mark}/", owners=self._owners)
+        # Of all workers: they are looked for hundreds of times in a row, and a range may be of many thousands.
+        all_owners = None if self._users is None else frozenset((*self._users.uids, os.geteuid()))
+        self._sweep = Sweep(f"{self._mark}/", owners=lambda: all_owners)
         self._supervisors = Supervisors(f"{self._mark}/")
         self._searches = Searches(f"{self._mark}/", listed)
         self._live: dict[RunKey, LiveRun] = {}
@@ -449,10 +451,6 @@ class ProcessDriver:
             return None
         user = self._users.of(attempt)
         return (os.geteuid(),) if user is None else (os.geteuid(), user)
-
-    def _owners(self) -> Owners:
-        """The users of all workers; None: any, where workers have none of their own."""
-        return None if self._users is None else frozenset((*self._users.uids, os.geteuid()))
 
     def _seen(
         self,
