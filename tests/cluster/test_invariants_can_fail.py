@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
@@ -269,14 +269,19 @@ HELD_BY_ITS_FIRST_AGENT = SHARE[0]
 AGAIN = replace(SHARE[0], attempt=2)
 
 
-def after_the_loss_of_a_node(*lines: DiaryLine) -> list[str]:
+STARTED_AGAIN = e.JobStarted(job="share", attempt=2, workers=(place(0, "n1", 7, milli=600),))
+
+
+def after_the_loss_of_a_node(*lines: DiaryLine, lost: e.LeaseExpired = NODE_LOST) -> list[str]:
     """A job ran on a node, the node was declared lost, and the job runs on the same device of the node again."""
+    return beside_each_other([lost, requeued("share")], [STARTED_AGAIN], lines=lines)
+
+
+def beside_each_other(*decided: list[Any], lines: Iterable[DiaryLine]) -> list[str]:
+    """Runs on one device of the node, where these decisions followed the one that ordered the first run."""
     orders = Orders()
-    orders.take(decision(ORDERED))
-    orders.take(replace(decision([NODE_LOST, requeued("share")]), version=2))
-    orders.take(
-        replace(decision([e.JobStarted(job="share", attempt=2, workers=(place(0, "n1", 7, milli=600),))]), version=3)
-    )
+    for version, effects in enumerate([ORDERED, *decided], start=1):
+        orders.take(replace(decision(effects), version=version))
     return [offence.invariant for offence in check_diaries(orders, lines) if offence.invariant == "I1"]
 
 
@@ -289,6 +294,17 @@ def test_a_run_without_an_end_is_over_when_the_lease_of_its_node_has_expired() -
 def test_a_run_that_ends_after_the_next_one_has_begun_is_caught_even_if_its_node_was_lost() -> None:
     over = line("ended", "share", "n1", status=RunStatus.STOPPED)
     assert after_the_loss_of_a_node(HELD_BY_ITS_FIRST_AGENT, AGAIN, over) == ["I1"]
+
+
+def test_a_run_goes_on_though_a_person_has_said_that_its_node_is_lost() -> None:
+    """Its lease has not expired: nobody has told its workers to stop."""
+    said = replace(NODE_LOST, reason="taken out of its rack")
+    assert after_the_loss_of_a_node(HELD_BY_ITS_FIRST_AGENT, AGAIN, lost=said) == ["I1"]
+
+
+def test_a_lease_that_expires_after_the_next_run_was_ordered_has_not_ended_the_one_before() -> None:
+    lines = (HELD_BY_ITS_FIRST_AGENT, AGAIN)
+    assert beside_each_other([requeued("share"), STARTED_AGAIN], [NODE_LOST], lines=lines) == ["I1"]
 
 
 def test_two_shares_that_fit_may_run_on_one_device() -> None:

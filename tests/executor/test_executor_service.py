@@ -225,6 +225,25 @@ def test_an_executor_that_has_read_the_log_to_an_earlier_end_only_begins_nothing
     assert written(begun) == ["node-1 started a/1"]
 
 
+def test_an_executor_that_is_back_begins_nothing_on_a_node_that_the_log_takes_for_silent() -> None:
+    """The words with which it came back lie unread: the log may give the node up for its silence before them."""
+    site = Site(Writer(NODES))
+    service, _ = site.executor()
+    service.tick(site.writer.state, now(0, 60_000))  # the lease is over
+    ordered = [site.writer.start("a", "node-1")]
+    ordered.append(site.writer.decide(e.NodeSilent(node="node-1", boot="boot-1", silent_wall_ms=25_000)))
+    service.decided(site.writer.state, ordered, now(0, 60_001))
+    report = service.tick(site.writer.state, now(0, 70_000))
+    service.confirmed(report.events, 70_000)
+    lines = []
+    for look_ms in (71_000, 71_000 + SETTLE_MS_MOST, 72_000 + SETTLE_MS_MOST):
+        lines += service.tick(site.writer.state, now(0, look_ms)).lines
+        service.caught_up(service.asking)
+    assert lines == []
+    service.decided(site.writer.state, [site.writer.decide(e.NodeHeard(node="node-1"))], now(0, 75_000))
+    assert written(service.tick(site.writer.state, now(0, 75_001))) == ["node-1 started a/1"]
+
+
 WAITS_MS = st.lists(st.integers(0, 3 * SETTLE_MS_MOST), max_size=6).map(sorted)
 
 

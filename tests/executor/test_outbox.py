@@ -109,7 +109,17 @@ class Stamped(Numbers):
         self.stamps.append(([event.seq for event in events], stamped_ms))
 
 
-async def test_whoever_speaks_learns_the_time_that_the_broker_stamped_on_the_words() -> None:
+TOO_LARGE = n.NodeJoined(
+    cell=CELL,
+    node="node-2",
+    boot="b",
+    seq=1,
+    spec=NodeSpec(id="node-2", pool="p", gpus=8, labels={f"label-{number}": "x" * 60 for number in range(20_000)}),
+)
+
+
+@pytest.mark.parametrize("beside", [(), (TOO_LARGE,)], ids=["alone", "beside one that the log does not take"])
+async def test_whoever_speaks_learns_the_time_that_the_broker_stamped_on_the_words(beside: tuple[Said, ...]) -> None:
     context, speaker = make_context("executor", ServiceSettings()), Stamped()
     broker = MemoryBroker(now_ms=lambda: 77)
     broker.create_topic("test.nodes", 1)
@@ -117,11 +127,11 @@ async def test_whoever_speaks_learns_the_time_that_the_broker_stamped_on_the_wor
     await log.start()
     outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
     running = asyncio.create_task(outbox.run())
-    outbox.put([report(5)], 0)
+    outbox.put([report(5), *beside], 0)
     async with asyncio.timeout(5):
         await outbox.drained()
     running.cancel()
-    assert speaker.stamps == [([5], 77)]
+    assert speaker.stamps == [([5, *(word.seq for word in beside)], 77)]
 
 
 async def test_what_came_in_while_the_log_was_away_keeps_its_order_and_its_numbers_grow(log: Moody) -> None:
@@ -174,11 +184,7 @@ async def test_what_the_log_will_never_take_is_left_unsaid_and_keeps_nothing_bac
     telemetry = ExecutorTelemetry(context.registry, dict, dict)
     outbox = Outbox(context, log, LAYOUT, Numbers(), telemetry)
     running = asyncio.create_task(outbox.run())
-    labels = {f"label-{number}": "x" * 60 for number in range(20_000)}
-    large = n.NodeJoined(
-        cell=CELL, node="node-2", boot="b", seq=1, spec=NodeSpec(id="node-2", pool="p", gpus=8, labels=labels)
-    )
-    outbox.put([finished("first", 1), large, report(2), finished("second", 3)], 0)
+    outbox.put([finished("first", 1), TOO_LARGE, report(2), finished("second", 3)], 0)
     async with asyncio.timeout(5):
         await outbox.drained()
     running.cancel()

@@ -216,6 +216,22 @@ def test_an_agent_that_was_dead_for_longer_than_its_lease_begins_nothing_before_
     assert did(own.tick(writer.state, now(0, 32_003))) == ["Start job-1/1"]
 
 
+def test_an_agent_that_is_back_begins_nothing_while_the_log_takes_its_node_for_silent() -> None:
+    """The words with which it came back lie unread: the log may give the node up for its silence before them."""
+    writer = Writer()
+    joined(writer, in_boot("boot-a"))
+    writer.start("job-1", "node-1", run=RUN)
+    writer.decide(e.NodeSilent(node="node-1", boot="boot-a", silent_wall_ms=25_000))
+    own = in_boot("boot-a", renewed_ms=1_000)
+    own.confirmed(own.begin(writer.state, (), now(0, 30_000)).events, 30_000)
+    for look_ms in (30_001, 32_001):
+        assert did(own.tick(writer.state, now(0, look_ms))) == []
+    own.caught_up(30_001)
+    assert did(own.tick(writer.state, now(0, 32_002))) == []
+    own.decided(writer.state, [writer.decide(e.NodeHeard(node="node-1"))], now(0, 32_003))
+    assert did(own.tick(writer.state, now(0, 32_004))) == ["Start job-1/1"]
+
+
 def test_an_agent_that_stood_still_for_longer_than_its_lease_begins_nothing_of_what_was_ordered_before() -> None:
     writer = Writer()
     own = joined(writer, in_boot("boot-a"))

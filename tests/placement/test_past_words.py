@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from fallow.services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MOST, StaleReason
+from fallow.services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MOST, Sequences, StaleReason
 from fallow.shared.cluster.model.config import NODE_PATTERNS_MOST, CellFile, Pool
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import nodes as n
@@ -289,6 +289,11 @@ def test_a_word_counts_up_to_a_day_ahead_of_its_stamp_and_not_one_number_further
     assert (reasons(world), world.service.take_past()) == ([], {})
 
 
+def test_a_day_ahead_of_the_stamp_is_the_furthest() -> None:
+    """More than a clock is wrong that takes the time of its place for UTC, and little enough to be waited for."""
+    assert n.seq_most(BROKER_MS) == (BROKER_MS + 86_400_000) * 1_000
+
+
 def test_a_word_whose_stamp_is_not_known_may_have_any_number() -> None:
     world = running()
     assert kinds(world.tell(at(LARGEST_INTEGER, finished("job")))) == ["JobFinished"]
@@ -307,3 +312,11 @@ def test_a_node_that_a_release_without_the_bound_let_be_silenced_speaks_again(is
     assert kinds(world.tell(at(BROKER_MS * n.SEQ_PER_MS, own)))[:1] == ["DeviceChanged"]
     assert world.tell(at(BROKER_MS * n.SEQ_PER_MS, own)) == []
     assert world.service.take_past() == {StaleReason.OLD_SEQUENCE: 1}
+
+
+def test_a_boot_that_is_not_in_force_yet_and_was_silenced_by_a_release_without_the_bound_joins() -> None:
+    """Of such a boot the log knows no number: there is only what this writer has read."""
+    sequences, most, own = Sequences(), n.seq_most(BROKER_MS), at(BROKER_MS * n.SEQ_PER_MS, joined("n1", boot="boot-2"))
+    assert sequences.past(at(LARGEST_INTEGER, own), "boot-1") is None
+    assert sequences.past(own, "boot-1", most=most) is None
+    assert sequences.past(own, "boot-1", most=most) is StaleReason.OLD_SEQUENCE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 import pytest
 
@@ -13,7 +14,7 @@ from fallow.shared.events.effects import JobEnqueued
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.values import JobSpec, ProcessRun
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.port import AppendAnswer, AppendRefused, AppendUnknown, Outgoing, Refusal
+from fallow.shared.log.port import AppendAnswer, AppendRefused, AppendUnknown, Outgoing, Refusal, TopicPartition
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime import clocks
 from fallow.shared.runtime.backoff import BackOff
@@ -72,11 +73,20 @@ async def test_a_cell_that_was_given_up_stays_not_ready_until_a_record_of_it_is_
     await process.stop()
 
 
+class AllButTheNewest(MemoryLog):
+    """While a transaction is open there, everything in topic `decisions` can be read but the newest record."""
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        held = {tp: each for tp in tps if (each := self._broker.partition(tp)).held_from is not None}
+        return {**await super().end_offsets(tps), **{tp: each.written_end - 1 for tp, each in held.items()}}
+
+
+@pytest.mark.parametrize("log", [MemoryLog, AllButTheNewest])
 async def test_a_writer_waits_while_its_record_stands_behind_the_open_transaction_of_a_stranger(
-    broker: MemoryBroker,
+    broker: MemoryBroker, log: type[MemoryLog]
 ) -> None:
     decisions = LAYOUT.tp("decisions", CELL)
-    process = PlacementProcess(MemoryLog(broker), "one")
+    process = PlacementProcess(log(broker), "one")
     await process.start()
     await eventually(lambda: process.metric("fallow_is_writer") == 1, within_s=15)
     broker.hold(decisions, 1)

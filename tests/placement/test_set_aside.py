@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -11,16 +11,20 @@ from fallow.services.placement.app.cell_writer import CellWriter
 from fallow.services.placement.app.metrics import PlacementMetrics
 from fallow.services.placement.app.ownership import Ownership
 from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import TYPE_HEADER, encode
 from fallow.shared.events.operations import CellPolicy, Cordon, Quota, ReloadCell, SetPolicy, SetQuota
+from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.value import replace
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import LogUnavailable, Outgoing
 from fallow.shared.log.reading import event_of, header
+from fallow.shared.runtime import clocks
 from fallow.shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
-from tests.placement.world import CELL, FILE, admitted, joined, spec_of
+from tests.placement.world import CELL, FILE, admitted, joined, report, spec_of
 
 TOPICS = ("cells", "decisions", "jobs", "queue", "nodes", "proposals", "operations", "dead-letters", "snapshots")
 FLOOD = 1_500
@@ -46,7 +50,12 @@ class CountingLog(MemoryLog):
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    made = MemoryBroker()
+    return with_topics()
+
+
+def with_topics(stamps: Callable[[], int] | None = None) -> MemoryBroker:
+    """A broker whose records are stamped by this clock; without one they have no stamp."""
+    made = MemoryBroker(stamps)
     for topic in TOPICS:
         made.create_topic(LAYOUT.topic(topic), 1)
     return made
@@ -106,6 +115,25 @@ async def test_words_of_nodes_that_nobody_knows_are_set_aside_many_at_a_time(bro
         stray = joined(f"stray-{number}", pool="no-such-pool")
         broker.write(LAYOUT.outgoing(stray, id="1", source="test", wall_ms=0))
     await set_aside_together(broker)
+
+
+@pytest.mark.parametrize(
+    ("stamps", "seq", "reason"),
+    [
+        (clocks.wall_ms, LARGEST_INTEGER, DeadLetterReason.SEQUENCE_TOO_FAR),
+        (clocks.wall_ms, 1, DeadLetterReason.UNKNOWN_NODE),
+        (None, LARGEST_INTEGER, DeadLetterReason.UNKNOWN_NODE),
+    ],
+)
+async def test_the_number_of_a_word_is_held_against_the_stamp_of_its_record_where_it_has_one(
+    stamps: Callable[[], int] | None, seq: int, reason: DeadLetterReason
+) -> None:
+    broker = with_topics(stamps)
+    broker.write(LAYOUT.outgoing(replace(report("stray"), seq=seq), id="1", source="test", wall_ms=0))
+    broker.write(LAYOUT.outgoing(admitted(spec_of("good")), id="1", source="test", wall_ms=0))
+    await written(broker, CountingLog(broker), letters=1)
+    letters = broker.partition((LAYOUT.topic("dead-letters"), 0)).records
+    assert [header(letter, "reason") for letter in letters] == [reason]
 
 
 async def test_letters_that_fail_half_way_are_repeated_before_the_cursor_passes(broker: MemoryBroker) -> None:

@@ -67,10 +67,11 @@ JOB = AdmittedJob(spec=spec_of("job"), submit_ms=0, digest=DIGEST)
     ],
 )
 def test_an_input_has_as_many_words_as_it_can_be_cut_into(event: Event) -> None:
-    item, cut = Input("nodes-0", 1, event, 700), 1
+    item, cut = Input("nodes-0", 1, event, 700, stamped_ms=77), 1
     assert item.words == 7
     while (parts := item.cut(1)) is not None:
         (first, item), cut = parts, cut + 1
         assert first.words == 1
+        assert first.stamped_ms == item.stamped_ms == 77, "the numbers of words are held against the stamp"
     assert cut == 7
     assert Input("jobs-0", 1, admitted(spec_of("job")), 0).words == 1
