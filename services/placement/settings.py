@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from fallow.shared.runtime.settings import ServiceSettings, WriterSecurity
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.runtime.settings import ServiceSettings, SettingsError, WriterSecurity, shown
 
 _RESUME = "[a-z]+-[0-9]{1,9}@[0-9]{1,15}:[0-9]{1,15}"
 _RESUMES = f"^({_RESUME}(,{_RESUME})*)?$"
+_CELL = " *[a-z0-9._-]{1,64} *"
+_CELLS = f"^({_CELL}(,{_CELL})*)?$"
 
 
 class PlacementSettings(ServiceSettings, WriterSecurity):
@@ -30,6 +33,7 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
     begin_cells: str = Field(
         "",
         max_length=10_000,
+        pattern=_CELLS,
         description="cells, by commas, that begin though the log holds decisions of theirs that no key proves",
     )
     poll_records: int = Field(2_000, ge=1, le=100_000, description="inputs of one topic taken at once")
@@ -47,4 +51,12 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
     @property
     def begins(self) -> frozenset[str]:
         """The cells that `begin_cells` names."""
-        return frozenset(self.begin_cells.split(","))
+        return frozenset(name.strip() for name in self.begin_cells.split(",") if name.strip())
+
+
+def check_cells(settings: PlacementSettings, file: CellFile) -> None:
+    """Raises SettingsError where the settings name a cell that the cell file does not have."""
+    known = [cell.name for cell in file.cells]
+    if unknown := sorted(settings.begins - set(known)):
+        at, rule = settings.cell_file, f"the cell file has no cell {', '.join(map(repr, unknown))}, but"
+        raise SettingsError(f"FALLOW_BEGIN_CELLS = {shown(settings.begin_cells)}: {rule} {', '.join(known)} ({at})")

@@ -17,6 +17,7 @@ class Ending:
 
 # By name: the runtime knows nothing of logs and cells.
 ENDINGS: dict[str, Ending] = {
+    "SettingsError": Ending("the settings have an error", WRONG_SETTINGS),
     "CellFileError": Ending("the cell file has an error", WRONG_SETTINGS),
     "NodesFileError": Ending("the nodes file has an error", WRONG_SETTINGS),
     "WrongOffer": Ending("the node cannot belong to its pool", WRONG_SETTINGS),

@@ -12,13 +12,14 @@ from fallow.shared.runtime.backoff import BackOff
 from fallow.shared.runtime.endings import FAILED, FENCED, WRONG_SETTINGS
 from fallow.shared.runtime.files.cell_file import CellFileError
 from fallow.shared.runtime.process import Context, make_context, run_to_end
-from fallow.shared.runtime.settings import ServiceSettings
+from fallow.shared.runtime.settings import ServiceSettings, SettingsError
 
 
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
         (CellFileError("line 3: gpus = -1"), WRONG_SETTINGS, "the cell file has an error"),
+        (SettingsError("FALLOW_BEGIN_CELLS = 'mian': no cell"), WRONG_SETTINGS, "the settings have an error"),
         (WrongTopics("jobs is missing"), WRONG_SETTINGS, "the topics are not as declared"),
         (DamagedLog("offset 7"), FENCED, "fenced: the decision log is damaged"),
         (ExceptionGroup("tasks", [OSError(), DamagedLog("offset 7")]), FENCED, "fenced: the decision log is damaged"),

@@ -14,7 +14,7 @@ from fallow.services.placement.app.metrics import PlacementMetrics
 from fallow.services.placement.app.ownership import Ownership
 from fallow.services.placement.app.signing import tell_of_unsigned
 from fallow.services.placement.service import PlacementService
-from fallow.services.placement.settings import PlacementSettings
+from fallow.services.placement.settings import PlacementSettings, check_cells
 from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.log.opening import OpenLog, joined, layout_for, open_log
 from fallow.shared.log.sharing.cell_work import work_apart
@@ -25,8 +25,9 @@ from fallow.shared.runtime.together import together
 async def main(
     context: Context[PlacementSettings], opening: OpenLog = open_log, deciding: Deciding = PlacementService
 ) -> None:
-    """Follow and write until told to stop. An error in one cell leaves the others alone."""
+    """Follow and write until told to stop. An error in one cell leaves the others alone. Raises SettingsError."""
     file = context.host.cell_file(context.settings.cell_file)
+    check_cells(context.settings, file)
     log = await opening(context, file)
     if log is None:
         return
