@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import cast
 
 from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
@@ -54,7 +55,8 @@ class Follower:
         self._watch = PlaceWatch(log, lambda record: checksum_of(record.key, record.value))
         self._last: tuple[int, bytes | None, bytes | None] | None = None
         self._own = OwnRecords()
-        self._ends_forged = self._lacks_key = self._is_file_new = self._has_forged = False
+        self._lacks_key = self._is_file_new = self._has_forged = False
+        self._sure: tuple[int, int] | None = None
 
     @property
     def lacks_key(self) -> bool:
@@ -63,12 +65,19 @@ class Follower:
         """
         return self._lacks_key
 
-    @property
-    def ends_forged(self) -> bool:
-        """Whether the last record that was read is one that no key of the cell proves. Perhaps the key is missing here:
-        then the state is older than the log says.
+    def confirmed(self, begin: int = 0) -> CellState:
+        """The state, at a place behind which no reader misses anything: where records that no key of the cell proves
+        stand behind its last decision, right before the first of them. Perhaps a key is missing here, and for whoever
+        has it they are decisions. `begin` is where the log begins: what it no longer holds nobody can read.
+
+        To be read before the next record is folded: its tables are those of the state.
         """
-        return self._ends_forged
+        if self._sure is None:
+            return self.state
+        state = copy(self.state)
+        offset, state.skipped = self._sure
+        state.offset = max(offset, begin - 1)
+        return state
 
     @property
     def is_all_forged(self) -> bool:
@@ -92,7 +101,7 @@ class Follower:
         if self._snapshots:
             state = await newest_snapshot(self._log, self._layout, self.state.cell, self._service)
             if state is not None and state.version > self.state.version:
-                self.state = state
+                self.state, self._sure = state, None
         await self._open()
 
     async def stop(self) -> None:
@@ -173,20 +182,22 @@ class Follower:
     def _fold(self, entry: LogRecord) -> bool:
         """Whether the record is a decision that extended the state."""
         version, is_new = self.state.version, entry.offset >= self.next_offset
-        is_forged = entry.is_forged(version)
+        is_forged, sure = entry.is_forged(version), (self.state.offset, self.state.skipped)
         if is_new and not is_forged and self._before_fold is not None:
             self._before_fold(self.state, entry)
         fold(self.state, entry)
-        if is_new:
-            self._ends_forged = is_forged
-            self._has_forged |= is_forged
+        self._has_forged |= is_new and is_forged
+        if self.state.version != version:
+            self._sure = None
+        elif is_new and is_forged:
+            self._sure = self._sure or sure  # and stays there: a copy of an old decision proves nothing of these
         return self.state.version != version
 
     def wrote(self, message: Outgoing) -> None:
         """The state's last record is this one, which was appended and not read."""
         self._last = (self.state.offset, message.key, message.value)
         self._own.wrote(*self._last)
-        self._ends_forged = False
+        self._sure = None
 
     def look(self) -> None:
         """Whether the log still holds, at the state's own offset, the record that was folded last: asked every few

@@ -281,6 +281,23 @@ async def _records(log: Log, tp: TopicPartition, start: int, end: int) -> AsyncI
         await reader.stop()
 
 
+async def manifest_at_the_end(log: Log, layout: Layout, cell: str) -> SnapshotManifest | None:
+    """The manifest that is the last record of the cell's partition, if that still goes back to its first chunk. None
+    where anything else stands there: what the partition holds, only `read_catalogue` tells. Raises LogUnavailable.
+
+    For a look now and then: it costs a fetch of one record.
+    """
+    tp = layout.tp("snapshots", cell)
+    end = (await log.end_offsets([tp]))[tp]
+    record = (await log.last_before({tp: end})).get(tp) if end else None
+    if record is None or record.value is None:
+        return None
+    event, first = event_of(record), number(record, CHUNKS_HEADER)
+    if not isinstance(event, SnapshotManifest) or event.cell != cell or first is None:
+        return None
+    return event if (await log.begin_offsets([tp]))[tp] <= first else None
+
+
 async def read_catalogue(log: Log, layout: Layout, cell: str) -> Catalogue:
     """What the cell's partition holds now. Raises LogUnavailable."""
     tp, catalogue = layout.tp("snapshots", cell), Catalogue()

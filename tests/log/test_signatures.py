@@ -82,7 +82,32 @@ async def test_a_forged_record_is_passed_over_wherever_it_stands(log: MemoryLog,
     follower = await read(log)
     assert (follower.state.version, follower.state.skipped, follower.state.offset) == (6, 3, 8)
     assert follower.state.chain == folded(decisions).chain
-    assert follower.ends_forged
+    confirmed = follower.confirmed()
+    assert (confirmed.version, confirmed.offset, confirmed.skipped) == (6, 7, 2), "and not behind the last one"
+
+
+async def test_a_copy_of_an_old_decision_confirms_nothing_that_no_key_proves(log: MemoryLog) -> None:
+    """Perhaps only a key is missing here: whoever has it reads decisions there, whatever stands behind them."""
+    decisions = history()
+    honest = signed(PLAIN, decisions, WRITERS)
+    chain = folded(decisions[:2]).chain
+    await log.publish([*honest[:2], honest[0], *signed(PLAIN, decisions[2:4], NEXT, chain), honest[0], honest[1]])
+    follower = await read(log)
+    assert (follower.state.version, follower.state.offset) == (2, 6)
+    confirmed = follower.confirmed()
+    assert (confirmed.version, confirmed.offset, confirmed.skipped) == (2, 2, 1)
+    whole = await read(log, believing(PLAIN, public(WRITERS), public(NEXT), cell=CELL))
+    assert whole.confirmed() is whole.state
+    assert whole.state.version == 4
+
+
+async def test_what_the_log_no_longer_holds_is_in_no_doubt(log: MemoryLog) -> None:
+    decisions = history()
+    forged = signed(PLAIN, decisions[2:3], STRANGERS, folded(decisions[:2]).chain)
+    await log.publish([*signed(PLAIN, decisions[:2], WRITERS), *forged, *forged, *forged])
+    follower = await read(log)
+    assert [follower.confirmed(begin).offset for begin in (0, 2, 3, 5)] == [1, 1, 2, 4]
+    assert follower.state.offset == 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -200,7 +225,7 @@ async def test_before_a_record_is_passed_over_the_keys_are_read_again(log: Memor
     await log.publish(signed(PLAIN, decisions[3:], NEXT, folded(decisions[:3]).chain))
     signers = Reloading()
     follower = await read(log, Layout("fallow", PLAIN.ordinals, signers))
-    assert (follower.state.version, follower.state.skipped, follower.ends_forged) == (6, 0, False)
+    assert (follower.state.version, follower.state.skipped, follower.confirmed().offset) == (6, 0, 5)
 
 
 async def test_a_cell_file_that_comes_into_force_has_its_own_read_again(log: MemoryLog) -> None:

@@ -88,6 +88,7 @@ class Cell:
         for topic in ("decisions", "snapshots", "queue"):
             self.broker.create_topic(f"t.{topic}", 1)
         self.log, self.tenure, self.host = RefusingLog(self.broker), Tenure("main"), NotingHost()
+        self.retention_ms: int | None = None
 
     def enqueue(self, *jobs: str) -> None:
         """One decision that lets these jobs in."""
@@ -149,7 +150,8 @@ class Cell:
     def planner(self, context: Context[QueueingSettings]) -> CellPlanner:
         """What does the work on the cell."""
         file, metrics = parse_cell_file(TEXT, "cell"), QueueingMetrics(context.registry)
-        keeping = partial(Keeper, context, self.log, self.layout, SnapshotMetrics(context.registry), self.tenure, None)
+        of_snapshots = SnapshotMetrics(context.registry)
+        keeping = partial(Keeper, context, self.log, self.layout, of_snapshots, self.tenure, self.retention_ms)
         return CellPlanner(context, self.log, self.layout, file, self.tenure, metrics, keeping)
 
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from fallow.services.queueing.app.retention import delete_old
+from fallow.services.queueing.app.snapshots_lost import Lost, lost_snapshots
 from fallow.services.queueing.settings import QueueingSettings
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.follower import Follower
@@ -34,6 +35,9 @@ T = TypeVar("T")
 REST = 20
 """So many times as long as a snapshot took to write none is written: it costs a twentieth of a core at most."""
 
+LOOK_EVERY_MS = 10_000
+"""So often (wall time) queueing looks whether the topic still holds what it knows of."""
+
 LAST_BOUND_S = 12.0
 """So long a snapshot at an orderly stop may take: the process has 20 seconds to end."""
 
@@ -49,6 +53,9 @@ class SnapshotMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.written = Counter("fallow_snapshots_total", "Snapshots written", ["cell"], registry=registry)
         self.failed = Counter("fallow_snapshot_failures_total", "Snapshots begun in vain", ["cell"], registry=registry)
+        self.lost = Counter(
+            "fallow_snapshots_lost_total", "Times that known snapshots were gone", ["cell"], registry=registry
+        )
         self.seconds = Histogram(
             "fallow_snapshot_seconds", "Cutting and writing one snapshot", buckets=WRITE_SECONDS, registry=registry
         )
@@ -71,11 +78,15 @@ class Pace:
 
     def is_due(self, version: int, now_ms: int) -> bool:
         """Only after a change, and then by count or by time, whichever comes first; but never without a rest."""
-        if version == self.version or now_ms - self.at_ms < REST * self.took_ms:
+        if version == self.version or not self.has_rested(now_ms):
             return False
         return version - self.version >= self.versions or (
             self.wall_ms is not None and now_ms - self.at_ms >= self.wall_ms
         )
+
+    def has_rested(self, now_ms: int) -> bool:
+        """Whether the last one is so long ago that another may take as long."""
+        return now_ms - self.at_ms >= REST * self.took_ms
 
 
 @dataclass(slots=True)
@@ -84,6 +95,18 @@ class Unwritten:
 
     pause: BackOff
     until_ms: int = 0
+
+
+@dataclass(slots=True)
+class Looks:
+    """When (monotonic) the next look at the topic is due, and what the last one has found that is not mended yet."""
+
+    next_ms: int
+    lost: Lost | None = None
+
+    def done(self, lost: Lost | None, begin_ms: int, now_ms: int) -> None:
+        """One that has found this was begun and is done. Mostly it costs a fetch; else it reads the whole topic."""
+        self.lost, self.next_ms = lost, now_ms + max(LOOK_EVERY_MS, REST * (now_ms - begin_ms))
 
 
 class Keeper:
@@ -109,27 +132,29 @@ class Keeper:
         self._stepped = settings.clock is ClockKind.STEPPED
         longest_ms = None if self._stepped else settings.snapshot_wall_ms
         version = follower.state.version
-        self._pace = Pace(settings.snapshot_versions, longest_ms, version, self._host.monotonic_ms())
+        now_ms = self._host.monotonic_ms()
+        self._pace, self._looks = Pace(settings.snapshot_versions, longest_ms, version, now_ms), Looks(now_ms)
+        self._looks.done(None, now_ms, now_ms)
         self._unwritten = Unwritten(context.back_off(UNWRITTEN_FIRST_S, UNWRITTEN_MOST_S))
         self._catalogue: Catalogue | None = None
         self._task: asyncio.Task[None] | None = None
         tenure.on_change = self._on_change
 
     async def turn(self) -> None:
-        """Begin a snapshot if one is due. Nothing is folded while this waits."""
-        now_ms, version = self._host.monotonic_ms(), self._follower.state.version
-        is_free = self._may_cut and (self._task is None or self._task.done())
-        if is_free and now_ms >= self._unwritten.until_ms and self._pace.is_due(version, now_ms):
+        """Begin a snapshot if one is due, or a look. Nothing is folded while this waits."""
+        now_ms, is_busy = self._host.monotonic_ms(), self._task is not None and not self._task.done()
+        if not self._tenure.holds or is_busy or now_ms < self._unwritten.until_ms:
+            return
+        if self._is_due(now_ms):
             cut = await self._tried(self._cut())
             if cut is not None and self._tenure.holds:
                 self._task = asyncio.create_task(self._tried(self._write(cut, now_ms)), name=self._what)
+        elif self._looks.lost is None and now_ms >= self._looks.next_ms and not self._stepped:
+            self._task = asyncio.create_task(self._tried(self._look()), name=f"look at the {self._what}")
 
-    @property
-    def _may_cut(self) -> bool:
-        """Not of a state behind which forged records stand: were only a key missing here, they would be none, and who
-        begins with such a snapshot would miss them.
-        """
-        return self._tenure.holds and not self._follower.ends_forged
+    def _is_due(self, now_ms: int) -> bool:
+        is_lost = self._looks.lost is not None and self._pace.has_rested(now_ms)
+        return is_lost or self._pace.is_due(self._follower.state.version, now_ms)
 
     async def end(self, *, is_orderly: bool) -> None:
         """Let what is being written come to its end. At an orderly stop also write what has changed since: a cell that
@@ -142,14 +167,37 @@ class Keeper:
                 if is_orderly and self._context.stopping.is_set():
                     await self._write_last()
         self._drop()
-        self._context.health.ready(self._what)
 
     async def _write_last(self) -> None:
+        if self._stepped or not self._tenure.holds:
+            return
         is_news = self._follower.state.version != self._pace.version
-        if self._may_cut and is_news and not self._stepped:
+        if not is_news:
+            await self._tried(self._look())
+        if is_news or self._looks.lost is not None:
             begin_ms, cut = self._host.monotonic_ms(), await self._tried(self._cut())
             if cut is not None and self._tenure.holds:
                 await self._tried(self._write(cut, begin_ms))
+
+    async def _look(self) -> None:
+        """Whether the topic still holds what this process knows of: it alone may have the state by now."""
+        begin_ms, lost = self._host.monotonic_ms(), self._looks.lost
+        try:
+            lost = await self._find_lost()
+        except (LogUnavailable, LogTruncated) as error:
+            self._context.logger.warning("snapshots not looked at", cell=self._tenure.cell, reason=str(error))
+        self._looks.done(lost, begin_ms, self._host.monotonic_ms())
+
+    async def _find_lost(self) -> Lost | None:
+        """What is gone is told. Raises LogUnavailable, LogTruncated."""
+        cell, follower = self._tenure.cell, self._follower
+        lost = await lost_snapshots(self._log, self._layout, cell, self._pace.version, follower.next_offset)
+        if lost is not None:
+            self._catalogue = None
+            self._metrics.lost.labels(cell).inc()
+            self._context.logger.error("snapshots are gone, one is written anew", cell=cell, reason=lost.reason)
+            self._context.health.not_ready(f"its snapshots are gone: {lost.reason}", self._what, cell=cell)
+        return lost
 
     def _on_change(self) -> None:
         """The process that has the cell meanwhile writes what this one would not know of."""
@@ -157,39 +205,52 @@ class Keeper:
             self._drop()
 
     def _drop(self) -> None:
-        self._catalogue = None
+        self._catalogue = self._looks.lost = None
         if self._task is not None:
             self._task.cancel()
+        self._context.health.ready(self._what)
 
     async def _cut(self) -> Cut:
-        """In a thread, as plans are made: the loop goes on, but not the fold of this cell."""
-        state, most = self._follower.state, self._context.settings.snapshot_chunk_bytes
+        """In a thread, as plans are made: the loop goes on, but not the fold of this cell.
+
+        Not at a place behind which forged records stand: were only a key missing here, they would be none, and who
+        begins with such a snapshot would miss them.
+        """
+        begin = 0 if self._looks.lost is None else self._looks.lost.begin
+        state, most = self._follower.confirmed(begin), self._context.settings.snapshot_chunk_bytes
         work = partial(cut_whole, state, self._context.instance, most)
         return await self._host.beside(work, self._what, may_be_long=True)
 
     async def _write(self, cut: Cut, begin_ms: int) -> None:
-        """Write this one, where the log has none of its state, and delete what is old. Raises LogUnavailable."""
+        """Write this one, where the log has none of its state that serves, and delete what is old. Raises
+        LogUnavailable.
+        """
         context, cell, catalogue = self._context, self._tenure.cell, self._catalogue
         if catalogue is None:
             catalogue = await read_catalogue(self._log, self._layout, cell)
-        if not catalogue.reaches(cut.head):  # that is by the process that had the cell before
+        # One that reaches so far is by the process that had the cell before.
+        if self._looks.lost is not None or not catalogue.reaches(cut.head):
             wall_ms = self._host.wall_ms()
             await write_cut(self._log, self._layout, cut, catalogue, writer=context.instance, wall_ms=wall_ms)
             self._tell(catalogue.manifests[NEWEST], self._host.monotonic_ms() - begin_ms)
         self._catalogue = catalogue
+        self._looks.lost = None
         self._pace.written(cut.head.version, begin_ms, self._host.monotonic_ms())
         self._unwritten.pause.reset()
         context.health.ready(self._what)
         await self._delete_old(catalogue)
 
     async def _delete_old(self, catalogue: Catalogue) -> None:
-        """Once behind each snapshot. What cannot be deleted now can be behind the next one."""
+        """Once behind each snapshot that the topic holds. What cannot be deleted now can be behind the next one."""
         if self._retention_ms is None:
             return
         cell, wall_ms = self._tenure.cell, self._host.wall_ms()
         try:
+            self._looks.lost = await self._find_lost()
+            if self._looks.lost is not None:
+                return
             count = await delete_old(self._log, self._layout, cell, catalogue, self._retention_ms, wall_ms)
-        except LogUnavailable as error:
+        except (LogUnavailable, LogTruncated) as error:
             self._context.logger.warning("old decisions are not deleted", cell=cell, reason=str(error))
         else:
             if count:

@@ -285,10 +285,15 @@ class Catalogue:
         parts = self.parts.get(manifest.snapshot, {})
         return all(part in parts for part in range(manifest.parts))
 
+    def newest_whole(self) -> SnapshotManifest | None:
+        """The newest snapshot, if every chunk of it is there."""
+        newest = self.manifests.get(NEWEST)
+        return newest if newest is not None and self.is_whole(newest) else None
+
     def reaches(self, state: CellState | SnapshotManifest) -> bool:
         """Whether the newest snapshot is of this state, or of a later one."""
-        newest = self.manifests.get(NEWEST)
-        if newest is None or not self.is_whole(newest):
+        newest = self.newest_whole()
+        if newest is None:
             return False
         return newest.version > state.version or (newest.version, newest.chain) == (state.version, state.chain)
 
@@ -297,8 +302,7 @@ class Catalogue:
 
         The snapshot with which a cell was moved here covers nothing of this log.
         """
-        newest = self.manifests.get(NEWEST)
-        if newest is None or not self.is_whole(newest):
+        if self.newest_whole() is None:
             return None
         kept = [m for m in self.manifests.values() if m.offset >= 0 and not self._is_past(m)]
         return min((m.offset for m in kept if self.is_whole(m)), default=-1) + 1
