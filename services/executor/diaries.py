@@ -28,20 +28,16 @@ from fallow.services.executor.service import slot_of
 from fallow.shared.cluster.checks.run_journal import HORIZON_BEGINS, DiaryHorizon, DiaryLine
 from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.encoding import encode
-from fallow.shared.events.nodes import SEQ_AHEAD_WALL_MS, SEQ_PER_MS
+from fallow.shared.events.nodes import SEQ_LEAD_WALL_MS, SEQ_PER_MS
 
 Read = TypeVar("Read")
 
 SEQ_PER_REIGN = 1_000_000
-"""A second of the clock, and more than what a node says in it: reigns that follow each other faster go ahead of the
-clock, and all others begin at it, above what was said in the ones before.
-"""
+"""A second of the clock, and more than what a node says while its numbers are ahead of the clock."""
 
-SEQ_AHEAD_MOST = SEQ_AHEAD_WALL_MS * SEQ_PER_MS // 2
-"""A reign begins no further ahead of the wall clock: that leaves as much for one that is ahead of the broker's."""
-
-SEQ_OF_CLOCK_MOST = LARGEST_INTEGER // 2
-"""A clock counts no further than this, which it reaches in the year 2112: one that is wrong once leaves numbers enough.
+SEQ_BEGIN_MOST = LARGEST_INTEGER // 2
+"""A reign begins no further than this, which the clock reaches in the year 2112: a clock that is wrong once, or a file
+that is damaged, leaves numbers enough.
 """
 
 REIGN_BYTES = 32
@@ -103,8 +99,9 @@ class Diaries:
         """Take the slot's reign: nobody else writes its nodes' diaries from now on. A number above all sequence numbers
         before.
 
-        It counts from the wall clock where there is no former reign on this disk, since another disk may have had one,
-        or where the former one is far ahead of the clock, by a clock that was wrong: no reader takes such numbers.
+        It counts from the wall clock where that is ahead: of no former reign on this disk, since another disk may have
+        had one. It never goes back, however far the former one is ahead: this clock may be the wrong one, and readers
+        may have taken what was said. Where no reader takes such numbers, the agents learn it (shared/events/nodes.py).
         """
         self.let_go(slot)
         files = self._files
@@ -112,10 +109,8 @@ class Diaries:
         with files.locked(claim):
             former = files.read_begin(claim, REIGN_BYTES)
             before = int(former) if former.isdigit() else 0  # a loss of power leaves less, or nothing
-            clock = min(wall_ms * SEQ_PER_MS, SEQ_OF_CLOCK_MOST)
-            seq = max(before + SEQ_PER_REIGN, clock)
-            if seq > clock + SEQ_AHEAD_MOST:
-                seq = clock
+            clock = (wall_ms + SEQ_LEAD_WALL_MS) * SEQ_PER_MS
+            seq = min(max(before + SEQ_PER_REIGN, clock), SEQ_BEGIN_MOST)
             text = b"%020d" % seq
             files.write_begin(claim, text)
         diary = files.open(self._name(slot), to_append=True)

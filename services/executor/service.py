@@ -188,6 +188,7 @@ class ExecutorService:
         turn.events = [event for event in turn.events if event.node != agent.id]
         self._wanted.disown([agent.id])
         self._boot(turn, state, agent.spec, agent.seq, ())
+        self.agents[agent.id].is_numbered = agent.is_numbered
 
     def _forget(self, node_id: str) -> None:
         del self.agents[node_id]
@@ -227,13 +228,16 @@ class ExecutorService:
                         self._leases_seen_ms = made_ms - LEASE_CHECK_MS  # what waits for this begins with the next tick
                     agent.renew(made_ms, told_ms(event))
 
-    def stamped(self, events: Iterable[Said], stamped_ms: int) -> None:
-        """The broker stamped these events with this wall time."""
-        agent_of = self.agents.get
+    def stamped(self, events: Iterable[Said], stamped_ms: int) -> bool:
+        """The broker stamped these events with this wall time. False: some are to be said again, with new numbers, and
+        all that waits behind them needs new ones.
+        """
+        agent_of, are_taken = self.agents.get, True
         for event in events:
             agent = agent_of(event.node)
-            if agent is not None:
-                agent.number_by(stamped_ms)
+            if agent is not None and not agent.number_by(event.seq, stamped_ms):
+                are_taken = False
+        return are_taken
 
     def still_ours(self, events: Iterable[Said]) -> list[Said]:
         """Those of these events that this process may still say: what its nodes have said in their present boot, since

@@ -1,9 +1,20 @@
 """Topic `nodes`: what nodes say of themselves and of the runs on them. Written by executors, read by placement.
 
-Each record names the node's boot and a sequence number, which grows over boots too (begin it at the wall clock's
-microseconds): a record of an earlier boot, or one that is older than the newest seen, is ignored, and one whose number
-is above `seq_most` of its stamp is refused. A *run* is the
-workers of one attempt of one job on one node; of a job that is no gang it is one worker, named by `rank` and `turn`.
+Each record names the node's boot and a sequence number, which grows over boots too (a microsecond of the wall clock
+each): a record of an earlier boot, or one that is older than the newest seen, is ignored, and one whose number is above
+`seq_most` of its stamp is refused. So the numbers of an agent must be above all that readers have taken of the agents
+of its node before it, whatever the clock of its machine says, said or will say. They are, by three rules:
+
+1. It begins above the begin of the agent before it, which it keeps on its disk, by more than that one has said; and no
+   earlier than `SEQ_LEAD_WALL_MS` ahead of its clock. It never goes back by its clock, which may be wrong itself.
+2. Numbers that are behind the stamp of its first words (`seq_least`) go on at that stamp. An agent before it that was
+   behind its own first stamp went on at that, which is earlier.
+3. Numbers above `seq_most` of a stamp begin anew at that: no reader has taken a larger one by then.
+
+What was said with the numbers before is said again, by 2 and 3: nobody may have heard it.
+
+A *run* is the workers of one attempt of one job on one node; of a job that is no gang it is one worker, named by `rank`
+and `turn`.
 """
 
 from __future__ import annotations
@@ -29,10 +40,20 @@ SEQ_AHEAD_WALL_MS = 86_400_000
 time of its place for UTC (14 hours).
 """
 
+SEQ_LEAD_WALL_MS = 60_000
+"""An agent begins its numbers so far ahead of its clock: where that is right, the stamp of its first words, which it
+says some seconds later, is not ahead of them.
+"""
+
 
 def seq_most(stamped_ms: int) -> int:
     """The largest sequence number that a word may have in a record that the broker stamped with this wall time."""
     return (stamped_ms + SEQ_AHEAD_WALL_MS) * SEQ_PER_MS
+
+
+def seq_least(stamped_ms: int) -> int:
+    """The number of this wall time: the first words of an agent have no smaller one."""
+    return stamped_ms * SEQ_PER_MS
 
 
 class NodeEvent(CellEvent):

@@ -47,26 +47,27 @@ def seen(job: str, status: RunStatus, attempt: int = 1) -> Observation:
 
 
 @pytest.mark.parametrize("seq", [seq_most(BROKER_MS), LARGEST_INTEGER - 1])
-def test_an_agent_whose_numbers_no_reader_takes_begins_at_the_time_of_the_broker(seq: int) -> None:
+def test_an_agent_whose_numbers_no_reader_takes_begins_above_all_that_readers_have_taken(seq: int) -> None:
     made, told = NodeAgent(CELL, node(1), "boot-1", seq=seq, now_ms=0), turn()
-    made.number_by(BROKER_MS)
+    assert not made.number_by(made.next_seq(), BROKER_MS)
     made.report(told, CellPolicy())
-    assert [event.seq for event in told.events] == [BROKER_MS * SEQ_PER_MS + 1]
+    assert [event.seq for event in told.events] == [seq_most(BROKER_MS) + 1]
     assert made.has_said(told.events[0])
 
 
-def test_an_agent_of_a_clock_that_was_far_behind_goes_on_at_the_time_of_the_broker() -> None:
+def test_an_agent_of_a_clock_that_was_behind_goes_on_at_the_stamp_of_its_first_words() -> None:
     made = NodeAgent(CELL, node(1), "boot-1", seq=1_000, now_ms=0)
-    made.number_by(BROKER_MS)
+    assert not made.number_by(made.next_seq(), BROKER_MS)
     assert made.next_seq() == BROKER_MS * SEQ_PER_MS + 1
+    assert made.number_by(BROKER_MS * SEQ_PER_MS + 1, BROKER_MS + 60_000), "later words may be behind their stamps"
 
 
-@pytest.mark.parametrize("hours", [-12, 0, 23])
+@pytest.mark.parametrize("hours", [0, 12, 23])
 def test_numbers_that_readers_take_go_on_as_they_are(hours: int) -> None:
     begun = (BROKER_MS + hours * 3_600_000) * SEQ_PER_MS
     made = NodeAgent(CELL, node(1), "boot-1", seq=begun, now_ms=0)
-    made.number_by(BROKER_MS)
-    assert made.next_seq() == begun + 1
+    assert made.number_by(made.next_seq(), BROKER_MS)
+    assert made.next_seq() == begun + 2
 
 
 def test_nothing_starts_before_the_first_full_desired_state() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from itertools import count
 
 import pytest
@@ -42,8 +42,8 @@ class Numbers:
     def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         pass
 
-    def stamped(self, events: Iterable[Said], stamped_ms: int) -> None:
-        pass
+    def stamped(self, events: Iterable[Said], stamped_ms: int) -> bool:
+        return True
 
 
 class Listed(Numbers):
@@ -98,15 +98,20 @@ def report(seq: int, node: str = "node-1") -> n.NodeEvent:
     return n.NodeReport(cell=CELL, node=node, boot="boot-1", seq=seq)
 
 
-class Stamped(Numbers):
-    """Knows with which times its words were stamped."""
+class Stamped(Listed):
+    """Knows with which times its words were stamped. The numbers of the first ones are `wrong`: this happens then."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.wrong: list[Callable[[], None]] = []
         self.stamps: list[tuple[list[int], int]] = []
 
-    def stamped(self, events: Iterable[Said], stamped_ms: int) -> None:
+    def stamped(self, events: Iterable[Said], stamped_ms: int) -> bool:
         self.stamps.append(([event.seq for event in events], stamped_ms))
+        if not self.wrong:
+            return True
+        self.wrong.pop()()
+        return False
 
 
 TOO_LARGE = n.NodeJoined(
@@ -132,6 +137,23 @@ async def test_whoever_speaks_learns_the_time_that_the_broker_stamped_on_the_wor
         await outbox.drained()
     running.cancel()
     assert speaker.stamps == [([5, *(word.seq for word in beside)], 77)]
+
+
+async def test_words_whose_numbers_no_reader_takes_are_said_again_before_all_that_waits_and_renew_nothing() -> None:
+    context, speaker = make_context("executor", ServiceSettings()), Stamped()
+    broker = MemoryBroker(now_ms=lambda: 77)
+    broker.create_topic("test.nodes", 1)
+    log = MemoryLog(broker)
+    await log.start()
+    outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
+    speaker.wrong = [lambda: outbox.put([finished("c", 7)], 4)]
+    running = asyncio.create_task(outbox.run())
+    outbox.put([finished("a", 5), finished("b", 6)], 3)
+    async with asyncio.timeout(5):
+        await outbox.drained()
+    running.cancel()
+    assert [seqs for seqs, _ in speaker.stamps] == [[5, 6], [100, 101, 102]]
+    assert speaker.heard == [(3, 2), (4, 1)]
 
 
 async def test_what_came_in_while_the_log_was_away_keeps_its_order_and_its_numbers_grow(log: Moody) -> None:

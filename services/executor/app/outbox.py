@@ -46,8 +46,8 @@ class Speaker(Protocol):
     def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
         """These are in the log."""
 
-    def stamped(self, events: Iterable[Said], stamped_ms: int) -> None:
-        """The broker stamped these with this wall time."""
+    def stamped(self, events: Iterable[Said], stamped_ms: int) -> bool:
+        """The broker stamped these with this wall time. False: some have numbers that readers may not take."""
 
 
 class Outbox:
@@ -117,11 +117,14 @@ class Outbox:
                 await self._before_publish()
             said = [self._service.still_ours(batch.events) for batch in now]
             try:
-                await self._publish([each for events in said for each in events])
+                are_taken = await self._publish([each for events in said for each in events])
             except LogUnavailable as error:
                 self._cannot_publish(error)
+                are_taken = False
+            if not are_taken:
                 # Some may have arrived, and a number that was heard once is ignored: say all with new numbers. What
-                # has come in meanwhile stands behind them, and so must its numbers.
+                # has come in meanwhile stands behind them, and so must its numbers. Words whose numbers a wrong clock
+                # gave have renewed no lease.
                 batches, self._waiting = without_outdated([*batches, *self._waiting]), []
                 batches = [Batch(b.made_ms, self._service.renumber(b.events)) for b in batches]
                 await asyncio.sleep(pause.next_s())
@@ -140,21 +143,22 @@ class Outbox:
             f"node reports are not being published: {error}", self._about, cell=self._service.cell
         )
 
-    async def _publish(self, said: Sequence[Said]) -> None:
+    async def _publish(self, said: Sequence[Said]) -> bool:
+        """Whether readers take the numbers of all that was said. Raises LogUnavailable."""
         records = self.records_of(self._service.cell, said)
         if not records:
-            return
+            return True
         now_ms, begun_ms = self._host.wall_ms(), self._host.monotonic_ms()
         messages = [self._outgoing(record, now_ms) for record in records]
         try:
             stamped_ms = await self._log.publish(messages)
         except RecordTooLarge:
             stamped_ms = await self._publish_singly(messages)
-        if stamped_ms is not None:
-            self._service.stamped(said, stamped_ms)
+        are_taken = stamped_ms is None or self._service.stamped(said, stamped_ms)
         self._telemetry.publish.observe((self._host.monotonic_ms() - begun_ms) / 1000)
         self._published.inc(len(records))
         self._reports.inc(sum(type(each) is NodeReport for each in said))
+        return are_taken
 
     async def _publish_singly(self, messages: Sequence[Outgoing]) -> int | None:
         """All but those that the log will never take: to say these again would keep everything behind them back."""

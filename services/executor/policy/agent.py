@@ -33,9 +33,6 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, RUN_IS_OVER, NodeSpec, ObservedRun, RunStatus, WorkerPlace
 
-SEQ_BEHIND_MOST = n.SEQ_AHEAD_WALL_MS * n.SEQ_PER_MS // 2
-"""Numbers that are further behind the broker's time begin anew at it."""
-
 
 @dataclass(slots=True)
 class AgentRun:
@@ -71,6 +68,7 @@ class NodeAgent:
         "id",
         "is_heard",
         "is_informed",
+        "is_numbered",
         "is_settled",
         "lease",
         "leaving",
@@ -84,7 +82,7 @@ class NodeAgent:
     def __init__(self, cell: str, spec: NodeSpec, boot: str, *, seq: int, now_ms: int) -> None:
         """`now_ms` is monotonic: a new agent has one lease's time to make itself heard."""
         self.cell, self.spec, self.id, self.boot, self.seq = cell, spec, spec.id, boot, seq
-        self.first_seq = seq
+        self.first_seq, self.is_numbered = seq, False
         self.version = 0
         self.is_informed = False
         self.is_heard = True
@@ -389,15 +387,20 @@ class NodeAgent:
         """Whether nothing of any run is on the node."""
         return not self.leaving and not any(run.is_live for run in self.runs.values())
 
-    def number_by(self, stamped_ms: int) -> None:
-        """The broker stamped what was said with this wall time. Numbers that begin so far ahead of it that no reader
-        takes them, or far behind it, came of a wrong clock: they begin anew at the broker's time.
+    def number_by(self, said_seq: int, stamped_ms: int) -> bool:
+        """The broker stamped a word with this number with this wall time. False: readers may not have taken it, for its
+        number came of a wrong clock; whatever is said from now on, this word too, needs a new number (the rules stand
+        in shared/events/nodes.py).
         """
-        by_broker = stamped_ms * n.SEQ_PER_MS
-        if self.seq >= n.seq_most(stamped_ms):
-            self.seq, self.first_seq = by_broker, min(self.first_seq, by_broker)
-        elif self.seq < by_broker - SEQ_BEHIND_MOST:
-            self.seq = by_broker
+        most, least, is_first = n.seq_most(stamped_ms), n.seq_least(stamped_ms), not self.is_numbered
+        self.is_numbered = True
+        if said_seq > most:
+            self.seq, self.first_seq = most, min(self.first_seq, most)
+            return False
+        if is_first and said_seq < least:
+            self.seq = max(self.seq, least)
+            return False
+        return True
 
     def next_seq(self) -> int:
         """The number of the next thing that it says."""

@@ -196,9 +196,12 @@ class OwnNode:
         if told:
             self.agent.renew(made_ms, told_ms(told[-1]))
 
-    def stamped(self, events: Iterable[Said], stamped_ms: int) -> None:  # noqa: ARG002 - all of this node
-        """The broker stamped these events with this wall time."""
-        self.agent.number_by(stamped_ms)
+    def stamped(self, events: Iterable[Said], stamped_ms: int) -> bool:
+        """The broker stamped these events with this wall time. False: some are to be said again, with new numbers, and
+        all that waits behind them needs new ones.
+        """
+        are_taken = [self.agent.number_by(event.seq, stamped_ms) for event in events]
+        return all(are_taken)
 
     def still_ours(self, events: Iterable[Said]) -> list[Said]:
         """Those of these events that may still be said: none where somebody else speaks for the node."""
