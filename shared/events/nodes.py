@@ -7,11 +7,11 @@ of its node before it, whatever the clock of its machine says, said or will say.
 
 1. It begins above the begin of the agent before it, which it keeps on its disk, by more than that one has said; and no
    earlier than `SEQ_LEAD_WALL_MS` ahead of its clock. It never goes back by its clock, which may be wrong itself.
-2. Numbers that are behind the stamp of its first words (`seq_least`) go on at that stamp. An agent before it that was
-   behind its own first stamp went on at that, which is earlier.
+2. Numbers that are behind a stamp go on at it (`seq_least`). The agent before it did so, too: at earlier stamps.
 3. Numbers above `seq_most` of a stamp begin anew at that: no reader has taken a larger one by then.
 
-What was said with the numbers before is said again, by 2 and 3: nobody may have heard it.
+Nobody may have heard what an agent said before the first stamp that it knows, if that is ahead, or above `seq_most` at
+any time: it is said again.
 
 A *run* is the workers of one attempt of one job on one node; of a job that is no gang it is one worker, named by `rank`
 and `turn`.
@@ -52,7 +52,7 @@ def seq_most(stamped_ms: int) -> int:
 
 
 def seq_least(stamped_ms: int) -> int:
-    """The number of this wall time: the first words of an agent have no smaller one."""
+    """The number of this wall time: what an agent says once it knows of the stamp has no smaller one."""
     return stamped_ms * SEQ_PER_MS
 
 

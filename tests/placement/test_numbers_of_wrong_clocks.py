@@ -15,6 +15,7 @@ from fallow.services.executor.files import DiskFiles
 from fallow.services.executor.policy.agent import NodeAgent
 from fallow.services.placement.lifecycle.nodes.event_dedup import Sequences
 from fallow.services.placement.lifecycle.nodes.invalid_events import number_most
+from fallow.shared.events.nodes import SEQ_LEAD_WALL_MS
 from fallow.shared.events.value import replace
 from tests.placement.world import CELL, joined, report
 
@@ -97,3 +98,28 @@ def test_where_the_clock_is_right_no_word_is_said_twice(tmp_path: Path) -> None:
     for way_ms in (0, SECOND_MS, 50 * SECOND_MS):
         node.begin(0, way_ms)
         assert node.say() == (True, 0)
+
+
+@pytest.mark.parametrize("hours", [-48, -13, -11, -1])
+def test_a_clock_that_is_behind_on_another_disk_silences_no_node_for_long(tmp_path: Path, hours: int) -> None:
+    node = Node(Diaries(DiskFiles(tmp_path / "a"), CELL, 1))
+    node.begin(0, SECOND_MS)
+    assert node.say()[0]
+    node.now_ms += SEQ_LEAD_WALL_MS
+    for disk in ("b", "c"):
+        node.reigns = Diaries(DiskFiles(tmp_path / disk), CELL, 1)
+        node.begin(hours * HOUR_MS, SECOND_MS)
+        assert node.say()[0]
+        assert node.say() == (True, 0)
+
+
+def test_a_node_on_another_disk_is_heard_when_the_time_is_over_that_its_clock_was_ahead(tmp_path: Path) -> None:
+    node = Node(Diaries(DiskFiles(tmp_path / "a"), CELL, 1))
+    node.begin(HOUR_MS, SECOND_MS)
+    assert node.say()[0]
+    node.reigns = Diaries(DiskFiles(tmp_path / "b"), CELL, 1)
+    node.begin(0, SECOND_MS)
+    assert not node.say()[0]
+    node.now_ms += HOUR_MS + SEQ_LEAD_WALL_MS
+    node.say()
+    assert node.say() == (True, 0)

@@ -397,10 +397,8 @@ class NodeAgent:
         if said_seq > most:
             self.seq, self.first_seq = most, min(self.first_seq, most)
             return False
-        if is_first and said_seq < least:
-            self.seq = max(self.seq, least)
-            return False
-        return True
+        self.seq = max(self.seq, least)
+        return not is_first or said_seq >= least
 
     def next_seq(self) -> int:
         """The number of the next thing that it says."""
