@@ -22,7 +22,7 @@ from fallow.bench.figure import Figure
 from fallow.bench.load.load import percentile
 from fallow.bench.load.processor_time import Used, machine_seconds
 from fallow.replay.run_session import folder_for
-from fallow.services.executor.app.own_machine import OwnMachine, as_node
+from fallow.services.executor.app.own_machine import Driver, OwnMachine, as_node
 from fallow.services.executor.policy.turn import Start
 from fallow.services.executor.policy.worker_environment import Gang
 from fallow.services.executor.processes.state_folder import StateFolder
@@ -36,7 +36,7 @@ NODE = CELL = "bench"
 PROGRAM = ("date", "+%s%N")
 """The worker: it says when it ran, in nanoseconds of wall time."""
 
-LEASE_MS, END_WAIT_S, LOOK_AGAIN_S = 3_600_000, 300.0, 0.005
+LEASE_MS, END_WAIT_S = 3_600_000, 300.0
 UIDS_FROM, UIDS_BY_PROCESS = 4_000_000_000, 2_000
 """Numbers that accounts do not have; those of two benchmarks at once differ."""
 
@@ -135,12 +135,12 @@ async def _began(machine: OwnMachine, runs: Path, count: int) -> Began:
     for number in range(count):
         ordered_ns = time_ns()
         _order(machine, f"one-{number}")
-        await _ended(machine, 1)
+        await _ended(machine.driver, 1)
         waits.append((_ran_ns(runs / f"one-{number}") - ordered_ns) / 1e6)
     begin_s = monotonic()
     for number in range(count):
         _order(machine, f"all-{number}")
-    await _ended(machine, count)
+    await _ended(machine.driver, count)
     per_s = count / (monotonic() - begin_s)
     while not machine.driver.stop_everything():
         await machine.driver.next_look()
@@ -155,17 +155,17 @@ def _order(machine: OwnMachine, job: str) -> None:
         raise StackError(f"a worker did not begin: {refused.text}")
 
 
-async def _ended(machine: OwnMachine, count: int) -> None:
-    """Look until so many have ended well."""
+async def _ended(driver: Driver, count: int) -> None:
+    """Look as often as an agent does, until so many have ended well. Starts go on with a look, too."""
     end_s = monotonic() + END_WAIT_S
     while count:
         if monotonic() > end_s:
             raise StackError(f"{count} workers have not ended within {END_WAIT_S:g} s")
-        for seen in machine.driver.look():
+        for seen in driver.look():
             if seen.status is RunStatus.FAILED:
                 raise StackError(f"a worker failed: {seen.text}")
             count -= seen.status is RunStatus.FINISHED
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await driver.next_look()
 
 
 def _ran_ns(folder: Path) -> int:

@@ -95,7 +95,7 @@ class Security:
         return self.redis.url(user, self.redis_passwords[user])
 
 
-def choose_secured(folder: Path, *, durable: bool, quick_start: bool) -> tuple[Choice, Choice, Security]:
+def choose_secured(folder: Path, *, durable: bool) -> tuple[Choice, Choice, Security]:
     """A Kafka from its jars and a Redis of this machine, not started yet. Raises StackError where FALLOW_KAFKA or
     FALLOW_REDIS names a server that runs, or there is none to start.
     """
@@ -109,7 +109,7 @@ def choose_secured(folder: Path, *, durable: bool, quick_start: bool) -> tuple[C
 
     def kafka_from_jars() -> Server | str:
         obstacle = kafka_jars.obstacle()
-        return obstacle or SecuredKafka(folder / "kafka", users, durable=durable, quick_start=quick_start)
+        return obstacle or SecuredKafka(folder / "kafka", users, durable=durable, quick_start=False)
 
     kafka = first_of("FALLOW_KAFKA", "Kafka", {Source.JARS: kafka_from_jars})
     redis = first_of(

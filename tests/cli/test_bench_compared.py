@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ from rich.console import Console
 from fallow.bench.compared import beside_secured, compared, order_of
 from fallow.bench.figure import Figure
 from fallow.bench.load.processor_time import Used
+from fallow.bench.load.stages import chosen
+from fallow.shared.runtime.stack.child import StackError
+from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
 
 KEYS = ("held_per_s", "jobs_per_s", "p99_ms", "cpu")
 SECURITY = {"kafka": "SASL_SSL", "mechanism": "SCRAM-SHA-512", "redis_users": True, "redis_tls": False}
@@ -115,3 +119,17 @@ def test_both_cells_get_servers_of_the_same_programs_and_no_secret_of_another_ce
     assert measured == [False, True, True, False]
     assert (os.environ["FALLOW_KAFKA"], os.environ["FALLOW_REDIS"]) == ("jars", "wheel")
     assert [name for name in secrets if name in os.environ] == []
+
+
+@pytest.mark.parametrize("secured", [False, True])
+def test_the_kafka_of_both_cells_compiles_as_one_that_serves_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secured: bool
+) -> None:
+    """Java's quick compiler does not use the processor's instructions for AES."""
+    monkeypatch.setenv("FALLOW_KAFKA", "jars")
+    try:
+        kafka, _, _ = chosen(tmp_path, durable=False, secured=secured)
+    except StackError as error:
+        pytest.skip(str(error))
+    assert isinstance(kafka.server, KafkaFromJars)
+    assert not kafka.server.quick_start

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from fallow.cli.log.file import LINE_CHARS_MOST, LogFileError, open_text, write_line
 from fallow.cli.verify.verification import DiaryError, join, verify_file
 from fallow.cli.verify.verify import LogCheck, Verification
+from fallow.cli.verify.verify_command import tell
 from fallow.shared.cluster.checks.audit import ledger_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.effects import JobFinished, JobRunning, QuotaSet
@@ -57,7 +58,7 @@ def test_an_honest_log_passes_and_its_figures_are_told() -> None:
 
 
 def test_the_json_object_has_exactly_its_keys() -> None:
-    keys = "ok from_version to_version records skipped checks first_violation forged gaps"
+    keys = "ok from_version to_version records skipped checks first_violation forged gaps gaps_at_end"
     records = an_honest_log().records
     assert list(check(records).as_json()) == keys.split()
     with_diaries = dataclasses.replace(check(records), nodes_not_checked=("node-1",))
@@ -118,6 +119,39 @@ def test_an_offset_without_a_record_is_no_offence_and_is_told() -> None:
     assert records[5].offset == 5
     found = check([*records[:5], *records[6:]])
     assert (found.ok, found.gaps, found.skipped) == (True, 1, 0)
+
+
+def a_beaten_record_behind(records: list[Record], offset: int) -> list[Record]:
+    """These and a record that readers skip: the stale one of the honest log, once more."""
+    return [*records, replace(an_honest_log().records[5], offset=offset)]
+
+
+def test_decisions_that_may_be_missing_behind_the_last_one_are_told(exported: Exported) -> None:
+    """Nothing behind them says that they were there, nor that a transaction has left the offset."""
+    records = an_honest_log().records
+    cut = a_beaten_record_behind(records[:-1], len(records))
+    found = check(cut)
+    assert (found.ok, found.to_version, found.gaps, found.gaps_at_end) == (True, 8, 0, 1)
+    whole = check(a_beaten_record_behind(records, len(records)))
+    assert (whole.ok, whole.to_version, whole.gaps, whole.gaps_at_end) == (True, 9, 0, 0)
+
+
+def test_an_offset_without_a_record_is_told_as_one_at_the_end_until_a_decision_follows() -> None:
+    records = an_honest_log().records
+    log = LogCheck(CellState("main"))
+    for record in [*records[:5], records[6]]:
+        log.take(record)
+    later = [replace(record, offset=record.offset + 2) for record in records[7:]]
+    for record in a_beaten_record_behind([], 8):
+        log.take(record)
+    assert (log.gaps, log.gaps_at_end) == (1, 1)
+    log.take(later[0])
+    assert (log.gaps, log.gaps_at_end) == (2, 0)
+
+
+def test_what_may_be_missing_at_the_end_is_told_to_people(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(check(a_beaten_record_behind(an_honest_log().records[:-1], 10)), "file")
+    assert "1 offset without a record behind the last decision: transactions, or decisions" in capsys.readouterr().out
 
 
 def test_a_decision_that_was_dropped_before_an_offset_without_a_record_is_found() -> None:

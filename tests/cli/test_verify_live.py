@@ -58,7 +58,7 @@ async def test_transactions_of_a_stranger_are_no_offence_in_the_middle_of_a_log_
     await publish(log, records[4:], layout.namespace)
     broker.write_marker(layout.tp("decisions", "main"))
     found = await LiveCheck(log, layout, "main").run()
-    assert (found.ok, found.to_version, found.records, found.gaps) == (True, 9, 10, 1)
+    assert (found.ok, found.to_version, found.records, found.gaps, found.gaps_at_end) == (True, 9, 10, 1, 1)
 
 
 async def test_a_log_that_has_lost_its_beginning_is_checked_from_the_oldest_snapshot(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from random import Random
@@ -66,6 +67,27 @@ def test_inputs_are_as_large_as_they_may_be_and_no_larger() -> None:
         sizes = [len(vast_of(entry).draw(random)) for _ in range(20)]
         assert max(sizes) <= entry.bytes_most, entry.name
         assert max(sizes) > entry.bytes_most // 10, entry.name
+
+
+def test_each_entry_gets_a_large_input_that_it_has_to_read_to_its_end() -> None:
+    """Others are cut somewhere, or have a mistake near their beginning, and cost little however large they are."""
+    without = []
+    for entry in ENTRIES:
+        values = vast_of(entry).draw_some(Random(crc32(entry.name.encode())), EACH)
+        assert len(values) == EACH
+        large = [value for value in values if len(value) > entry.bytes_most // 2]
+        if not any(parses(value, lines=entry.lines) for value in large):
+            without.append(entry.name)
+    assert without == ["dead-letters"], "of which no input is JSON"
+
+
+def parses(value: bytes, *, lines: bool) -> bool:
+    try:
+        for text in value.splitlines() if lines else [value]:
+            json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def test_every_kind_of_sign_and_number_is_common_in_them() -> None:

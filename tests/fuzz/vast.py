@@ -61,6 +61,21 @@ class Vast:
             return self._many_lines(parsed, random)[: self._bytes_most]
         return self._filled(parsed, random)
 
+    def draw_some(self, random: Random, count: int) -> list[bytes]:
+        """The next `count` inputs, the last of which is larger than half of the largest, and can be read as a whole
+        where a good input can be.
+        """
+        found = [self.draw(random) for _ in range(count)]
+        while not self._is_searching(found[-1]):
+            found[-1] = self.draw(random)
+        return found
+
+    def _is_searching(self, value: bytes) -> bool:
+        """Whether a reader has to read all of this input, and much of it."""
+        if len(value) <= self._bytes_most // 2:
+            return False
+        return all(parsed is None for parsed in self._parsed) or _parsed(value, lines=self._lines) is not None
+
     def _filled(self, parsed: Any, random: Random) -> bytes:
         """A good input with one place in it that is large."""
         place: list[Any] = []

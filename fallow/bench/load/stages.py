@@ -86,17 +86,19 @@ def servers_for(console: Console, *, durable: bool, secured: bool = False) -> It
     given flushes as it will, whatever `durable` says. Secured ones are started here in any case. Raises StackError.
     """
     with folder_for("fallow-bench-", keep=False, console=console) as path:
-        kafka, redis, security = _chosen(path, durable=durable, secured=secured)
+        kafka, redis, security = chosen(path, durable=durable, secured=secured)
         console.print(f"Kafka: {kafka.explanation()}\nRedis: {redis.explanation()}", highlight=False, soft_wrap=True)
         with running(kafka, redis, security) as servers:
             yield servers, path
 
 
-def _chosen(path: Path, *, durable: bool, secured: bool) -> tuple[Choice, Choice, Security | None]:
-    # Java's best compiler takes 4 s of a processor in its first minute and gains nothing within it.
+def chosen(path: Path, *, durable: bool, secured: bool) -> tuple[Choice, Choice, Security | None]:
+    """The Kafka and the Redis, not started yet. Raises StackError."""
+    # With Java's best compiler, as a Kafka that serves for long has it: it takes 4 s of a processor in its first
+    # minute, and nothing else uses the processor's instructions for AES. Without them TLS costs 80 times as much.
     if secured:
-        return choose_secured(path, durable=durable, quick_start=True)
-    kafka = choose_kafka(path / "kafka", durable=durable, embedded=False, quick_start=True)
+        return choose_secured(path, durable=durable)
+    kafka = choose_kafka(path / "kafka", durable=durable, embedded=False, quick_start=False)
     return kafka, choose_redis(path / "redis"), None
 
 

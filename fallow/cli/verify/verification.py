@@ -175,6 +175,7 @@ class LiveCheck:
         end, idle = (await self._log.end_offsets([self._tp]))[self._tp], 0
         while check.violation is None and check.state.version != version and check.state.offset + 1 < end:
             if not self._read and reader.positions()[self._tp] >= end:
+                check.nothing_until(end)
                 break
             if not self._read:
                 self._read.extend(await reader.poll(POLL_RECORDS, POLL_WAIT_MS))
@@ -324,6 +325,7 @@ def join(parts: list[Verification]) -> Verification:
             skipped=whole.skipped + part.skipped,
             forged=whole.forged + part.forged,
             gaps=whole.gaps + part.gaps,
+            gaps_at_end=whole.gaps_at_end + part.gaps_at_end,
             checks=whole.checks + part.checks,
             nodes_not_checked=_all_nodes(whole.nodes_not_checked, part.nodes_not_checked),
             first_violation=whole.first_violation or part.first_violation,

@@ -47,6 +47,7 @@ class Verification:
     first_violation: Violation | None
     forged: int = 0
     gaps: int = 0
+    gaps_at_end: int = 0
     nodes_not_checked: tuple[str, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -63,12 +64,13 @@ class LogCheck:
     `state` is the fold so far, `ledger` what the effects alone say; `orders` what the log told the nodes, complete only
     if the check began at the beginning. `keys` are the cell's, as the file of whoever checks has them; what they do not
     prove is counted as `forged`, and is no offence: every reader passes it over. `gaps` are offsets without a record,
-    which the ends of transactions leave, and records that were taken back.
+    which the ends of transactions leave, and records that were taken back. Those behind the last decision are none of
+    them but `gaps_at_end`: no later decision tells that none is missing there.
     """
 
     def __init__(self, state: CellState, keys: CellKeys | None = None) -> None:
         self.state, self._keys = state, keys
-        self.forged = self.gaps = 0
+        self.forged = self.gaps = self._gaps_since = self._gaps_behind = 0
         self.orders = Orders()
         self.records = 0
         self.checks = 0
@@ -86,7 +88,7 @@ class LogCheck:
         """Check the next record and fold it. After an offence nothing more is taken."""
         if self.violation is None:
             self.records += 1
-            self._last = record
+            self._last, self._gaps_behind = record, 0
             self.violation = self._offset_follows(record) or self._take(record)
         return self.violation
 
@@ -96,15 +98,27 @@ class LogCheck:
         The last record is folded in spite of it where the fold's own rules let it. Where they do not, the state behind
         it is not known, and nothing that follows can be judged.
         """
+        version = self.state.version
         if self._last is not None:
             try:
                 fold(self.state, log_record(self._last, self._keys))
             except DamagedLog:
                 return False
+        if self.state.version > version:
+            self._nothing_is_missing()
         self.violation = None
         self.ledger = ledger_of(self.state)
         self._chains[self.state.version] = self.state.chain
         return True
+
+    @property
+    def gaps_at_end(self) -> int:
+        """Offsets without a record behind the last decision."""
+        return self._gaps_since + self._gaps_behind
+
+    def nothing_until(self, end: int) -> None:
+        """Behind what was taken no record stands before `end`, where the log ends as of now."""
+        self._gaps_behind = max(0, end - self.state.offset - 1)
 
     def finish(self, end: int | None = None) -> Violation | None:
         """Check the state as a whole, and that nothing is missing before `end`, where that is known."""
@@ -128,18 +142,19 @@ class LogCheck:
             nodes_not_checked=self.nodes_not_checked,
             forged=self.forged,
             gaps=self.gaps,
+            gaps_at_end=self.gaps_at_end,
         )
 
     def _offset_follows(self, record: Record) -> Violation | None:
         """The log is never compacted, so records follow each other. Whether one is missing where there is none the next
-        decision tells, by its version and its chain.
+        decision tells, by its version and its chain. Behind the last decision nothing does.
         """
         self.checks += 1
         expected = self.state.offset + 1
         if record.offset < expected:
             text = f"offset {record.offset} stands where {expected} or a later one belongs: records are out of order"
             return Violation(record.offset, self.state.version, "offsets", text)
-        self.gaps += record.offset - expected
+        self._gaps_since += record.offset - expected
         return None
 
     def _take(self, record: Record) -> Violation | None:
@@ -164,9 +179,15 @@ class LogCheck:
             fold(state, entry)
         except DamagedLog as error:
             return Violation(record.offset, state.version + 1, "transitions", str(error))
+        if verdict is Verdict.EXTENDS:
+            self._nothing_is_missing()
         self._chains[state.version] = state.chain
         self._chains.pop(state.version - CHAINS_KEPT, None)
         return self._recount() if state.version - self._recounted >= RECOUNT_VERSIONS else None
+
+    def _nothing_is_missing(self) -> None:
+        """A decision continues the one before it: where no record stands between the two, none was a decision."""
+        self.gaps, self._gaps_since = self.gaps + self._gaps_since, 0
 
     def _skipped_is_honest(self, entry: LogRecord) -> Violation | None:
         """What readers skip was made by an outpaced writer, or has no chain and was never a decision.

@@ -135,6 +135,11 @@ def tell(found: Verification, source: str) -> None:
         )
     if found.gaps:
         print_line(f"{counted(found.gaps, 'offset')} without a record: transactions, or what readers would skip")
+    if found.gaps_at_end:
+        print_line(
+            f"{counted(found.gaps_at_end, 'offset')} without a record behind the last decision: transactions, or "
+            "decisions that are lost; the log does not tell which"
+        )
     if found.nodes_not_checked:
         print_line(f"not checked, no line in these diaries: {_named(found.nodes_not_checked)}")
     if found.first_violation is None:

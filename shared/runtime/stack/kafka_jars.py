@@ -97,10 +97,10 @@ class KafkaFromJars:
 
     `durable` flushes each record before it is acknowledged, as server.properties has it; without it the log survives
     the end of the process but not of the machine, which is all that a test asks for. `quick_start` leaves Java's best
-    compiler out: without it the first seconds are slower and the hours behind them quicker. `shown_port` is the port
-    that clients are told, where they come by another way. `more` are further lines of server.properties: a node of
-    several names the others there. `users` are made when the storage is formatted, with these passwords
-    for SCRAM-SHA-512. It takes up to `heap_mb_most` of memory for its objects.
+    compiler out: without it the first seconds are slower and the hours behind them quicker, TLS above all.
+    `shown_port` is the port that clients are told, where they come by another way. `more` are further lines of
+    server.properties: a node of several names the others there. `users` are made when the storage is formatted, with
+    these passwords for SCRAM-SHA-512. It takes up to `heap_mb_most` of memory for its objects.
     """
 
     source = Source.JARS
