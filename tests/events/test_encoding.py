@@ -21,11 +21,12 @@ from fallow.shared.events.decisions import CHAIN_START, next_chain
 from fallow.shared.events.effects import Effect
 from fallow.shared.events.encoding import STRICT, shorten
 from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
-from fallow.shared.events.nodes import NodeReport
+from fallow.shared.events.nodes import RUN_WORDS_MOST, NodeJoined, NodeReport, RunsReported, RunStatusUpdate
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.unknown_fields import read_valid, with_one_unknown
-from fallow.shared.events.values import JobSpec, ObservedRun, RunStatus
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, NodeSpec, ObservedRun, RunStatus
 from fallow.simulator.trouble.versions import with_fields
 from tests.strategies import EFFECTS, effects, events, values
 
@@ -304,6 +305,34 @@ def test_an_unknown_field_of_a_later_part_of_a_list_is_told_with_its_place() -> 
     parts = '"run":{"driver":"process","argv":["a"]},"after":[{"job":"a"},{"job":"b","zz":1}]'
     told = refused(decode(SubmitJob.type, in_a_job(parts)))
     assert (told.reason, told.field) == (DeadLetterReason.INVALID, "job.after.1.zz")
+
+
+def with_unknown(event: Event) -> bytes:
+    return b'{"zz":1,' + encode(event)[1:]
+
+
+WORD = RunStatusUpdate(node="n", boot="b", seq=1, job="j", attempt=1, status=RunStatus.RUNNING)
+
+
+def test_a_list_that_is_too_long_is_refused_and_not_cut_where_a_field_is_unknown_too() -> None:
+    """Else the words that are one too many were lost without a word."""
+    full = RunsReported(cell="a", words=(WORD,) * RUN_WORDS_MOST)
+    assert decode(RunsReported.type, with_unknown(full)) == full
+    refused(decode(RunsReported.type, with_unknown(replace(full, words=(*full.words, WORD)))))
+
+
+def test_a_list_of_a_command_that_is_too_long_is_told_with_its_place() -> None:
+    after = '"after":[' + ",".join('{"job":"a"}' for _ in range(101)) + "]"
+    told = refused(decode(SubmitJob.type, in_a_job(after)))
+    assert (told.reason, told.field) == (DeadLetterReason.INVALID, "job.after")
+
+
+def test_a_fact_of_a_stranger_with_an_unknown_field_is_judged_as_one_without() -> None:
+    joined = NodeJoined(cell="a", node="n", boot="b", seq=1, spec=NodeSpec(id="n", pool="p", gpus=8))
+    assert decode(NodeJoined.type, with_unknown(joined)) == joined
+    for value in (encode(joined), with_unknown(joined)):
+        told = refused(decode(NodeJoined.type, value.replace(b'"node":"n"', b'"node":"n o"')))
+        assert (told.reason, told.field) == (DeadLetterReason.INVALID, "node")
 
 
 ENTRIES = 40_000

@@ -19,6 +19,7 @@ from fallow.shared.events.unknown_fields import finite
         (b'{"a":"NaN","Infinity":1}', b'{"a":"NaN","Infinity":1}'),
         (rb'{"a":"\"NaN\\","b":NaN}', rb'{"a":"\"NaN\\","b":1E999}'),
         (b'{"a":"NaN', b'{"a":"NaN'),
+        (b'{"a":"\xff","b":NaN}', b'{"a":"\xff","b":NaN}'),
     ],
 )
 def test_only_numbers_are_replaced(text: bytes, read: bytes) -> None:

@@ -23,7 +23,16 @@ from fallow.services.executor.app.own_machine import as_node
 from fallow.services.executor.policy.turn import Start
 from fallow.services.executor.policy.worker_environment import Gang, Member
 from fallow.services.executor.processes.state_folder import StateFolder
-from fallow.services.executor.processes.supervisor import monotonic_ms, start_ticks, users_of_all
+from fallow.services.executor.processes.supervisor import (
+    MARK,
+    SUPERVISES,
+    environments_among,
+    monotonic_ms,
+    start_ticks,
+    user_of,
+    users_of_all,
+)
+from fallow.services.executor.processes.sweep import Sweep
 from fallow.services.executor.processes.user_traces import remove_traces
 from fallow.services.executor.processes.worker_users import WorkerUsers, WorkerUsersUnusable
 from fallow.services.executor.settings import AgentSettings
@@ -589,6 +598,60 @@ async def test_a_process_of_another_user_that_has_a_runs_mark_does_not_keep_the_
     assert posing.poll() is None
 
 
+@pytest.mark.parametrize("number", [65534, UIDS[-1]], ids=["a stranger", "a neighbour"])
+async def test_a_process_of_another_user_that_has_a_runs_mark_outlives_the_sweep_of_a_run_without_supervisor(
+    machine_without_groups: Machine, number: int
+) -> None:
+    machine = machine_without_groups
+    await victim(machine)
+    mark = f"{machine.driver._mark}/victim/1/0"
+    posing = begun_as(number, "env", "-i", f"{MARK}={mark}", "/usr/bin/sleep", "700")
+    try:
+        await eventually(lambda: is_sleeping(posing.pid))
+        machine.seen.clear()
+        os.kill(supervisor(machine, "victim"), signal.SIGKILL)
+        await machine.until("failed", wait_s=10)
+        assert posing.poll() is None
+    finally:
+        posing.kill()
+        posing.wait()
+
+
+def test_a_chase_of_the_newest_processes_spares_those_of_another_user() -> None:
+    """A look that misses a process, which was over before its turn, is followed by a chase."""
+    over = subprocess.Popen(["true"])
+    over.wait()
+    posing = begun_as(65534, "env", "-i", f"{MARK}=chased/1", "/usr/bin/sleep", "700")
+    try:
+        Sweep("chased/", lambda: [over.pid], lambda: (os.geteuid(),)).look()
+        assert posing.poll() is None
+    finally:
+        posing.kill()
+        posing.wait()
+
+
+async def test_a_process_of_another_user_is_not_taken_for_the_supervisor_of_a_run() -> None:
+    posing = begun_as(65534, "env", "-i", f"{SUPERVISES}=m/job/1/0", "/usr/bin/sleep", "700")
+    own = begun_as(os.geteuid(), "env", "-i", f"{SUPERVISES}=m/job/1/0", "/usr/bin/sleep", "700")
+    try:
+        await eventually(lambda: is_sleeping(posing.pid) and is_sleeping(own.pid))
+        assert environments_among([posing.pid, own.pid], "m/", SUPERVISES) == [(own.pid, ["m/job/1/0"])]
+    finally:
+        for each in (posing, own):
+            each.kill()
+            each.wait()
+
+
+def test_the_user_of_a_process_is_who_began_it_whoever_it_acts_as() -> None:
+    """A program with a set-user-id bit acts as its owner."""
+    script = "import os; os.setresuid(65534, 0, 0); print(flush=True); input()"
+    acting = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert acting.stdout is not None
+    acting.stdout.readline()
+    assert user_of(acting.pid) == 65534
+    acting.communicate(b"\n")
+
+
 async def test_a_process_of_another_user_that_poses_as_a_supervisor_does_not_keep_an_agent_from_beginning(
     machine: Machine, poses: Callable[[int, str], subprocess.Popen[bytes]]
 ) -> None:
@@ -598,13 +661,14 @@ async def test_a_process_of_another_user_that_poses_as_a_supervisor_does_not_kee
     assert [each.poll() for each in posing] == [None, None]
 
 
+@pytest.mark.parametrize("python", ["/nowhere/python", shutil.which("false")], ids=["is not begun", "fails"])
 def test_where_the_machine_gives_no_process_to_end_those_of_a_worker_they_are_asked_for_again(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    place: Path, monkeypatch: pytest.MonkeyPatch, python: str
 ) -> None:
     """A worker may have begun as many as there can be: the agent must outlive that."""
     (place / "state").mkdir()
     users = WorkerUsers(place / "state", UIDS, place / "claims")
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(sys, "executable", python)
     assert not users.end_processes(UIDS[0])
     monkeypatch.undo()
     assert users.end_processes(UIDS[0])

@@ -45,6 +45,16 @@ async def test_a_service_is_not_ready_until_it_says_so_and_tells_why(health: Hea
     assert (await client.get("/readyz")).status_code == 200
 
 
+def test_what_was_about_one_cell_and_is_about_the_whole_service_now_is_not_told_of_that_cell(health: Health) -> None:
+    health.ready()
+    health.progress.version["cell-a"] = 1
+    health.not_ready("the records of cell-a are away", "records", cell="cell-a")
+    assert health.answer("/readyz/cell-a")[0] == 503
+    health.ready("records")
+    health.not_ready("all records are away", "records")
+    assert (health.answer("/readyz/cell-a")[0], health.answer("/readyz")[0]) == (200, 503)
+
+
 async def test_what_a_person_should_look_at_is_noted_and_leaves_the_service_ready(
     health: Health, client: httpx.AsyncClient
 ) -> None:
