@@ -29,6 +29,7 @@ from fallow.shared.cluster.checks.run_journal import HORIZON_BEGINS, DiaryHorizo
 from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.encoding import encode
 from fallow.shared.events.nodes import SEQ_LEAD_WALL_MS, SEQ_PER_MS
+from fallow.shared.events.unknown_fields import must_be_text
 
 Read = TypeVar("Read")
 
@@ -243,6 +244,7 @@ _READ_BRIEF = msgspec.json.Decoder(_Brief).decode
 
 def _read(name: str, number: int, entry: bytes, read: Callable[[bytes], Read]) -> Read:
     try:
+        must_be_text(entry)
         return read(entry)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DiaryUnreadable(name, number, entry) from error

@@ -40,6 +40,7 @@ def without_unknown(cls: type[Value], text: bytes) -> bytes:
     stands in them, but it must be JSON: raises msgspec's DecodeError where it is none. What is no `cls` stays as it is,
     and of a list that is too long as much as shows that.
     """
+    must_be_text(text)
     try:
         found = _loose_decoder(cls).decode(text)
         for name, most in _lists_of(cls).items():
@@ -52,6 +53,20 @@ def without_unknown(cls: type[Value], text: bytes) -> bytes:
 
 
 _ENCODE = msgspec.json.Encoder().encode
+
+
+def must_be_text(text: bytes) -> None:
+    """Raise msgspec's DecodeError where these bytes are no UTF-8, and so no JSON.
+
+    msgspec takes a name that is no UTF-8 for one that it does not know, and passes the field over: one damaged bit in
+    the name of a field would give it its default.
+    """
+    if text.isascii():
+        return
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError("is no UTF-8, and JSON is") from error
 
 
 @cache

@@ -26,7 +26,7 @@ from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.unknown_fields import read_valid, with_one_unknown
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, NodeSpec, ObservedRun, RunStatus
+from fallow.shared.events.values import JobSpec, NodeSpec, ObservedRun, RunStatus, VirtualRun
 from fallow.simulator.trouble.versions import with_fields
 from tests.strategies import EFFECTS, effects, events, values
 
@@ -138,6 +138,25 @@ def test_one_unknown_field_anywhere_in_an_effect_stops_a_reader_of_the_log(
     record = LogRecord(0, value, next_chain(CHAIN_START, value), refused(decode(DECISION, value)))
     with pytest.raises(DamagedLog, match="a reader of that release is needed"):
         fold(CellState("a"), record)
+
+
+@pytest.mark.parametrize("type_", sorted(TYPES))
+@given(data=st.data())
+@settings(max_examples=20)
+def test_a_record_with_one_byte_that_is_no_text_is_not_read(type_: str, data: st.DataObject) -> None:
+    value = encode(data.draw(values(TYPES[type_])))
+    place = data.draw(st.integers(0, len(value) - 1))
+    damaged = value[:place] + bytes((value[place] ^ 0x80,)) + value[place + 1 :]
+    assert isinstance(decode(type_, damaged), Undecodable)
+
+
+@pytest.mark.parametrize("name", [b"du\xf2ation_ms", b"\xff", b"duration_ms\xc3"])
+def test_a_field_whose_name_is_no_text_is_not_passed_over_as_one_of_a_later_release(name: bytes) -> None:
+    spec = JobSpec(id="a", tenant="t", queue="q", run=VirtualRun(duration_ms=501))
+    value = encode(JobAdmitted(cell="a", spec=spec, submit_ms=0, digest="0" * 32))
+    assert b'"duration_ms"' in value
+    answer = refused(decode(JobAdmitted.type, value.replace(b"duration_ms", name)))
+    assert (answer.reason, answer.rule) == (DeadLetterReason.UNREADABLE, "is no UTF-8, and JSON is")
 
 
 def test_a_command_is_strict_in_its_inner_parts_too() -> None:

@@ -99,6 +99,13 @@ def test_a_line_is_named_as_a_whole_whatever_signs_it_holds(tmp_path: Path) -> N
     assert (told(diaries)[1] or "").startswith(f"{DIARY}, line 2: 'a\\rb' is no line")
 
 
+def test_a_line_with_a_damaged_name_of_a_field_is_named(tmp_path: Path) -> None:
+    diaries = diaries_in(tmp_path)
+    diaries.take(0, wall_ms=1)
+    (tmp_path / DIARY).write_bytes(encode(line()).replace(b'"devices"', b'"devi\xe3es"') + b"\n")
+    assert (told(diaries)[1] or "").startswith(f"{DIARY}, line 1: ")
+
+
 def test_a_line_that_was_torn_is_left_out_when_the_diary_is_written_anew(tmp_path: Path) -> None:
     diaries = diaries_in(tmp_path, grown_bytes=1)
     diaries.take(0, wall_ms=1)
