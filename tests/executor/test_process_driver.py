@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import sys
@@ -491,3 +492,23 @@ async def test_an_agent_that_comes_back_goes_on_with_the_workers_that_have_yet_t
     for rank in range(4):
         await slow_machine.says(str(rank), rank)
         assert slow_machine.out(rank) == [str(rank)]
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO])
+@pytest.mark.parametrize("is_of_job", [True, False], ids=["the job's folder", "the agent's folder"])
+async def test_whose_path_it_is_tells_who_is_to_blame_for_a_start_that_fails(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, code: int, is_of_job: bool
+) -> None:
+    broken, make = str(machine.folder / ("checkpoints" if is_of_job else "runs")), Path.mkdir
+
+    def fails(path: Path, mode: int = 0o777, **how: bool) -> None:
+        if str(path).startswith(broken):
+            raise OSError(code, os.strerror(code), str(path))
+        make(path, mode, **how)
+
+    monkeypatch.setattr(Path, "mkdir", fails)
+    machine.start_run(ProcessRun(argv=("true",), checkpoint_dir=str(machine.folder / "checkpoints" / "job")))
+    seen = await machine.until("failed")
+    assert seen.infrastructure is not is_of_job
+    assert os.strerror(code) in seen.text
+    assert broken in seen.text

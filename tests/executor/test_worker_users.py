@@ -687,3 +687,20 @@ async def test_a_start_that_fails_for_what_the_machine_lacks_is_no_failure_of_th
     machine.start("exit 0")
     seen = await machine.until("failed")
     assert (seen.infrastructure, seen.text) == (True, "cannot start: Resource temporarily unavailable")
+
+
+async def test_what_was_begun_before_worker_uids_were_changed_ends_with_everything_else(place: Path) -> None:
+    (place / "state").mkdir()
+    machine = Machine(place / "state", uids=UIDS[:50], in_groups=False)
+    machine.start(f"setsid sh -c '{WAITS}' & {WAITS}")
+    await machine.until("running")
+    await eventually(lambda: len(machine.out()) == 2)
+    begun, its_supervisor = machine.alive(), supervisor(machine)
+    os.kill(its_supervisor, signal.SIGKILL)
+    assert machine.driver._users is not None
+    machine.driver._users.release()
+    machine.uids = UIDS[50:]
+    machine.restart_agent()
+    await eventually(machine.driver.stop_everything)
+    assert [pid for pid in begun if start_ticks(pid) is not None] == []
+    await machine.end()

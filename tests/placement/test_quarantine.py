@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES, RECENT_MS, TENANT_MOST
-from fallow.services.placement.lifecycle.runs.retry import RUNS_WELL_MS
+from fallow.services.placement.lifecycle.runs.retry import FAULTS_MOST, RUNS_WELL_MS
 from fallow.shared.cluster.model.config import Tenant
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import RemoveNode, Uncordon
@@ -89,11 +89,48 @@ def test_one_job_that_fails_again_and_again_tells_nothing_of_its_node() -> None:
     assert is_ready(world, "n1")
 
 
-def test_a_loss_by_infrastructure_is_no_failure() -> None:
+def test_a_node_that_fails_one_job_after_another_by_its_own_fault_is_taken_out_and_no_job_pays_for_it() -> None:
+    world = shared_cell()
+    for number in range(1, 100):
+        world.tell(admitted(spec_of(f"job-{number}", 8, tenant=TENANTS[number % 2], retry=RetryPolicy(budget=0))))
+        for job in [job for job in world.state.jobs.values() if job.workers]:
+            if job.workers[0].node != "n1":
+                world.tell(finished(job.id, job.workers[0].node, job.attempt))
+                continue
+            world.tell(failed(job.id, "n1", job.attempt, infrastructure=True, text="No space left on device"))
+            assert world.nodes_of(job.id) != ["n1"]
+    assert not is_ready(world, "n1")
+    assert len(world.state.nodes["n1"].failed_jobs) <= FAILURES
+    assert "different jobs in a row failed here" in world.state.nodes["n1"].reason
+
+
+def test_replicas_that_fail_by_their_nodes_fault_count_against_the_node() -> None:
+    world = shared_cell()
+    world.run(*(bad(job, gang=False) for job in names(1, FAILURES + 1)))
+    world.tell(*(failed(job, rank=0, infrastructure=True) for job in names(1, FAILURES + 1)))
+    assert not is_ready(world, "n1")
+
+
+def test_runs_that_are_lost_with_their_node_are_no_failures_of_it() -> None:
     world = shared_cell()
     world.run(*(bad(job) for job in names(1, FAILURES + 1)))
-    world.tell(*(failed(job, infrastructure=True) for job in names(1, FAILURES + 1)))
-    assert is_ready(world, "n1")
+    world.tell(lost("n1"))
+    assert world.state.nodes["n1"].failed_jobs == ()
+
+
+def test_a_job_that_nodes_fail_wherever_it_begins_comes_to_an_end_that_tells_why() -> None:
+    world = cell_with(*(joined(f"o{number}") for number in range(3)))
+    world.tell(admitted(spec_of("job", 8, retry=RetryPolicy(budget=0, backoff_ms=1, backoff_max_ms=1))))
+    ends: list[e.JobFailed] = []
+    for _ in range(4 * FAULTS_MOST):
+        if "job" in world.state.jobs and world.nodes_of("job"):
+            job = world.job("job")
+            told = failed("job", job.workers[0].node, job.attempt, infrastructure=True, text="Input/output error")
+            ends += [effect for effect in world.tell(told) if isinstance(effect, e.JobFailed)]
+        world.pass_time(10_000)
+    assert [end.text for end in ends] == [
+        f"{FAULTS_MOST + 1} attempts in a row were lost, the last one: Input/output error"
+    ]
 
 
 def test_what_fails_because_its_gang_failed_elsewhere_is_not_held_against_its_node() -> None:

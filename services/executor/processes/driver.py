@@ -98,6 +98,9 @@ OF_THE_MACHINE = frozenset(
 )
 """What a start fails for where the machine lacks something: another job may use it up, and this one is not to blame."""
 
+OF_THE_PATH = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO))
+"""Those of them that tell of the place to which a path leads: of one that the job names they are the job's failure."""
+
 
 @dataclass(slots=True)
 class LiveRun:
@@ -141,7 +144,7 @@ class ProcessDriver:
         self._mark = blake2b(f"{node} {state_dir.resolve()}".encode(), digest_size=8).hexdigest()
         self._groups = own_group(f"fallow-{self._mark}")
         # Of all workers: they are looked for hundreds of times in a row, and a range may be of many thousands.
-        all_owners = None if self._users is None else frozenset((*self._users.uids, os.geteuid()))
+        all_owners = None if self._users is None else frozenset((*self._users.all, os.geteuid()))
         self._sweep = Sweep(f"{self._mark}/", owners=lambda: all_owners)
         self._supervisors = Supervisors(f"{self._mark}/")
         self._searches = Searches(f"{self._mark}/", listed)
@@ -223,7 +226,7 @@ class ProcessDriver:
             checkpoint_dir=None if process.checkpoint_dir is None else str(Path(process.checkpoint_dir).absolute()),
         )
         if user is None and process.checkpoint_dir is not None:
-            Path(process.checkpoint_dir).mkdir(parents=True, exist_ok=True)
+            _make_for_job(process.checkpoint_dir)
         if gang.members:
             self.show_world(order.job, order.attempt, gang)
         inherited = self._inherited
@@ -449,7 +452,7 @@ class ProcessDriver:
         """The users of the processes of an attempt; None: any, where workers have none of their own."""
         if self._users is None:
             return None
-        user = self._users.of(attempt)
+        user = self._users.owner_of(attempt)
         return (os.geteuid(),) if user is None else (os.geteuid(), user)
 
     def _seen(
@@ -495,6 +498,16 @@ class ProcessDriver:
             for attempt in _folders_in(self._runs / job):
                 if NUMBER.fullmatch(attempt):
                     yield job, int(attempt), self._runs / job / attempt
+
+
+def _make_for_job(checkpoint_dir: str) -> None:
+    """Make a folder where a job wishes. Raises OSError; ValueError where the place that the job names is no good."""
+    try:
+        Path(checkpoint_dir).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno not in OF_THE_PATH:
+            raise
+        raise ValueError(f"checkpoint_dir: {cause_of(error)}") from error
 
 
 def _name(rank: int, turn: int) -> str:

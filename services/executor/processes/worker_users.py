@@ -52,12 +52,28 @@ class WorkerUsers:
         self._claim = _claimed(uids, claims)
         _let_through(state_dir)
         self._of = {attempt: user for attempt in _attempts_in(self._runs) if (user := self._owner(attempt))}
+        self._former = {
+            attempt: user
+            for attempt in _attempts_in(self._runs)
+            if attempt not in self._of and (user := _owner_of(attempt)) not in (None, os.geteuid())
+        }
         self._close_those_without()
         self._next = max(self._of.values(), default=uids[-1]) + 1
 
     def of(self, attempt: Path) -> int | None:
         """The user of the attempt with this folder; None where it was begun without one."""
         return self._of.get(attempt)
+
+    def owner_of(self, attempt: Path) -> int | None:
+        """As whom the attempt's processes run, also where it was begun with a number of another range, before
+        `worker_uids` were changed; None: as the agent's user.
+        """
+        return self._of.get(attempt, self._former.get(attempt))
+
+    @property
+    def all(self) -> frozenset[int]:
+        """All users whose processes may be workers of this node: those of the range, and of ranges before it."""
+        return frozenset((*self.uids, *self._former.values()))
 
     def move_in(self, attempt: Path) -> int:
         """The attempt's user, who owns its folder `work` from now on. Raises NoUserIsFree, OSError."""
@@ -119,10 +135,7 @@ class WorkerUsers:
         os.close(self._claim)
 
     def _owner(self, attempt: Path) -> int | None:
-        try:
-            owner = (attempt / "work").lstat().st_uid
-        except OSError:
-            return None
+        owner = _owner_of(attempt)
         return owner if owner in self.uids else None
 
     def _close_those_without(self) -> None:
@@ -143,6 +156,14 @@ class WorkerUsers:
                 self._next = user + 1
                 return user
         raise NoUserIsFree(f"all {len(self.uids)} worker_uids belong to runs whose folders are still here")
+
+
+def _owner_of(attempt: Path) -> int | None:
+    """Who owns the folder in which an attempt's workers write: it stands where only root may write."""
+    try:
+        return (attempt / "work").lstat().st_uid
+    except OSError:
+        return None
 
 
 def _require_root(uids: range) -> None:

@@ -117,8 +117,10 @@ class DecisionBuilder:
     """
     failure_texts: dict[tuple[str, int], str] = field(default_factory=dict)
     """What nodes said first of the failure of each attempt."""
+    faults: set[tuple[str, int, str]] = field(default_factory=set)
+    """The runs, by (job, attempt) and node, that failed by their node's fault."""
     ended: list[RunEnd] = field(default_factory=list)
-    """The runs that ended by themselves."""
+    """The runs that ended by themselves, or failed by their node's fault."""
     requeued: list[str] = field(default_factory=list)
     """The jobs that came back to the queue."""
     losing: dict[str, None] = field(default_factory=dict)

@@ -2,8 +2,9 @@
 
 One on which one job after another fails stays out until then. Counted is what different jobs did within a day: a job
 that is tried again on the same node counts once, so do all elements of an array. What ends well begins the row anew;
-work that has run for an hour clears the failures before its start, for replicas never end well. A loss by
-infrastructure is no failure.
+work that has run for an hour clears the failures before its start, for replicas never end well. A run that failed by
+its node's own fault (its disk is full) counts against the node, and not against the job; a lost node's runs count for
+nothing.
 
 One that is silent beyond its lease and back, again and again, is out for a time that doubles with each further loss.
 Losses count together that come within an hour of each other, or of the end of its quarantine. Counted are leases that

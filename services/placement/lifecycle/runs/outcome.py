@@ -34,7 +34,7 @@ def outcome_of(job: Job, runs: dict[str, RunStatus], now_ms: int, text: str = ""
     if why is None or why is StopReason.WORKER_FAILED:
         if RunStatus.FAILED in runs.values():
             return [after_failure(job, now_ms, text or "a worker failed", avoid)]
-        return [after_loss(job, now_ms, avoid)]
+        return [after_loss(job, now_ms, avoid, text)]
     if why is StopReason.RUN_TIME_LIMIT:
         return [JobFailed(job=job.id, reason=FailReason.RUN_TIME_LIMIT, text="ran longer than max_run_ms")]
     if why is StopReason.START_TIMED_OUT:
@@ -42,7 +42,7 @@ def outcome_of(job: Job, runs: dict[str, RunStatus], now_ms: int, text: str = ""
     if why is StopReason.DRAINED:
         return [at_once(job, now_ms, RequeueReason.INFRASTRUCTURE)]
     if why in _INFRASTRUCTURE:
-        return [after_loss(job, now_ms, avoid)]
+        return [after_loss(job, now_ms, avoid, text)]
     return [
         JobPreempted(job=job.id, attempt=job.attempt, why=why, for_whom=job.stop_for),
         at_once(job, now_ms, RequeueReason.PREEMPTED),

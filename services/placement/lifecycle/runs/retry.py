@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from fallow.shared.cluster.model.independent_workers import is_service
 from fallow.shared.cluster.model.job import Job, index_of
-from fallow.shared.events.base import later
+from fallow.shared.events.base import TEXT_CHARACTERS_MOST, later
 from fallow.shared.events.effects import AVOIDED_MOST, JobFailed, JobRequeued
 from fallow.shared.events.reasons import FailReason, RequeueReason
 
@@ -14,6 +14,11 @@ RUNS_WELL_MS = 3_600_000
 """A job that ran for so long begins to count its losses anew, and forgets the nodes of its earlier failures."""
 
 LOSSES_MOST = 1_000
+
+FAULTS_MOST = 50
+"""After so many losses in a row, eight minutes at least, one for which a node names its own fault ends the job: nodes
+fail it wherever it begins, and a person has to read why.
+"""
 
 ENDLESS_FIRST_MS, ENDLESS_MOST_MS = 1_000, 10_000
 """Where no budget ends the attempts, the pause is as long at least as one that doubles from the first of these to the
@@ -96,9 +101,14 @@ def after_start_timeout(job: Job, now_ms: int, avoid: tuple[str, ...]) -> JobReq
     )
 
 
-def after_loss(job: Job, now_ms: int, avoid: tuple[str, ...]) -> JobRequeued:
-    """A loss by infrastructure: nothing counts against the job."""
+def after_loss(job: Job, now_ms: int, avoid: tuple[str, ...], text: str = "") -> JobRequeued | JobFailed:
+    """A loss by infrastructure: nothing counts against the job, but what nodes say again and again (`text`) of their
+    own fault has an end.
+    """
     losses = losses_after(job, now_ms)
+    if text and losses > FAULTS_MOST:
+        told = f"{losses} attempts in a row were lost, the last one: {text}"
+        return JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=told[:TEXT_CHARACTERS_MOST])
     return JobRequeued(
         job=job.id,
         reason=RequeueReason.INFRASTRUCTURE,

@@ -33,8 +33,8 @@ _TOLD = frozenset(_STATUS.values())
 _RANK = {status: 2 if status in RUN_IS_OVER else int(status is not RunStatus.STARTING) for status in RunStatus}
 """A run only gets on: starting, running, over."""
 
-_ENDS = {RunStatus.FINISHED: True, RunStatus.FAILED: False}
-"""The ends that a run comes to by itself, and whether they are good."""
+_ENDS = frozenset({RunStatus.FINISHED, RunStatus.FAILED})
+"""The ends that a run comes to by itself."""
 
 
 def note_run(decision: DecisionBuilder, event: RunEvent) -> None:
@@ -69,7 +69,10 @@ def note_word(decision: DecisionBuilder, word: RunStatusUpdate) -> bool:
 
 def _failure(decision: DecisionBuilder, word: RunFailed | RunStatusUpdate) -> RunStatus:
     decision.keep_failure_text(word.job, word.attempt, word.text)
-    return RunStatus.STOPPED if word.infrastructure else RunStatus.FAILED
+    if not word.infrastructure:
+        return RunStatus.FAILED
+    decision.faults.add((word.job, word.attempt, word.node))
+    return RunStatus.STOPPED
 
 
 def is_current(decision: DecisionBuilder, event: RunEvent) -> bool:
@@ -187,7 +190,9 @@ def _settle_job(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]
     if job.status is not JobStatus.STOPPING:
         # What fails once its gang has failed elsewhere tells nothing of its node.
         decision.ended += [
-            run_end(node, job, is_good=_ENDS[status]) for node, status in noted.items() if status in _ENDS
+            run_end(node, job, is_good=status is RunStatus.FINISHED)
+            for node, status in noted.items()
+            if status in _ENDS or (status is RunStatus.STOPPED and (job.id, job.attempt, node) in decision.faults)
         ]
     runs = {**job.runs, **noted}
     if all(status in RUN_IS_OVER for status in runs.values()):

@@ -19,6 +19,7 @@ from fallow.services.placement.decision.decision import DecisionBuilder, run_end
 from fallow.services.placement.lifecycle.runs.outcome import outcome_of
 from fallow.services.placement.lifecycle.runs.retry import (
     ENDLESS_MOST_MS,
+    FAULTS_MOST,
     LOSSES_MOST,
     RUNS_WELL_MS,
     avoided,
@@ -90,7 +91,9 @@ def settle(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> 
         return
     settled = _settled(job, news, decision.now_ms)
     decision.emit(settled)
-    if news.failed and not is_service(job) and settled.failures > job.spec.retry.budget:
+    is_used_up = bool(news.failed) and settled.failures > job.spec.retry.budget
+    has_no_node = bool(news.lost) and settled.losses > FAULTS_MOST and (job.id, job.attempt) in decision.failure_texts
+    if (is_used_up or has_no_node) and not is_service(job):
         _fail(decision, job)
     elif not job.workers:
         _end(decision, job)
@@ -119,9 +122,10 @@ def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
 
 def _tell_of_ends(decision: DecisionBuilder, job: Job, news: _News) -> None:
     """Who judges nodes by how runs end there hears of these."""
-    nodes = {place.rank: place.node for place in index_of(job).find_all((*news.done, *news.failed))}
+    nodes = {place.rank: place.node for place in index_of(job).find_all((*news.done, *news.failed, *news.lost))}
+    faulty = [rank for rank in news.lost if (job.id, job.attempt, nodes[rank]) in decision.faults]
     decision.ended += [run_end(nodes[rank], job, is_good=True) for rank in news.done]
-    decision.ended += [run_end(nodes[rank], job, is_good=False) for rank in news.failed]
+    decision.ended += [run_end(nodes[rank], job, is_good=False) for rank in (*news.failed, *faulty)]
 
 
 def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
