@@ -17,6 +17,7 @@ from fallow.bench.load.processor_time import Used
 from fallow.bench.load.stages import chosen
 from fallow.shared.runtime.stack.child import StackError
 from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
+from tests.placement.world import FILE
 
 KEYS = ("held_per_s", "jobs_per_s", "p99_ms", "cpu")
 SECURITY = {"kafka": "SASL_SSL", "mechanism": "SCRAM-SHA-512", "redis_users": True, "redis_tls": False}
@@ -122,14 +123,16 @@ def test_both_cells_get_servers_of_the_same_programs_and_no_secret_of_another_ce
 
 
 @pytest.mark.parametrize("secured", [False, True])
-def test_the_kafka_of_both_cells_compiles_as_one_that_serves_for_long(
+def test_both_cells_have_a_kafka_that_compiles_as_one_that_serves_for_long_and_one_is_signed_from_its_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secured: bool
 ) -> None:
     """Java's quick compiler does not use the processor's instructions for AES."""
     monkeypatch.setenv("FALLOW_KAFKA", "jars")
     try:
-        kafka, _, _ = chosen(tmp_path, durable=False, secured=secured)
+        kafka, _, security = chosen(tmp_path, durable=False, secured=secured)
     except StackError as error:
         pytest.skip(str(error))
     assert isinstance(kafka.server, KafkaFromJars)
     assert not kafka.server.quick_start
+    if security is not None:
+        assert [cell.signing and cell.signing.from_version for cell in security.signed(FILE).cells] == [1]

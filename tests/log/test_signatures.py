@@ -26,6 +26,7 @@ from fallow.shared.events.encoding import encode
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.reading import UNPROVEN, log_record
 from fallow.shared.log.signers import Signers
 from tests.histories import CELL, History, folded
 from tests.log.snapshot_world import TOPICS, layout_of, snapshot
@@ -84,6 +85,18 @@ async def test_a_forged_record_is_passed_over_wherever_it_stands(log: MemoryLog,
     assert follower.state.chain == folded(decisions).chain
     confirmed = follower.confirmed()
     assert (confirmed.version, confirmed.offset, confirmed.skipped) == (6, 7, 2), "and not behind the last one"
+
+
+async def test_of_what_no_key_proves_nothing_is_read_where_signatures_begin_with_the_log(log: MemoryLog) -> None:
+    """It may be large and dear to read, and it is passed over whatever it says."""
+    await log.publish(signed(PLAIN, history(1), STRANGERS))
+    reader = log.reader({LAYOUT.tp("decisions", CELL): 0})
+    await reader.start()
+    (record,) = await reader.poll()
+    await reader.stop()
+    assert log_record(record, LAYOUT.signers.of(CELL)).decision is UNPROVEN
+    later = believing(PLAIN, public(WRITERS), cell=CELL, from_version=2)
+    assert isinstance(log_record(record, later.signers.of(CELL)).decision, Decision), "it may be of before that"
 
 
 async def test_a_copy_of_an_old_decision_confirms_nothing_that_no_key_proves(log: MemoryLog) -> None:

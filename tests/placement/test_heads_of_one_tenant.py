@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import pytest
 
+from fallow.services.placement.search.reason_precedence import is_of_quota
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events.queue import QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from tests.placement.test_heads import BACKFILL, submit, world_of
-from tests.placement.world import finished, joined
+from tests.placement.world import finished, joined, quota, set_quotas
 
 
 def test_a_due_head_before_an_older_one_of_its_tenant_keeps_its_room_too() -> None:
@@ -74,3 +75,22 @@ def test_a_head_comes_not_earlier_by_an_older_one_of_its_tenant_that_waits_for_o
     world.pass_time(20_000)
     world.tell(finished("first-b", "n-b"))
     assert (world.nodes_of("waits"), world.nodes_of("young")) == (["n-b"], [])
+
+
+def test_a_head_goes_before_an_older_one_of_its_tenant_that_waits_below_the_same_limit_though_for_other_nodes() -> None:
+    """Each of them may use up what is left below the limit, so their line tells which comes first."""
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE), wait_ms=10_000)
+    world.tell(set_quotas(quota("bob", 8)))
+    for node, disk in (("n-a", "a"), ("n-b", "b"), ("n-c", "c"), ("n-d", "a")):
+        world.tell(joined(node, 4, labels={"disk": disk}))
+    submit(world, "first-b", 4, node_labels=("disk=b",), tenant="eve")
+    submit(world, "first-c", 4, node_labels=("disk=c",), tenant="bob")
+    submit(world, "old", 4, 2, node_labels=("disk=a",), tenant="bob")
+    assert is_of_quota(world.job("old").deferred)
+    world.pass_time(1_000)
+    submit(world, "waits", 4, node_labels=("disk=b",), tenant="ada")
+    world.pass_time(11_000)
+    submit(world, "young", 4, node_labels=("disk!=a",), tenant="bob", priority=1)
+    world.pass_time(20_000)
+    world.tell(finished("first-b", "n-b"))
+    assert (world.nodes_of("young"), world.nodes_of("waits")) == (["n-b"], [])
