@@ -431,6 +431,30 @@ def test_nothing_is_built_of_what_stands_where_a_command_cannot_have_it(where: s
     assert len(with_one_unknown(SubmitJob, in_a_job('"zz":' + what))) < 5_000
 
 
+def test_of_a_list_nothing_is_taken_apart_behind_its_first_mistake() -> None:
+    after = '"after":[{"job":"a"},1,' + ",".join('{"job":"b"}' for _ in range(50)) + "]"
+    assert with_one_unknown(SubmitJob, in_a_job(after)) == in_a_job('"after":[{"job":"a"},1]')
+
+
+def test_of_a_part_whose_tag_is_large_only_the_begin_of_its_tag_is_shown() -> None:
+    shown = with_one_unknown(SubmitJob, in_a_job(LARGE_PLACES["for the tag of a part"] % LISTS))
+    assert len(shown) < 5_000
+    assert refused(decode(SubmitJob.type, shown)).field == "job.run"
+
+
+def test_a_table_of_very_many_parts_where_none_can_be_is_not_taken_apart() -> None:
+    value = in_a_job('"workers":{"a":' + LISTS + "}")
+    assert with_one_unknown(SubmitJob, value) == value
+
+
+def test_the_mistake_of_a_large_fact_is_told_in_the_words_of_its_reader() -> None:
+    """No person has made it, and to ask the model of all of it costs more than to read it."""
+    report = RunsReported(cell="a", words=(replace(WORD, job="j" * 60),) * RUN_WORDS_MOST)
+    for count, field in ((1, "words.0.attempt"), (RUN_WORDS_MOST, "")):
+        value = with_unknown(replace(report, words=report.words[:count])).replace(b'"attempt":1', b'"attempt":"x"', 1)
+        assert refused(decode(RunsReported.type, value)).field == field
+
+
 NUMBERS = "[" + ",".join(["1e308"] * 80_000) + "]"
 KEYS = "{" + ",".join(f'"{number}":0' for number in range(40_000)) + "}"
 LARGE = pytest.mark.parametrize(
