@@ -99,6 +99,15 @@ async def test_of_what_no_key_proves_nothing_is_read_where_signatures_begin_with
     assert isinstance(log_record(record, later.signers.of(CELL)).decision, Decision), "it may be of before that"
 
 
+async def test_a_log_whose_decisions_no_key_proves_stays_one_behind_what_is_no_decision(log: MemoryLog) -> None:
+    """Perhaps a key is missing here: the cell must not be begun anew."""
+    layout = believing(PLAIN, public(WRITERS), cell=CELL, from_version=3)
+    decisions = history()
+    forged = signed(PLAIN, decisions[2:3], STRANGERS, folded(decisions[:2]).chain)
+    await log.publish([*forged, replace(forged[0], value=b"no decision", headers=())])
+    assert (await read(log, layout)).is_all_forged
+
+
 async def test_a_copy_of_an_old_decision_confirms_nothing_that_no_key_proves(log: MemoryLog) -> None:
     """Perhaps only a key is missing here: whoever has it reads decisions there, whatever stands behind them."""
     decisions = history()
