@@ -22,7 +22,7 @@ from fallow.shared.events import TYPES
 from fallow.shared.events.base import LARGEST_INTEGER, Value
 from fallow.shared.events.effects import AnyEffect, Effect, JobResized, JobResizing, JobStarted, ReservationSet
 from fallow.shared.events.submissions import JobChanges
-from fallow.shared.events.values import GPU, JobSpec, NodeSpec, Resources, WorkerRange
+from fallow.shared.events.values import GPU, JobSpec, NodeSpec, ProcessRun, Resources, WorkerRange
 
 V = TypeVar("V", bound=Value)
 Fields = dict[str, Any]
@@ -51,6 +51,11 @@ def _something_changes(fields: Fields) -> Fields:
     return fields if any(value is not None for value in fields.values()) else {"priority": 0}
 
 
+def _with_a_program(fields: Fields) -> Fields:
+    program, *arguments = fields["argv"]
+    return {**fields, "argv": (program or "a", *arguments)}
+
+
 def _equal_parts(fields: Fields) -> Fields:
     """A range has as many workers as devices, and each has a rank."""
     workers = max(1, len(fields["devices"]))
@@ -72,6 +77,7 @@ MENDED: dict[type[Value], Callable[[Fields], Fields]] = {
     JobSpec: _workers_in_order,
     NodeSpec: _groups_cover_the_node,
     JobChanges: _something_changes,
+    ProcessRun: _with_a_program,
     WorkerRange: _equal_parts,
     JobStarted: _in_one_way,
     JobResized: _in_one_way,

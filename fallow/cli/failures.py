@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterable
@@ -11,8 +12,10 @@ from typing import NoReturn
 
 import typer
 
+from fallow.cli.typed import with_words_cut
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
+from fallow.shared.unshown import without_secrets
 
 OWN = str(Path(__file__).parents[1])
 """A file of our own that is missing is a defect."""
@@ -32,8 +35,11 @@ class Exit(IntEnum):
 
 
 def say(text: str) -> None:
-    """One line for people on standard error: standard output belongs to the answer."""
-    sys.stderr.write(f"{visible(text)}\n")
+    """One line for people on standard error: standard output belongs to the answer. A secret in it is masked, and what
+    was typed is cut where it is long.
+    """
+    short = with_words_cut(without_secrets(text), sys.argv[1:], os.environ)
+    sys.stderr.write(f"{visible(short)}\n")
 
 
 def say_error(error: Exception, text: str) -> None:

@@ -22,11 +22,13 @@ OWN_WORDS = {
     "must be a valid list": "must be a list",
     "Value error, ": "",
     "Field required": "is missing",
-    "must be a valid dictionary or instance of NamedQuota": "must be a mapping of fields",
     ", unable to parse string as an integer": "",
     ", unable to parse string as a number": "",
 }
 """How a checker of values begins its rule, and how it is told here."""
+
+
+_INSTANCE = re.compile(r"must be a valid dictionary or instance of \w+")
 
 
 class WrongValue(typer.BadParameter):
@@ -91,7 +93,7 @@ def own_words(message: str) -> str:
     """A rule as it is told here."""
     for begin, ours in OWN_WORDS.items():
         message = message.replace(begin, ours)
-    return _lower(message)
+    return _lower(_INSTANCE.sub("must be a mapping of fields", message))
 
 
 def _lower(message: str) -> str:

@@ -14,12 +14,16 @@ from fallow.shared.events.base import TYPES, Event
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.unknown_fields import PARTS_MOST, with_one_unknown, without_unknown
 from fallow.shared.events.value import Value, model_of
+from fallow.shared.unshown import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SUBMISSION_BYTES_MOST = 512_000
 VALUE_CHARACTERS_MOST = 100
+LOOKED_AT_MOST = 2 * VALUE_CHARACTERS_MOST
+"""So much of a value is looked through for secrets: the rest of one that is cut off looks like any text."""
+
 RULE_CHARACTERS_MOST = 300
 TOLD_BYTES_MOST = 100_000
 """The mistake of a record that is no command, and is larger than this, is told in the words of its reader."""
@@ -167,9 +171,9 @@ def _first_error(error: ValidationError) -> Undecodable:
 
 def shorten(value: Any) -> str:
     """A value as one line of at most `VALUE_CHARACTERS_MOST` characters, for an error message. What is not shown of a
-    large one is not written out either.
+    large one is not written out either, and a secret in it is masked.
     """
-    text = _one_line(value[: VALUE_CHARACTERS_MOST + 1] if isinstance(value, str) else _begin_of(value))
+    text = _one_line(without_secrets(value[:LOOKED_AT_MOST] if isinstance(value, str) else _begin_of(value)))
     return text if len(text) <= VALUE_CHARACTERS_MOST else text[: VALUE_CHARACTERS_MOST - 3] + "..."
 
 
@@ -179,13 +183,13 @@ def _begin_of(value: Any) -> str:
     for piece in _pieces(value):
         found.append(piece)
         length += len(piece)
-        if length > VALUE_CHARACTERS_MOST:
+        if length > LOOKED_AT_MOST:
             break
     return "".join(found)
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """The `repr` of a value, piece by piece. Each one has a sign at least, so the first 100 go no deeper than that."""
+    """The `repr` of a value, piece by piece. Each one has a sign at least, so the first 200 go no deeper than that."""
     if type(value) is dict:
         yield "{"
         for number, (key, each) in enumerate(value.items()):
@@ -201,7 +205,7 @@ def _pieces(value: Any) -> Iterator[str]:
             yield from _pieces(each)
         yield "]"
     else:
-        yield repr(value[: VALUE_CHARACTERS_MOST + 1] if isinstance(value, str | bytes) else value)
+        yield repr(value[:LOOKED_AT_MOST] if isinstance(value, str | bytes) else value)
 
 
 def _one_line(text: str) -> str:

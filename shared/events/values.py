@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import force_setattr
-from pydantic import StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
 from fallow.shared.events.base import LARGEST_INTEGER, Count, JobId, Label, Millis, Name, NodeId, Text, Value
 
@@ -28,10 +28,15 @@ Device = Annotated[int, Meta(ge=0, lt=DEVICES_MOST)]
 
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 
-_NO_NUL = r"^[^\x00]*$"
+NO_NUL_PATTERN = r"^[^\x00]*$"
 
-Handed = Annotated[str, StringConstraints(pattern=_NO_NUL)]
+Handed = Annotated[str, StringConstraints(pattern=NO_NUL_PATTERN)]
 """What the kernel is handed for a process: any text without NUL, where it ends for the kernel."""
+
+VARIABLE_PATTERN = r"^[^\x00=]+$"
+
+Variable = Annotated[str, StringConstraints(pattern=VARIABLE_PATTERN)]
+"""The name of an environment variable: it ends at the first `=`."""
 
 LabelRule = Annotated[
     str,
@@ -113,15 +118,22 @@ class VirtualRun(Value, tag_field="driver", tag="virtual"):
     fail_attempts: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
+def _names_a_program(argv: tuple[str, ...]) -> tuple[str, ...]:
+    if argv and not argv[0]:
+        raise ValueError("argv[0] must name a program, it is ''")
+    return argv
+
+
 class ProcessRun(Value, tag_field="driver", tag="process"):
     """A run of real processes, one per worker."""
 
     driver: ClassVar[str] = "process"
     argv: Annotated[
-        tuple[Annotated[str, Meta(max_length=8192), StringConstraints(pattern=_NO_NUL)], ...],
+        tuple[Annotated[str, Meta(max_length=8192), StringConstraints(pattern=NO_NUL_PATTERN)], ...],
         Meta(min_length=1, max_length=1000),
+        AfterValidator(_names_a_program),
     ]
-    env: dict[Handed, Handed] = {}
+    env: dict[Variable, Handed] = {}
     dir: Handed | None = None
     checkpoint_dir: Handed | None = None
 

@@ -16,6 +16,7 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.settings import LogFormat
+from fallow.shared.unshown import without_secrets
 
 # What these libraries call information or a warning is the daily business of a service that waits for its dependencies,
 # and to which anybody may say anything: uvicorn warns of each request that is none.
@@ -89,12 +90,17 @@ def rendering(log_format: LogFormat) -> list[Processor]:
     """The last steps of a log line: exceptions and the text itself."""
     drop_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if log_format is LogFormat.JSON:
-        return [drop_meta, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        return [drop_meta, structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _masked]
     # By itself the renderer would show all local values of each call: addresses with passwords, environments of jobs.
     plain = structlog.dev.ConsoleRenderer(
         colors=sys.stdout.isatty(), pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
     )
-    return [drop_meta, structlog.processors.format_exc_info, _in_one_line, plain]
+    return [drop_meta, structlog.processors.format_exc_info, _in_one_line, plain, _masked]
+
+
+def _masked(_: Any, __: str, line: Any) -> str:
+    """The line without the secrets that came into it with a text of somebody else."""
+    return without_secrets(line)
 
 
 def _in_one_line(_: Any, __: str, event: EventDict) -> EventDict:

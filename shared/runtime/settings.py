@@ -27,6 +27,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from fallow.shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
 from fallow.shared.runtime.kafka_access import AccessError, KafkaAccess, Mechanism, Protocol
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
+from fallow.shared.unshown import without_secrets
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$")]
 
@@ -193,8 +194,8 @@ class ServiceSettings(KafkaSecurity):
 
 
 def shown(value: object) -> str:
-    """A value in a message, shortened."""
-    text = repr(value)
+    """A value in a message: shortened, a secret in it masked."""
+    text = without_secrets(repr(value))
     return text if len(text) <= SHOWN_CHARACTERS_MOST else f"{text[:SHOWN_CHARACTERS_MOST]}..."
 
 
@@ -208,6 +209,6 @@ def explanation(settings: type[KafkaSecurity], error: ValidationError) -> list[s
             continue
         field = str(problem["loc"][0]) if problem["loc"] else "settings"
         variable = f"{settings.model_config.get('env_prefix', '')}{field}".upper()
-        shown = "" if field in UNSHOWN else f" = {os.environ.get(variable, '')!r}"
-        lines.append(f"{variable}{shown}: {problem['msg']}")
+        value = "" if field in UNSHOWN else f" = {shown(os.environ.get(variable, ''))}"
+        lines.append(f"{variable}{value}: {problem['msg']}")
     return lines

@@ -240,12 +240,14 @@ def test_a_gang_that_no_record_could_hold_is_turned_away_with_the_figure() -> No
     assert (answer.code, answer.wanted, answer.allowed) == (RejectCode.TOO_LARGE, most, most_workers(1_000, 2))
 
 
+VARIABLE_RULE = r"String should match pattern '^[^\x00=]+$'"
+
+
 @pytest.mark.parametrize(
     ("run", "field"),
     [
         ({"argv": ["true", "a\0b"]}, "run.process.argv.1"),
         ({"argv": ["true"], "env": {"A": "\0"}}, "run.process.env.A"),
-        ({"argv": ["true"], "env": {"A\0": "b"}}, "run.process.env.A\\x00.[key]"),
         ({"argv": ["true"], "dir": "/tmp/a\0b"}, "run.process.dir"),
         ({"argv": ["true"], "checkpoint_dir": "/tmp/a\0b"}, "run.process.checkpoint_dir"),
     ],
@@ -254,6 +256,20 @@ def test_text_with_nul_is_refused_where_a_process_would_be_handed_it(run: dict[s
     found = rejected(submit(run={"driver": "process", **run}))
     assert (found.code, found.field) == (RejectCode.INVALID_FIELD, f"job.{field}")
     assert found.rule == r"String should match pattern '^[^\x00]*$'"
+
+
+@pytest.mark.parametrize(
+    ("run", "field", "rule"),
+    [
+        ({"argv": ["true"], "env": {"A\0": "b"}}, "run.process.env.A\\x00.[key]", VARIABLE_RULE),
+        ({"argv": ["true"], "env": {"A=B": "b"}}, "run.process.env.A=B.[key]", VARIABLE_RULE),
+        ({"argv": ["true"], "env": {"": "b"}}, "run.process.env..[key]", VARIABLE_RULE),
+        ({"argv": ["", "a"]}, "run.process.argv", "Value error, argv[0] must name a program, it is ''"),
+    ],
+)
+def test_what_no_process_can_be_started_with_is_refused(run: dict[str, Any], field: str, rule: str) -> None:
+    found = rejected(submit(run={"driver": "process", **run}))
+    assert (found.code, found.field, found.rule) == (RejectCode.INVALID_FIELD, f"job.{field}", rule)
 
 
 def test_of_many_names_as_many_are_told_as_a_record_holds() -> None:

@@ -60,6 +60,12 @@ def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
             "role: inference",
             "cells[0].pools[1].nodes: List should have at least 1 item after validation, not 0",
         ),
+        (
+            "  - name: main\n",
+            "  - main\n  - name: main\n",
+            "  - name: main\n",
+            "cells[0] = 'main': must be a mapping of fields",
+        ),
         ("role: inference", "nodes: gpu-*", "role: inference", "cells[0].pools[1].nodes = 'gpu-*': must be a list"),
         ("name: vision", "name: language", "name: vision", "tenant 'language' stands twice"),
         (
@@ -99,6 +105,7 @@ def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
         "too small",
         "an unknown key",
         "a pool without nodes",
+        "a text for a mapping",
         "a text for a list",
         "a name twice",
         "a contradiction",

@@ -54,6 +54,22 @@ def test_a_tenant_stands_in_where_a_job_names_none() -> None:
         ),
         ("- {id: a, tenant: t}\n- {id: a, tenant: t}", "f: job 2 (a): id: job 1 has it already"),
         (
+            "{id: a, tenant: t, run: {driver: process, argv: ['', x]}}",
+            "f: job 1 (a): run.argv: argv[0] must name a program, it is ''",
+        ),
+        (
+            "{id: a, tenant: t, run: {driver: process, argv: [x], env: {A=B: x}}}",
+            "f: job 1 (a): run.env = 'A=B': the name of a variable must have a character, and neither '=' nor NUL",
+        ),
+        (
+            "{id: a, tenant: t, run: {driver: process, argv: [x], env: {'': x}}}",
+            "f: job 1 (a): run.env = '': the name of a variable must have a character, and neither '=' nor NUL",
+        ),
+        (
+            f'{{"id": "a", "tenant": "t"}}\n{{"id": "b", "priority": {"9" * 5_000}}}',
+            "f: line 2: a number of 5000 characters: at most 64 are read",
+        ),
+        (
             "id: a\nrun: {driver: process, argv: [x], env: {2020-01-01: x}}\n",
             "f: line 2: run.env: the key 2020-01-01 is no text: put it in quotes",
         ),

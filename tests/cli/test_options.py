@@ -23,6 +23,9 @@ from fallow.cli.ids import ID_RULE
 from fallow.local.data_folder import held
 
 DIGITS = "9" * 5_000
+LINE_CHARS_MOST = 1_000
+"""The rule of an option, and a value that is cut: a few values name every choice that there is."""
+
 NO_TEXT = "n\udcff"
 """As Python hands over an argument with a byte that is no UTF-8."""
 HOSTILE = ["", " ", "-", "--", "a b", "../x", "ä\n\x1b[31m", "x" * 3_000, DIGITS, "²", "*", ":", "=", ",", NO_TEXT]
@@ -200,6 +203,7 @@ def is_refused(
     lines = told.err.splitlines()
     assert (code, len(lines), told.out) == (2, 1, ""), (code, told)
     assert lines[0].startswith("fallow"), lines
+    assert len(lines[0]) < LINE_CHARS_MOST, lines
     assert name.startswith("-") is False or name in lines[0], lines
     assert shown[:20] in lines[0], lines
     return rule in lines[0]
@@ -296,6 +300,7 @@ def test_whatever_is_typed_is_no_traceback(
         code = ends(given.words(value, folder), monkeypatch)
         told = capsys.readouterr()
         assert code in (1, 2, 3), (value[:20], code, told)
+        assert max(map(len, told.err.splitlines()), default=0) < LINE_CHARS_MOST, value[:20]
         assert "\x1b" not in told.err
 
 

@@ -18,7 +18,7 @@ from fallow.shared.events.value import plain
 from fallow.shared.events.values import Dependency, JobSpec
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.files.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
-from fallow.shared.runtime.files.yaml_text import DEPTH_MOST, YamlTextError, read_yaml_documents
+from fallow.shared.runtime.files.yaml_text import DEPTH_MOST, NUMBER_CHARS_MOST, YamlTextError, read_yaml_documents
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 EXPANSION_MOST = 100
@@ -88,11 +88,11 @@ def _documents(text: str, name: str) -> list[Any]:
 
 def _json_line(line: str, where: str) -> Any:
     try:
-        found = json.loads(line, object_pairs_hook=_keys_once)
+        found = json.loads(line, object_pairs_hook=_keys_once, parse_int=_whole_number)
     except json.JSONDecodeError as error:
         raise JobFileError(f"{where}: not JSON: {error.msg} in {shorten(error.doc)}") from error
     except (ValueError, RecursionError) as error:
-        # A key that stands twice, a number of thousands of digits, a thousand brackets.
+        # A key that stands twice, a number of too many digits, a thousand brackets.
         raise JobFileError(f"{where}: {shorten(str(error))}") from error
     if line.count("[") + line.count("{") > DEPTH_MOST and _is_deeper(found, DEPTH_MOST):
         raise JobFileError(f"{where}: nested in more than {DEPTH_MOST} levels")
@@ -109,6 +109,13 @@ def _is_deeper(value: Any, most: int) -> bool:
 
 def _parts(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def _whole_number(digits: str) -> int:
+    """As in YAML: Python makes no number of thousands of digits, and says so in words about Python."""
+    if len(digits) > NUMBER_CHARS_MOST:
+        raise ValueError(f"a number of {len(digits)} characters: at most {NUMBER_CHARS_MOST} are read")
+    return int(digits)
 
 
 def _keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -167,7 +174,8 @@ def _lines(error: ValidationError) -> list[str]:
 def _field(loc: tuple[int | str, ...]) -> str:
     """The field as it stands in the file: what is checked there says which driver's `run` it is."""
     parts = (loc[0], *loc[2:]) if loc[:1] == ("run",) and loc[1:2] in {("process",), ("virtual",)} else loc
-    return ".".join(map(str, parts))
+    # The name of an entry is at fault, and told as the value.
+    return ".".join(map(str, parts[:-2] if parts[-1:] == ("[key]",) else parts))
 
 
 def _called(number: int, item: Any) -> str:

@@ -8,12 +8,18 @@ from typing import Any, get_args
 from fallow.cli.ids import ID_RULE
 from fallow.cli.output.counts import counted
 from fallow.shared.events.base import JobId, Label, Name
+from fallow.shared.events.values import NO_NUL_PATTERN, VARIABLE_PATTERN
 
 NAME_RULE = "must be 1 to 63 of a to z, 0 to 9 and '-', beginning and ending with a letter or a digit"
 LABEL_RULE = "must be 1 to 128 letters, digits, '.', '_', '/' and '-', beginning and ending with a letter or a digit"
 
 _PATTERNS: dict[str, str] = {
     get_args(kind)[1].pattern: rule for kind, rule in ((JobId, ID_RULE), (Name, NAME_RULE), (Label, LABEL_RULE))
+}
+
+_PATTERNS |= {
+    VARIABLE_PATTERN: "the name of a variable must have a character, and neither '=' nor NUL",
+    NO_NUL_PATTERN: "must hold no NUL",
 }
 
 _KINDS = {

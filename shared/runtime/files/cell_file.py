@@ -34,8 +34,8 @@ MISTAKES_TOLD = 20
 """A person mends these first; a file that was generated wrongly has thousands."""
 
 
-KEY_FIELD = "public"
-"""Its value is not shown: it may be a private key that was put there by mistake."""
+KEYS_FIELD = "signing"
+"""No value below it is shown: it may be a private key that was put there by mistake, or a part of one."""
 
 
 class CellFileError(ErrorOfSeveralLines, ValueError):
@@ -201,7 +201,7 @@ def _causes(error: ValidationError) -> list[Any]:
 
 def _mistake(places: _Places, problem: Any) -> str:
     path: FieldPath = tuple(problem["loc"])
-    is_unshown = problem["type"] == "missing" or isinstance(problem["input"], dict | list) or path[-1:] == (KEY_FIELD,)
+    is_unshown = problem["type"] == "missing" or isinstance(problem["input"], dict | list) or KEYS_FIELD in path
     shown = "" if is_unshown else _value(problem["input"])
     rule = _unknown(path) if problem["type"] == "extra_forbidden" else _rule(problem)
     at = f"{field_name(path)}{shown}: " if path else ""
@@ -234,10 +234,13 @@ def _parts_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _parts_in(inner)
 
 
+_WORDS = {"tuple_type": "must be a list", "model_type": "must be a mapping of fields", "dict_type": "must be a mapping"}
+
+
 def _rule(problem: Any) -> str:
     """The rule that is broken, in the words of YAML: it has lists, no tuples."""
-    if problem["type"] == "tuple_type":
-        return "must be a list"
+    if problem["type"] in _WORDS:
+        return _WORDS[problem["type"]]
     rule: str = problem["msg"].removeprefix("Value error, ")
     return rule.replace("Tuple should", "List should")
 
