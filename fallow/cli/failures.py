@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import typer
 
+from fallow.cli.output.wrapping import wrapped
 from fallow.cli.typed import with_words_cut
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
@@ -39,7 +40,7 @@ def say(text: str) -> None:
     was typed is cut where it is long.
     """
     short = with_words_cut(without_secrets(text), sys.argv[1:], os.environ)
-    sys.stderr.write(f"{visible(short)}\n")
+    sys.stderr.write(f"{wrapped(visible(short), sys.stderr)}\n")
 
 
 def say_error(error: Exception, text: str) -> None:

@@ -68,6 +68,10 @@ OPTIONS = {
 """Options of others, with ours."""
 
 
+TOO_MANY = {"quota set": "a number of GPUs is given by an option: --limit 8, --guaranteed 8"}
+"""What a word too many may have been meant for, by the command behind which it stood."""
+
+
 def command_meant(group: str, word: str, known: Collection[str], behind: str = "") -> str:
     """The command that is meant by this word, as it is typed; "" where that is not known. `group` is where it
     stood, "" for the first word of all; `known` are the group's commands, and `behind` is the next word.

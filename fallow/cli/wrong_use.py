@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from fallow.cli.suggestions import command_meant, option_meant
+from fallow.cli.suggestions import TOO_MANY, command_meant, option_meant
 
 _NO_COMMAND = re.compile(r"No such command '(.*?)'\.", re.DOTALL)
 
@@ -66,6 +66,8 @@ def _about_words(command: str, error: typer.TyperException) -> str:
         message = error.message
         meant = option_meant(str(option), [name for param in context.command.params for name in param.opts])
     told = f"{command}: {_lower(message)}"
+    if "unexpected extra" in message and (way := TOO_MANY.get(command.removeprefix("fallow").strip())):
+        return f"{told}; {way}; see {command} --help"
     return f"{told}; did you mean {meant}? See {command} --help" if meant else f"{told}; see {command} --help"
 
 

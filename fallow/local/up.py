@@ -142,7 +142,10 @@ def _run(
 ) -> None:
     """`may_replace`: another cell file than the one in force may take its place, or no service runs."""
     # The thread outlives the servers: the kernel kills what a thread has started when that thread ends.
+    before = chosen.kafka.explanation()
     with ThreadPoolExecutor(1, "starts servers") as starter, running(chosen.kafka, chosen.redis) as servers:
+        if (now := servers.kafka.explanation()) != before:
+            print_line(f"Kafka: {now}")  # its jars are there now, and tell their version
         if servers.is_embedded:
             print_line("The embedded broker forgets everything at exit; name a real one by --kafka HOST:PORT.")
         wanted = _wanted(access, servers, data, nodes_path, counts)

@@ -11,6 +11,9 @@ from fallow.shared.log.signers import Signers, keys_of_cells
 from fallow.shared.runtime.files.cell_file import CellFileError, read_again
 from fallow.shared.runtime.process import Context
 
+SAID_EVERY_MS = 60_000
+"""Whoever may write the topic could fill the disks of all logs otherwise."""
+
 FORGED = "passed over decisions that no key of the cell proves"
 
 
@@ -23,6 +26,9 @@ class ServiceSigners(Signers):
         # Of the file that was read last. Which one the process began with nobody knows: it may have changed since.
         self._mark: object = None
         self._reading = asyncio.Lock()
+        # By cell: when it was said last, and what came since: how many records, and where they begin.
+        self._said_ms: dict[str, int] = {}
+        self._unsaid: dict[str, tuple[int, int]] = {}
 
     async def renewed(self) -> bool:
         """As its class says: compared with the keys when it was asked, whoever reads them meanwhile. A file that cannot
@@ -48,6 +54,15 @@ class ServiceSigners(Signers):
         self._mark = mark
 
     def skipped(self, cell: str, offsets: Sequence[int]) -> None:
-        """Count them, and say where they begin: once for each place, as each is read once."""
+        """Count them, and say how many came and where they begin: of each cell at most once in `SAID_EVERY_MS`, then
+        with all that came since it was said last.
+        """
         self._context.telemetry.forged_decisions.labels(cell).inc(len(offsets))
-        self._context.logger.warning(FORGED, cell=cell, records=len(offsets), offset=offsets[0])
+        count, first = self._unsaid.get(cell, (0, offsets[0]))
+        self._unsaid[cell] = count + len(offsets), first
+        now_ms = self._context.host.monotonic_ms()
+        if now_ms - self._said_ms.get(cell, now_ms - SAID_EVERY_MS) < SAID_EVERY_MS:
+            return
+        count, first = self._unsaid.pop(cell)
+        self._said_ms[cell] = now_ms
+        self._context.logger.warning(FORGED, cell=cell, records=count, offset=first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fallow.cli.node.emptying import as_object, to_be_stopped
+from fallow.cli.node.emptying import EMPTY, as_object, to_be_stopped
 from fallow.cli.node.node import drain_line
 from fallow.shared.events.values import NodeStatus
 from fallow.shared.view.row_text import node_row, node_text
@@ -22,8 +22,9 @@ def draining(*, is_busy: bool, deadline_ms: int | None = None) -> NodeRow:
 
 
 def test_an_emptied_node_may_be_taken_out_whether_or_not_its_deadline_is_over() -> None:
-    assert drain_line(draining(is_busy=False)) == "empty: it may be taken out"
-    assert drain_line(draining(is_busy=False, deadline_ms=NOON_MS)) == "empty: it may be taken out"
+    assert EMPTY.startswith("empty: it may be taken out: stop its agent")
+    assert drain_line(draining(is_busy=False)) == EMPTY
+    assert drain_line(draining(is_busy=False, deadline_ms=NOON_MS)) == EMPTY
 
 
 def test_while_jobs_are_left_it_is_told_how_many_and_until_when() -> None:
@@ -39,7 +40,7 @@ def test_a_drain_names_the_jobs_that_it_stops_and_when() -> None:
     assert to_be_stopped(draining(is_busy=True), NOON_MS) == (
         "Stopped there at 2027-01-15 08:00:00.000Z, and queued again, if not over before: job job."
     )
-    assert to_be_stopped(draining(is_busy=False), None) == "It is empty: it may be taken out."
+    assert to_be_stopped(draining(is_busy=False), None) == f"It is {EMPTY}."
     assert as_object(busy, None) == {"jobs": ["a", "b", "c", "d"], "stop_ms": None}
     assert as_object(None, NOON_MS) == {"jobs": None, "stop_ms": NOON_MS}
 

@@ -89,3 +89,20 @@ def test_every_command_that_is_told_is_one() -> None:
 def test_no_word_of_our_own_is_taken_for_one_of_others() -> None:
     assert [word for word in ELSEWHERE if word in COMMANDS] == []
     assert [(group, word) for group, words in IN_GROUPS.items() for word in words if f"{group} {word}" in LEAVES] == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (["quota", "set", "vision", "8"], "--limit 8"),
+        (["submit", "job.yaml", "--array", "0-19"], "must be a number of elements from 1 to 1000, such as 20"),
+        (["submit", "job.yaml", "--array", "0"], "must be a number of elements from 1 to 1000, such as 20"),
+    ],
+)
+def test_a_value_that_has_another_form_here_is_told_that_form(
+    typed: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["fallow", *typed])
+    with pytest.raises(SystemExit):
+        main()
+    assert told in capsys.readouterr().err

@@ -119,7 +119,7 @@ async def test_the_newest_batches_of_decisions_are_left_behind_where_one_cannot_
     damage(segment_of(kafka_choice, cell.tp), cell.value(28))
     repaired = fallow("log", "repair", "--yes")
     assert (repaired.returncode, repaired.stderr) == (0, "")
-    assert "The last good version is 27, at offset 26." in repaired.stdout
+    assert "The last good version is 27, at offset 26: " in repaired.stdout
     assert fallow("log", "repair").stdout.endswith("Nothing is to be repaired.\n")
     assert fallow("verify").returncode == 0
     assert (await cell.state()).version == 28

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
-from fallow.shared.log.service_signers import ServiceSigners
+from fallow.shared.log.service_signers import SAID_EVERY_MS, ServiceSigners
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from fallow.shared.runtime.host import Host
 from fallow.shared.runtime.process import Context, make_context
@@ -58,6 +58,40 @@ def disk() -> SlowDisk:
 def signers(context: Context[ServiceSettings], path: Path, disk: SlowDisk) -> ServiceSigners:
     """Of a process that has read its cell file and has asked nothing yet."""
     return ServiceSigners(replace(context, host=disk), load_cell_file(path))
+
+
+class Clocked(Host):
+    """A machine whose clock is moved by hand."""
+
+    now_ms = 5_000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+
+class Said:
+    """A logger whose warnings are kept."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, int, int]] = []
+
+    def warning(self, _: str, *, cell: str, records: int, offset: int) -> None:
+        self.lines.append((cell, records, offset))
+
+
+def test_what_no_key_proves_is_said_once_a_minute_for_each_cell_with_all_that_came_since(
+    context: Context[ServiceSettings], path: Path
+) -> None:
+    clock, said = Clocked(), Said()
+    signers = ServiceSigners(replace(context, host=clock, logger=cast("Any", said)), load_cell_file(path))
+    for offset in range(1_000):
+        signers.skipped(CELL, [offset, offset + 1_000])
+    signers.skipped("other", [7])
+    assert said.lines == [(CELL, 2, 0), ("other", 1, 7)]
+    clock.now_ms += SAID_EVERY_MS
+    signers.skipped(CELL, [5_000])
+    signers.skipped(CELL, [5_001])
+    assert said.lines[2:] == [(CELL, 1_999, 1)]
 
 
 def add_the_next_key(path: Path) -> None:

@@ -72,7 +72,9 @@ def test_a_lost_node_is_removed() -> None:
 def test_what_cannot_be_said_to_be_lost_or_removed_is_refused_with_the_reason() -> None:
     world = with_gang()
     assert codes(world.tell(RemoveNode(cell=CELL, node="n9"))) == [ProposalCode.NODE_CHANGED]
-    assert "only a lost node can be removed" in texts(world.tell(RemoveNode(cell=CELL, node="n1")))[0]
+    refused = texts(world.tell(RemoveNode(cell=CELL, node="n1")))[0]
+    assert "only a lost node can be removed" in refused
+    assert "stop its agent first" in refused
     world.tell(DeclareLost(cell=CELL, node="n1"))
     assert texts(world.tell(DeclareLost(cell=CELL, node="n1"))) == ["the node is lost"]
     assert "job gang still holds places there" in texts(world.tell(RemoveNode(cell=CELL, node="n1")))[0]

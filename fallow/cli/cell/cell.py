@@ -10,7 +10,7 @@ from fallow.cli.cell.key import key
 from fallow.cli.cell.reload import reload
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.output.counts import counted
-from fallow.cli.output.output import AsJson, print_json, print_line
+from fallow.cli.output.output import AsJson, print_json, print_sentence
 from fallow.cli.paths import file_to_read
 from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.log.admin.topics import TopicsFileError
@@ -47,14 +47,14 @@ def check(
         signed_from = {cell.name: cell.signing.from_version for cell in found.cells if cell.signing is not None}
         print_json({"ok": True, **names, "default_queues": queues, "signed_from": signed_from})
         return
-    print_line(f"{path}: no mistakes")
+    print_sentence(f"{path}: no mistakes")
     for what, listed in names.items():
-        print_line(f"  {what}: {', '.join(listed)}")
+        print_sentence(f"  {what}: {', '.join(listed)}")
     for cell in found.cells:
-        print_line(
+        print_sentence(
             f"cell {cell.name}: jobs without a queue of their own or of their tenant wait in {cell.default_queue}"
         )
-        print_line(f"cell {cell.name}: {signing_in_words(cell)}")
+        print_sentence(f"cell {cell.name}: {signing_in_words(cell)}")
 
 
 def signing_in_words(cell: CellPart) -> str:

@@ -18,7 +18,7 @@ from fallow.cli.cell.cell_transfer import Departure, NotMovable, arrive, refuse_
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.cli.paths import file_to_read, file_to_write
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.log.admin.group_offsets import committed_offsets
@@ -57,7 +57,7 @@ def export_(
     if as_json:
         print_json({"file": str(file), **_as_object(head, state, unread)})
     else:
-        print_line(f"{_told(head, state, unread)} in {file}")
+        print_sentence(f"{_told(head, state, unread)} in {file}")
 
 
 async def _collect(access: Access, cell: str) -> tuple[CellState, tuple[Unread, ...]]:
@@ -91,7 +91,7 @@ def import_(
     if as_json:
         print_json({"file": str(file), **_as_object(archive.head, state, archive.unread)})
     else:
-        print_line(f"{_told(archive.head, state, archive.unread)} from {file}; its services may start now")
+        print_sentence(f"{_told(archive.head, state, archive.unread)} from {file}; its services may start now")
 
 
 async def _arrive(access: Access, archive: Archive) -> CellState:

@@ -13,6 +13,7 @@ import typer
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit
 from fallow.cli.ids import an_id
+from fallow.cli.job.meant import hint_for
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_stopping, rows_of, statuses
 from fallow.cli.job.submit import words
@@ -33,7 +34,8 @@ app = typer.Typer()
 LOOK_AFTER_MS = 2_000
 """A job that stops for an earlier cancel gets no answer: after so long the view is asked."""
 
-Found = list[News] | JobRow | tuple[JobRow, ...] | None
+Known = list[News] | JobRow | tuple[JobRow, ...]
+Found = Known | None
 """The answers, one for each element of an array, none if none comes in time; or the row of a job that was over before;
 or, where the job stops already for an earlier cancel and so gets no answer, its rows; or None where no cell knows it.
 """
@@ -61,13 +63,19 @@ def cancel(
         (job_id, run(_cancel(access, job_id, tenant, cell, reason, timeout_s * 1000)))
         for job_id in dict.fromkeys(job_ids)
     )
-    tell_each((_outcome(job_id, each) for job_id, each in found), as_json=as_json)
+    told = (
+        _unknown(job_id, run(hint_for(access, job_id, cell))) if each is None else _outcome(job_id, each)
+        for job_id, each in found
+    )
+    tell_each(told, as_json=as_json)
 
 
-def _outcome(job_id: str, found: Found) -> Outcome:
-    """What is told of one job."""
-    if found is None:
-        return Outcome(job_id, f"no cell knows a job {job_id}", Exit.NO, is_from_cell=False)
+def _unknown(job_id: str, hint: str) -> Outcome:
+    return Outcome(job_id, f"no cell knows a job {job_id}{hint}", Exit.NO, is_from_cell=False)
+
+
+def _outcome(job_id: str, found: Known) -> Outcome:
+    """What is told of one job that a cell knows."""
     if isinstance(found, JobRow):
         return _was_over(found)
     if isinstance(found, tuple):

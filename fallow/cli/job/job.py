@@ -15,6 +15,7 @@ from fallow.cli.ids import an_id
 from fallow.cli.job import array as job_array
 from fallow.cli.job import reason as job_reason
 from fallow.cli.job.jobs import job_object
+from fallow.cli.job.meant import hint_for
 from fallow.cli.job.standing import elements
 from fallow.cli.job.stays import Stay, stays_of
 from fallow.cli.log.newest import newest_state
@@ -22,7 +23,7 @@ from fallow.cli.log.sentences import devices, rejection, sentence
 from fallow.cli.log.why import rejections
 from fallow.cli.node.silence import silence_lines
 from fallow.cli.output.durations import moment
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
+from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence, print_table
 from fallow.cli.suggestions import LISTS
 from fallow.services.placement.explain.explain import WhyNot
 from fallow.shared.client.port import ClientUnavailable, News
@@ -79,7 +80,8 @@ def job(
     """
     told = run(_story(access_of(context), job_id, cell))
     if told is None:
-        hint = "; `fallow jobs` lists jobs" if job_id in LISTS else ""
+        access = access_of(context)
+        hint = "; `fallow jobs` lists jobs" if job_id in LISTS else run(hint_for(access, job_id, cell))
         end_with(Exit.NO, f"fallow: no cell knows a job {job_id}, and the log does not tell of it{hint}")
     if as_json:
         print_json(_as_object(job_id, told))
@@ -150,22 +152,22 @@ def _tell(job_id: str, told: Told) -> None:
     if told.elements:
         job_array.tell(job_id, told.cell, told.elements)
         return
-    print_line(f"job {job_id} of cell {told.cell}{status}")
+    print_sentence(f"job {job_id} of cell {told.cell}{status}")
     for at_ms, event in told.rejected:
-        print_line(f"  {moment(at_ms)}  {rejection(event, names_tenant=True)}")
+        print_sentence(f"  {moment(at_ms)}  {rejection(event, names_tenant=True)}")
     for news in told.news:
         assert isinstance(news.event, Effect), "the log of decisions tells of effects alone"
-        print_line(f"  {moment(news.at_ms or 0)}  v{news.version}  {sentence(news.event)}")
+        print_sentence(f"  {moment(news.at_ms or 0)}  v{news.version}  {sentence(news.event)}")
     if told.reason is not None:
         for line in job_reason.lines(*told.reason, told.away):
-            print_line(line)
+            print_sentence(line)
     else:
         for line in told.away:
-            print_line(f"  {line}")
+            print_sentence(f"  {line}")
     if told.row is not None and told.row.places and _comes_singly(told):
-        print_line(f"workers: {len(told.row.places)} held, {told.row.workers} wanted")
+        print_sentence(f"workers: {len(told.row.places)} held, {told.row.workers} wanted")
     for line in hints(job_id, told.news):
-        print_line(f"  {line}")
+        print_sentence(f"  {line}")
     rows = [
         (stay.attempt, stay.place.rank, stay.place.node, devices(stay.place.devices), stay.state)
         for stay in _stays(told)

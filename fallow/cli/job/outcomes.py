@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from fallow.cli.failures import Exit, say
-from fallow.cli.output.output import print_json, print_line
+from fallow.cli.output.output import print_json, print_sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def tell_each(outcomes: Iterable[Outcome], *, as_json: bool) -> None:
         if not outcome.is_from_cell:
             say(f"fallow: {outcome.answer}")
         elif not as_json:
-            print_line(outcome.answer)
+            print_sentence(outcome.answer)
     codes = {outcome.code for outcome in told} - {Exit.OK}
     if as_json:
         objects = [outcome.as_object() for outcome in told]

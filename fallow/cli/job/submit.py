@@ -20,7 +20,8 @@ from fallow.cli.job.units import odd_units
 from fallow.cli.log.sentences import gpus, of_job, rejection, sentence
 from fallow.cli.log.why import DEFERRED
 from fallow.cli.output.counts import counted
-from fallow.cli.output.output import AsJson, print_json, print_line
+from fallow.cli.output.output import AsJson, print_json, print_sentence
+from fallow.cli.wrong_use import WrongValue
 from fallow.shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
@@ -70,6 +71,14 @@ Earlier = Mapping[str, tuple[JobRow, ...]]
 GOALS = {Until.ACCEPTED: Stage.WAITING, Until.STARTED: Stage.STARTED, Until.ENDED: Stage.FINISHED}
 
 
+def elements(text: str | int) -> int:
+    """How many elements an array has. Raises WrongValue."""
+    word = str(text)
+    if not (word.isascii() and word.isdecimal() and len(word) <= len(str(ARRAY_MOST)) and 1 <= int(word) <= ARRAY_MOST):
+        raise WrongValue(word, f"must be a number of elements from 1 to {ARRAY_MOST}, such as 20 for ID.0 to ID.19")
+    return int(word)
+
+
 @app.command()
 def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     context: typer.Context,
@@ -78,7 +87,7 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait, and tell what becomes of each job.")] = False,
     array: Annotated[
         int | None,
-        typer.Option(min=1, max=ARRAY_MOST, help="So many elements of each job, ID.0, ID.1, ...: 20, no range."),
+        typer.Option(parser=elements, metavar="N", help="So many elements of each job, ID.0, ID.1, ...: 20, no range."),
     ] = None,
     after: Annotated[
         list[str] | None, typer.Option(help="Start only when this job has ended well; ID:any when it has ended at all.")
@@ -124,10 +133,12 @@ def reason_of(event: JobRefused | JobRejected) -> dict[str, Any]:
 
 def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> None:
     for job, rows in earlier.items():
-        print_line(f"{job} was submitted before; {_stand(job, rows)}. An id is used once.")
+        print_sentence(f"{job} was submitted before; {_stand(job, rows)}. An id is used once.")
     sent = {job: None for job, said in _sent(jobs, progress, earlier).items() if said == SUBMITTED}
     if sent:
-        print_line(f"{len(sent)} submitted: {_named(list(sent))} ({size_of([job for job in jobs if job.id in sent])})")
+        print_sentence(
+            f"{len(sent)} submitted: {_named(list(sent))} ({size_of([job for job in jobs if job.id in sent])})"
+        )
 
 
 def _stand(job: str, rows: Sequence[JobRow]) -> str:
@@ -219,13 +230,13 @@ async def follow(
         async for some in found:
             for news in some:
                 if progress.take(news) and not quiet and not (only_bad and type(news.event) not in NO):
-                    print_line(words(news))
+                    print_sentence(words(news))
             if not looked and not only_bad and monotonic_ms() - began_ms > LOOK_AFTER_MS:
                 looked = True
                 await _look(client, progress, quiet=quiet)
                 told = "" if quiet else why_it_waits(progress, progress.at(Stage.WAITING))
                 if told:
-                    print_line(f"Still waiting: {told}.")
+                    print_sentence(f"Still waiting: {told}.")
             if progress.have(goal) or monotonic_ms() - began_ms > wait_ms:
                 break
     return told
@@ -245,7 +256,7 @@ async def _look(client: CellClient, progress: Progress, *, quiet: bool) -> None:
                 if row.deferred is not None and row.status in WAITING:
                     progress.waits[job] = row.deferred
                 if not quiet:
-                    print_line(f"Job {job} was submitted before; it is {row.status}.")
+                    print_sentence(f"Job {job} was submitted before; it is {row.status}.")
 
 
 def words(news: News) -> str:

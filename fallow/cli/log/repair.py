@@ -10,7 +10,7 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.log.repairing import From, NotRepairable, Survey, not_due, repair, survey
 from fallow.cli.output.counts import counted
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.cli.user_name import user_name
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.kafka.log import KafkaLog
@@ -19,6 +19,11 @@ from fallow.shared.log.machine.writer import Sign
 from fallow.shared.log.port import Log
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.settings import WriterSecurity
+
+WHAT_NEXT = (
+    "Nothing was changed. Stop the cell's services, then repair it with --yes.",
+    "Under `fallow up`: end it, run `fallow up --servers-only` on the same --data, and repair in another terminal.",
+)
 
 
 def log_repair(
@@ -32,7 +37,8 @@ def log_repair(
 ) -> None:
     """Show which part of a cell's log is intact. With --yes, repair it by a record that says so.
 
-    Stop the cell's services before, and start them again behind it.
+    Stop the cell's services before, and start them again behind it; instead of `fallow up` run `fallow up
+    --servers-only` meanwhile.
     """
     access = access_of(context)
     try:
@@ -40,10 +46,10 @@ def log_repair(
     except NotRepairable as error:
         end_with(Exit.NO, f"fallow: {error}")
     if version is not None and not as_json:
-        print_line(f"Repaired: the cell goes on at version {version}. Start its services now.")
+        print_sentence(f"Repaired: the cell goes on at version {version}. Start its services now.")
     elif not is_whole and not as_json:
-        print_line("Nothing was changed. Stop the cell's services, then repair it with --yes.")
-        print_line("Under `fallow up`: leave it running, repair in another terminal, then restart it.")
+        for line in WHAT_NEXT:
+            print_sentence(line)
     if version is None and not is_whole:
         raise typer.Exit(Exit.NO)
 
@@ -68,7 +74,7 @@ async def look_and_repair(
     is_whole, told, version = found.is_whole, as_object(found), None
     if not as_json:
         for line in lines_of(found):
-            print_line(line)
+            print_sentence(line)
     if yes and not is_whole:
         sign = signature_for(layout, cell)
         state = await repair(log, layout, found, inputs, by=user_name(), wall_ms=wall_ms(), sign=sign)
@@ -101,7 +107,7 @@ def lines_of(found: Survey) -> list[str]:
     state = found.state
     lines = [
         _holds(found),
-        f"The last good version is {state.version}, at offset {state.offset}.",
+        _good_to(state.version, state.offset),
     ]
     if found.damage:
         lines.append(f"Damaged: {found.damage}.")
@@ -120,6 +126,13 @@ def lines_of(found: Survey) -> list[str]:
     if found.is_whole:
         lines.append("Nothing is to be repaired.")
     return lines
+
+
+def _good_to(version: int, offset: int) -> str:
+    """Up to where readers that begin at the log's begin, or with a snapshot before the damage, can go."""
+    if version <= 0:
+        return "No version of it is good."
+    return f"The last good version is {version}, at offset {offset}: all decisions up to it are whole."
 
 
 def _goes_on(found: Survey, base: SnapshotManifest) -> str:

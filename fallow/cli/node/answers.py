@@ -14,7 +14,7 @@ from fallow.cli.failures import Exit, say
 from fallow.cli.log.sentences import sentence
 from fallow.cli.near import meant
 from fallow.cli.node.operate import refusal_of
-from fallow.cli.output.output import print_json, print_line
+from fallow.cli.output.output import print_json, print_sentence
 from fallow.shared.client.port import ClientUnavailable, News
 from fallow.shared.events.effects import Effect, NodeChanged, ProposalRefused
 from fallow.shared.events.operations import Operation
@@ -96,9 +96,9 @@ def tell_each(
         if each["version"] is None:
             say(f"fallow: {each['answer']}")
         elif not as_json:
-            print_line(str(each["answer"]))
+            print_sentence(str(each["answer"]))
             if each["ok"] and (line := (behind or {}).get(str(each["node"]))):
-                print_line(line)
+                print_sentence(line)
     if not all(each["ok"] for each in told):
         is_refused = any(not each["ok"] and each["version"] is not None for each in told)
         raise typer.Exit(Exit.NO if is_refused else Exit.AWAY)

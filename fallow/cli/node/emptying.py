@@ -9,7 +9,10 @@ from fallow.cli.output.durations import moment
 from fallow.shared.view.rows import NodeRow
 
 JOBS_NAMED_MOST = 3
-EMPTY = "empty: it may be taken out"
+EMPTY = (
+    "empty: it may be taken out: stop its agent (of a virtual node: start the executors without it), "
+    "and `fallow node remove` once it is lost"
+)
 
 
 def named(jobs: Sequence[tuple[str, int]]) -> str:

@@ -12,7 +12,7 @@ import typer
 from fallow.cli.access import Access
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.job.submit import words
-from fallow.cli.output.output import print_json, print_line
+from fallow.cli.output.output import print_json, print_sentence
 from fallow.cli.user_name import user_name
 from fallow.cli.wrong_use import own_words
 from fallow.shared.client.port import CellClient, Mark, News
@@ -68,7 +68,7 @@ def tell_answer(subject: dict[str, str], answer: News | None, *, as_json: bool, 
     if as_json:
         print_json({**subject, "ok": not is_refused, "version": answer.version, "answer": said})
     else:
-        print_line(said)
+        print_sentence(said)
     if is_refused:
         raise typer.Exit(Exit.NO)
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from fallow.cli.output.wrapping import wrapped
 from fallow.shared.runtime.files.signs import in_json, visible
 
 WIDTH_UNKNOWN = 160
@@ -71,6 +72,13 @@ def _width() -> int | None:
         return None
     said = os.environ.get("COLUMNS", "")
     return int(said) if said.isascii() and said.isdecimal() and 0 < len(said) <= DIGITS_MOST else WIDTH_UNKNOWN
+
+
+def print_sentence(text: str) -> None:
+    """A line for people alone, which breaks between words where it is too long for the terminal. A line that is to be
+    pasted somewhere is `print_line`.
+    """
+    print(wrapped(visible(text), sys.stdout), flush=True)
 
 
 def print_line(text: str, *, mark: str = "") -> None:

@@ -10,7 +10,7 @@ import typer
 
 from fallow.cli.access import access_of, run
 from fallow.cli.log.newest import newest_state
-from fallow.cli.output.output import AsJson, CellName, print_json, print_table
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.services.placement.explain.fair_share import TenantShare, shares_of
 from fallow.services.placement.queue.fair_share import SHARE_ONE
 from fallow.shared.cluster.model.state import CellState
@@ -23,6 +23,8 @@ COLUMNS = (
 )  # fmt: skip
 SPARE = ("PARENT", "GPUS WANTED", "MAY WAIT", "WEIGHT")
 
+NOT_RECORDED = "OF LATE: nothing is recorded (fair_half_life_ms is 0; docs/queues.md)."
+
 
 @app.command()
 def shares(context: typer.Context, cell: CellName = None, as_json: AsJson = False) -> None:
@@ -34,7 +36,10 @@ def shares(context: typer.Context, cell: CellName = None, as_json: AsJson = Fals
         print_json(as_object(state, found))
         return
     title = f"Shares of cell {state.cell} at version {state.version}"
-    print_table(title, COLUMNS, [row for tenant in found for row in _rows(tenant)], SPARE)
+    is_recorded = state.fair.half_life_ms > 0
+    print_table(title, COLUMNS, [row for tenant in found for row in rows_of(tenant, is_recorded=is_recorded)], SPARE)
+    if not is_recorded:
+        print_line(NOT_RECORDED)
 
 
 def as_object(state: CellState, found: list[TenantShare]) -> dict[str, Any]:
@@ -53,12 +58,14 @@ def percent(tenant: TenantShare) -> str:
     return f"{100 * tenant.share / SHARE_ONE:.2f}" + (", last" if tenant.has_no_weight else "")
 
 
-def _rows(tenant: TenantShare) -> Iterator[tuple[object, ...]]:
+def rows_of(tenant: TenantShare, *, is_recorded: bool) -> Iterator[tuple[object, ...]]:
+    """The lines of one tenant, one for each GPU type. `is_recorded`: the cell knows what was held of late."""
     wanted = f"{tenant.waiting_milli / GPU:g}"
     may_wait = "" if tenant.waiting_most is None else tenant.waiting_most
     head: tuple[object, ...] = (tenant.tenant, tenant.parent or "", percent(tenant), tenant.waiting, may_wait, wanted)
     if not tenant.types:
         yield (*head, "", "", "", "")
     for each in tenant.types:
-        yield (*head, each.gpu_type, each.weight, f"{each.held_milli / GPU:g}", f"{each.lately_milli / GPU:.1f}")
+        lately = f"{each.lately_milli / GPU:.1f}" if is_recorded else "-"
+        yield (*head, each.gpu_type, each.weight, f"{each.held_milli / GPU:g}", lately)
         head = ("", "", "", "", "", "")

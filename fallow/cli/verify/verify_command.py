@@ -14,7 +14,7 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.cells_there import no_such
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.output.counts import counted
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.cli.paths import file_to_read, folder_to_read
 from fallow.cli.verify.verification import LiveCheck, join, verify_file
 from fallow.cli.verify.verify import Verification, Violation
@@ -100,14 +100,14 @@ async def _follow(access: Access, cell: str | None, *, as_json: bool) -> Verific
         if as_json:
             print_json({"cell": name, **asdict(violation)})
         else:
-            print_line(f"cell {name}: {_offence(violation)}")
+            print_sentence(f"cell {name}: {_offence(violation)}")
 
     async with _checks(access, cell) as checks:
         followed = [Following(check, report) for check in checks]
         for each in followed:
             await each.begin()
         if not as_json:
-            print_line("; ".join(f"following cell {check.cell} from {check.start_text}" for check in checks))
+            print_sentence("; ".join(f"following cell {check.cell} from {check.start_text}" for check in checks))
         await until_signal([each.run() for each in followed])
     whole = join([each.result() for each in followed])
     return replace(whole, first_violation=first[0] if first else None)
@@ -124,28 +124,28 @@ def _end(found: Verification, source: str, *, as_json: bool) -> None:
 
 def tell(found: Verification, source: str) -> None:
     """The findings for people."""
-    print_line(f"log: {source}")
-    print_line(
+    print_sentence(f"log: {source}")
+    print_sentence(
         f"versions {found.from_version} to {found.to_version}: {counted(found.records, 'record')}, "
         f"{found.skipped} skipped"
     )
     if found.forged:
-        print_line(
+        print_sentence(
             f"{counted(found.forged, 'record')} of the skipped that no key of the cell proves: somebody else wrote"
         )
     if found.gaps:
-        print_line(f"{counted(found.gaps, 'offset')} without a record: transactions, or what readers would skip")
+        print_sentence(f"{counted(found.gaps, 'offset')} without a record: transactions, or what readers would skip")
     if found.gaps_at_end:
-        print_line(
+        print_sentence(
             f"{counted(found.gaps_at_end, 'offset')} without a record behind the last decision: transactions, or "
             "decisions that are lost; the log does not tell which"
         )
     if found.nodes_not_checked:
-        print_line(f"not checked, no line in these diaries: {_named(found.nodes_not_checked)}")
+        print_sentence(f"not checked, no line in these diaries: {_named(found.nodes_not_checked)}")
     if found.first_violation is None:
-        print_line(f"no offence in {found.checks} checks")
+        print_sentence(f"no offence in {found.checks} checks")
         return
-    print_line(_offence(found.first_violation))
+    print_sentence(_offence(found.first_violation))
 
 
 def _named(nodes: Sequence[str]) -> str:

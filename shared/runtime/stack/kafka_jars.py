@@ -132,10 +132,11 @@ class KafkaFromJars:
 
     @property
     def description(self) -> str:
-        """Name and version, read from the jar."""
+        """Name and version, read from the jar; before there are any, that they are fetched."""
         jars = sorted(jars_folder().glob("kafka_2.13-*.jar"))
-        version = jars[0].stem.removeprefix("kafka_2.13-") if jars else "?"
-        return f"Apache Kafka {version} from its jars"
+        if not jars:
+            return f"Apache Kafka; its jars are fetched by Maven first, once, to {jars_folder()}"
+        return f"Apache Kafka {jars[0].stem.removeprefix('kafka_2.13-')} from its jars"
 
     @property
     def pid(self) -> int:

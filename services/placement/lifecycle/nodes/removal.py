@@ -18,6 +18,11 @@ from fallow.shared.events.values import NodeStatus
 AGAIN_MS = 60_000
 """After so long a node that could not be forgotten is looked at again."""
 
+WAY_OUT = (
+    "and one that reports joins again at once: stop its agent first (of a virtual node: start the executors "
+    "without it) and wait until it is lost"
+)
+
 
 def operate(decision: DecisionBuilder, event: DeclareLost | RemoveNode) -> str | None:
     """Take a node for lost, or forget it. Why that cannot be, or None."""
@@ -37,7 +42,7 @@ def operate(decision: DecisionBuilder, event: DeclareLost | RemoveNode) -> str |
 
 def _why_it_stays(node: Node) -> str | None:
     if node.status is not NodeStatus.LOST:
-        return f"the node is {node.status}: only a lost node can be removed (fallow node lost {node.id})"
+        return f"the node is {node.status}: only a lost node can be removed, {WAY_OUT}"
     if node.jobs:
         return f"job {min(node.jobs)} still holds places there, until all of its workers have stopped"
     return f"it is lent (loan {node.loan})" if node.loan is not None else None

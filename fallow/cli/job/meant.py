@@ -1,0 +1,25 @@
+"""The job that a mistyped id may have meant: of those that the view lists, live ones and those that it remembers."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from fallow.cli.access import Access
+from fallow.cli.near import meant
+from fallow.shared.client.port import CellClient, ClientUnavailable
+from fallow.shared.view.reader import LIMIT_MOST
+
+
+async def hint_for(access: Access, job: str, cell: str | None) -> str:
+    """` (did you mean hello?)`, or nothing: also where the view does not say."""
+    async with access.client() as client:
+        return await hint_by(client, job, cell)
+
+
+async def hint_by(client: CellClient, job: str, cell: str | None) -> str:
+    """The same of a client that is open."""
+    known: list[str] = []
+    for name in client.cells if cell is None else (cell,):
+        with suppress(ClientUnavailable):
+            known += [row.id for row in (await client.jobs(name, limit=LIMIT_MOST)).value]
+    return meant(job, known)
