@@ -11,6 +11,9 @@ from typing import Any
 from fallow.services.executor.policy.turn import Now
 from fallow.services.executor.service import ExecutorService
 from fallow.services.metrics.service import MetricsService
+from fallow.services.queueing.policy.estimator import Declared
+from fallow.services.queueing.policy.plan import plan_of
+from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.fold.fold import DamagedLog, fold
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import CHAIN_HEADER, Decision, next_chain
@@ -23,12 +26,13 @@ from fallow.shared.log.machine.consumer import Dead
 from fallow.shared.log.machine.snapshot import Collector, DamagedSnapshot, RowsDigest, build, cut, manifest_of
 from fallow.shared.log.port import Record
 from fallow.shared.log.reading import event_of, log_record
+from fallow.shared.runtime.files.cell_file import parse_cell_file
 from fallow.shared.view.apply import Touched, rows_of_touched
 from fallow.shared.view.reader import NoSuchCell, ViewReader, ViewRebuilding
 from fallow.shared.view.store import ViewUnavailable
 from tests.fuzz.entries import Entry, record_of
 from tests.fuzz.pace import NOT_COUNTED, Turns
-from tests.fuzz.targets import living
+from tests.fuzz.targets import CELL_TEXT, living
 from tests.fuzz.view_functions import InLua, done, outcome, seeds_and_views
 from tests.histories import History
 
@@ -53,7 +57,7 @@ class Followers:
             put_back(history.state, mark, own, fair)
 
     def work(self, value: bytes) -> Turns:
-        """One record of the decision log, folded; what metrics, projector and executor do behind it."""
+        """One record of the decision log, folded; what metrics, projector, executor and queueing do behind it."""
         state = self._state
         headers = ((CHAIN_HEADER, next_chain(state.chain, value).encode()),)
         plain = record_of("decisions", Decision.type, value)
@@ -82,11 +86,16 @@ class Followers:
             yield "projector"
             executor.decided(state, [read.decision], NOW)
             yield "executor"
+            plan_of(state, QUEUES, state.at_ms)
+            plan_starts(state, QUEUES, state.at_ms, PLANNED_MOST, Declared())
+            yield "queueing"
         put_back(state, mark, own, deepcopy(self._fair))
         yield NOT_COUNTED
 
 
 NOW = Now(1_000, 1_000, 1_000)
+QUEUES = parse_cell_file(CELL_TEXT, "cell").cells[0].queues
+PLANNED_MOST = 8
 Own = tuple[int, str, int, int, dict[str, int]]
 
 

@@ -11,6 +11,7 @@ from tests.fuzz.entries import Entry
 from tests.fuzz.entries_of_files import file_entries
 from tests.fuzz.entries_of_readers import log_entries, view_entries
 from tests.fuzz.entries_of_services import admission_entries, placement_entries
+from tests.fuzz.entries_of_state import state_entries
 from tests.fuzz.pace import too_long
 from tests.fuzz.vast import Vast
 
@@ -21,7 +22,8 @@ class TooSlow(AssertionError):
 
 def all_entries(folder: Path) -> list[Entry]:
     """Every way in; `folder` is where files are put."""
-    return [*admission_entries(), *placement_entries(), *log_entries(), *view_entries(), *file_entries(folder)]
+    services = [*admission_entries(), *placement_entries(), *log_entries(), *view_entries()]
+    return [*services, *file_entries(folder), *state_entries(folder)]
 
 
 def vast_of(entry: Entry) -> Vast:
