@@ -14,16 +14,15 @@ from fallow.shared.events.effects import JobEnqueued
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.values import JobSpec, ProcessRun
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.port import AppendAnswer, AppendRefused, AppendUnknown, Outgoing, Refusal, TopicPartition
+from fallow.shared.log.port import AppendRefused, AppendUnknown, Outgoing, Refusal, TopicPartition
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime import clocks
 from fallow.shared.runtime.backoff import BackOff
 from fallow.shared.runtime.host import Host
 from tests.contract.eventually import eventually
-from tests.placement.writers import CELL, LAYOUT, PlacementProcess, RefusedLog, cluster
+from tests.placement.writers import CELL, LAYOUT, PlacementProcess, RefusedLog, SmallTopic, cluster
 
 DECISIONS = LAYOUT.topic("decisions")
-SMALL_BYTES = 10_000
 
 
 @pytest.fixture
@@ -157,15 +156,6 @@ def test_each_failure_in_a_row_is_followed_by_a_longer_pause_and_a_success_ends_
     assert pauses[-1] > pauses[0] * 2
     setbacks.succeeded()
     assert setbacks.failed(refused) < pauses[-1]
-
-
-class SmallTopic(MemoryLog):
-    """A broker on which topic `decisions` takes less than placement writes at most."""
-
-    async def append(self, message: Outgoing) -> AppendAnswer:
-        if message.topic == DECISIONS and len(message.value or b"") > SMALL_BYTES:
-            return AppendRefused(Refusal.TOO_LARGE, "MESSAGE_TOO_LARGE")
-        return await super().append(message)
 
 
 async def test_a_record_that_its_topic_does_not_take_is_made_anew_with_less_and_a_single_culprit_is_set_aside() -> None:

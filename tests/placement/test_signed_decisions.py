@@ -13,7 +13,7 @@ from fallow.shared.cluster.model.file_in_force import from_effect
 from fallow.shared.events.decisions import SIGNATURE_HEADER, Decision
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.operations import ReloadCell
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.values import JobSpec, ProcessRun
 from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
@@ -21,7 +21,7 @@ from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.signers import Signers, begun_too_early
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.contract.eventually import eventually
-from tests.placement.writers import CELL, LAYOUT, NAMESPACE, PlacementProcess, cluster
+from tests.placement.writers import CELL, LAYOUT, NAMESPACE, PlacementProcess, SmallTopic, cluster
 from tests.signing import NEXT, STRANGERS, WRITERS, public, signed, signed_file, signed_text
 
 
@@ -83,6 +83,24 @@ async def test_each_record_of_a_writer_carries_its_signature(broker: MemoryBroke
     await submit(broker, "job-1")
     found = await until_folded(broker, cell_file, "job-1")
     await writer.stop()
+    assert all(SIGNATURE_HEADER in headers for headers in records(broker))
+    assert found.state.skipped == 0
+
+
+async def test_a_signed_record_that_its_topic_does_not_take_is_made_and_signed_anew_with_less(
+    broker: MemoryBroker, cell_file: Path
+) -> None:
+    jobs = [f"job-{number}" for number in range(9)]
+    for job in jobs:
+        spec = JobSpec(id=job, tenant="vision", run=ProcessRun(argv=("x" * 2_000,)))
+        admitted = JobAdmitted(cell=CELL, spec=spec, submit_ms=0, digest="0" * 32)
+        broker.write(LAYOUT.outgoing(admitted, id=job, source="test", wall_ms=0))
+    log = SmallTopic(broker)
+    writer = PlacementProcess(log, "one", cell_file=cell_file, signing_key=WRITERS)
+    await writer.start()
+    found = await until_folded(broker, cell_file, *jobs)
+    await writer.stop()
+    assert log.refused > 0
     assert all(SIGNATURE_HEADER in headers for headers in records(broker))
     assert found.state.skipped == 0
 

@@ -31,6 +31,7 @@ TEXT = """
 cells: [{name: main, ordinal: 0, pools: [{name: train, gpus: 8}]}]
 tenants: [{name: vision}]
 """
+SMALL_BYTES = 10_000
 TOPICS = ("cells", "decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "operations", "dead-letters")
 
 
@@ -62,6 +63,18 @@ class RefusedLog(MemoryLog):
             if message.topic in self.refused:
                 raise LogRefused(Refusal.NOT_ALLOWED, f"no right to write {message.topic}")
         await super().publish(messages)
+
+
+class SmallTopic(MemoryLog):
+    """A broker on which topic `decisions` takes less than placement writes at most; it counts what it refused."""
+
+    refused = 0
+
+    async def append(self, message: Outgoing) -> AppendAnswer:
+        if message.topic == LAYOUT.topic("decisions") and len(message.value or b"") > SMALL_BYTES:
+            self.refused += 1
+            return AppendRefused(Refusal.TOO_LARGE, "MESSAGE_TOO_LARGE")
+        return await super().append(message)
 
 
 class PlacementProcess:
