@@ -39,7 +39,7 @@ from fallow.services.executor.settings import AgentSettings
 from fallow.shared.events.values import ProcessRun, RunStatus, WorkerPlace
 from tests.contract.eventually import eventually
 from tests.executor.cells import node
-from tests.executor.processes import NODE, Machine
+from tests.executor.processes import HOUR_MS, NODE, Machine
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may run workers as other users")
 
@@ -401,6 +401,25 @@ async def test_runs_that_began_without_users_go_on_and_new_ones_cannot_reach_the
         assert await tries(machine, kills) == ["done"]
         assert owner_and_mode(Path(f"/proc/{worker(machine, 'victim')}")) == (0, 0o555)
         await assert_unharmed(machine)
+    finally:
+        await machine.end()
+
+
+async def test_the_workers_that_a_run_lacked_begin_as_a_user_though_others_of_it_began_without_one(place: Path) -> None:
+    (place / "state").mkdir()
+    machine = Machine(place / "state", begin_ms=1)
+    machine.start(*[WAITS] * 3)
+    begun = [rank for rank in range(3) if machine.path("order.json", rank).exists()]
+    assert begun == [0]
+    machine.uids, machine.begin_ms = UIDS, HOUR_MS
+    machine.restart_agent()
+    try:
+        machine.start(*[WAITS] * 3)
+        await machine.until("running")
+        workers = [int(machine.path("worker", rank).read_text()) for rank in range(3)]
+        owners = [owner_and_mode(Path(f"/proc/{pid}"))[0] for pid in workers]
+        assert owners == [0, user(machine), user(machine)]
+        assert user(machine) in UIDS
     finally:
         await machine.end()
 
