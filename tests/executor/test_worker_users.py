@@ -85,6 +85,11 @@ def worker(machine: Machine, job: str = "job-1") -> int:
     return int(machine.path("worker", job=job).read_text())
 
 
+def owner_of(pid: int) -> int:
+    """The user of a process."""
+    return Path(f"/proc/{pid}").stat().st_uid
+
+
 def supervisor(machine: Machine, job: str = "job-1") -> int:
     return int(machine.path("supervisor", job=job).read_text().split()[0])
 
@@ -417,7 +422,7 @@ async def test_the_workers_that_a_run_lacked_begin_as_a_user_though_others_of_it
         machine.start(*[WAITS] * 3)
         await machine.until("running")
         workers = [int(machine.path("worker", rank).read_text()) for rank in range(3)]
-        owners = [owner_and_mode(Path(f"/proc/{pid}"))[0] for pid in workers]
+        owners = [owner_of(pid) for pid in workers]
         assert owners == [0, user(machine), user(machine)]
         assert user(machine) in UIDS
     finally:

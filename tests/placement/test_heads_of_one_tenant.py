@@ -77,20 +77,54 @@ def test_a_head_comes_not_earlier_by_an_older_one_of_its_tenant_that_waits_for_o
     assert (world.nodes_of("waits"), world.nodes_of("young")) == (["n-b"], [])
 
 
-def test_a_head_goes_before_an_older_one_of_its_tenant_that_waits_below_the_same_limit_though_for_other_nodes() -> None:
-    """Each of them may use up what is left below the limit, so their line tells which comes first."""
+def test_a_head_at_a_limit_of_several_tenants_keeps_nothing_that_a_job_of_its_own_tenant_before_it_would_take() -> None:
+    """Each of them may use up what is left below the limit, on whatever nodes: so these need not be the same."""
     world = world_of(Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE), wait_ms=10_000)
-    world.tell(set_quotas(quota("bob", 8)))
+    world.tell(set_quotas(quota("lab", 8), quota("bob", None, parent="lab"), quota("ada", None, parent="lab")))
     for node, disk in (("n-a", "a"), ("n-b", "b"), ("n-c", "c"), ("n-d", "a")):
         world.tell(joined(node, 4, labels={"disk": disk}))
-    submit(world, "first-b", 4, node_labels=("disk=b",), tenant="eve")
+    submit(world, "first-b", 4, node_labels=("disk=b",), tenant="bob")
     submit(world, "first-c", 4, node_labels=("disk=c",), tenant="bob")
     submit(world, "old", 4, 2, node_labels=("disk=a",), tenant="bob")
     assert is_of_quota(world.job("old").deferred)
+    world.pass_time(11_000)
+    submit(world, "young", 4, node_labels=("disk=c",), tenant="bob", priority=1)
+    submit(world, "next", 4, node_labels=("disk=b",), tenant="ada")
+    world.tell(finished("first-b", "n-b"))
+    assert (world.nodes_of("next"), world.nodes_of("old")) == (["n-b"], [])
+
+
+@pytest.mark.parametrize("queue", ["line", "by-shares", "in-order"])
+def test_a_tenant_with_an_old_head_does_not_pass_others_by_young_jobs_of_a_higher_priority(queue: str) -> None:
+    """Wherever the old one waits, and however many young ones come."""
+    fair = Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE)
+    in_order = Queue(name="in-order", discipline=BACKFILL)
+    world = world_of(fair, fair.model_copy(update={"name": "by-shares"}), in_order, wait_ms=10_000)
+    for disk in ("a", "b", "c"):
+        world.tell(joined(f"n-{disk}", 4, labels={"disk": disk}))
+        submit(world, f"first-{disk}", 4, node_labels=(f"disk={disk}",), tenant="eve")
+    submit(world, "old", 4, 2, node_labels=("disk=b|a",), tenant="bob", queue=queue)
     world.pass_time(1_000)
     submit(world, "waits", 4, node_labels=("disk=b",), tenant="ada")
     world.pass_time(11_000)
-    submit(world, "young", 4, node_labels=("disk!=a",), tenant="bob", priority=1)
+    for number in range(3):
+        submit(world, f"young-{number}", 4, node_labels=("disk=b|c",), tenant="bob", priority=1)
     world.pass_time(20_000)
     world.tell(finished("first-b", "n-b"))
-    assert (world.nodes_of("young"), world.nodes_of("waits")) == (["n-b"], [])
+    assert world.nodes_of("waits") == ["n-b"]
+
+
+def test_when_what_stands_before_an_old_head_of_its_tenant_has_started_the_head_keeps_its_room_at_once() -> None:
+    """In the same walk: the next turn is that of another tenant."""
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE), wait_ms=10_000)
+    for node, labels in (("n1", {"disk": "a"}), ("n2", {"disk": "a", "zone": "b"}), ("n3", {"zone": "b"})):
+        world.tell(joined(node, 4, labels=labels))
+    for node in ("n1", "n2", "n3"):
+        submit(world, f"first-{node}", 4, tenant="eve")
+    submit(world, "old", 4, 2, node_labels=("zone=b",), tenant="bob")
+    world.pass_time(11_000)
+    submit(world, "young", 2, node_labels=("disk=a",), tenant="bob", priority=1)
+    submit(world, "other", 2, node_labels=("zone=b",), tenant="ada")
+    world.tell(finished("first-n1", "n1"), finished("first-n3", "n3"))
+    assert (world.nodes_of("young"), world.nodes_of("other")) == (["n1"], [])
+    assert world.job("other").deferred is PendingReason.BEHIND_HEAD

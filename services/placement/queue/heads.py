@@ -18,7 +18,7 @@ enough for that, and it changes from one moment to the next: so a head has a par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -177,16 +177,6 @@ class Heads:
                 self._put(replace(head, is_for_owners=True, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
             self._before_turns[need, job.spec.tenant] = None
-
-    def is_behind_own(self, need: Need, spec: JobSpec, is_before: Callable[[str], bool]) -> bool:
-        """Whether a head that keeps its room from other tenants keeps this job of its own tenant back when the turn is
-        theirs: one that stands before it (`is_before`, told of a head). Then the job starts not before that one does.
-        """
-        reach, above = self.reach(need, spec), _above(self._state, spec) if self._index.has_limits else ()
-        over = self._index.over((need, spec.tenant), reach, above)
-        own = [head for head in over if head.is_before_turns and head.spec.tenant == spec.tenant]
-        lined = _lined(need, spec)
-        return any(is_before(head.spec.id) and meet(reach, _kept_from(self._state, lined, head)) for head in own)
 
     def started(self, job_id: str) -> bool:
         """A job of this queue starts. Whether it kept its room from other tenants: then another head may do so now."""

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from fallow.services.placement.fit.empty_capacity import Reach, meet, without
 from fallow.services.placement.owners.owners_first import leaves_owners_alone
+from fallow.services.placement.queue.due_heads import OwnBefore, due_heads
 from fallow.services.placement.queue.fair_share import Shares
-from fallow.services.placement.queue.heads import WAITED_FOR, Head, Heads, is_due, reserved_head
+from fallow.services.placement.queue.heads import WAITED_FOR, Head, Heads, reserved_head
 from fallow.services.placement.queue.identical_jobs import BatchPlacement
 from fallow.services.placement.queue.lines.course import ByShares, Course, OneLine, Turns
 from fallow.services.placement.queue.lines.line import Line
@@ -27,7 +28,7 @@ from fallow.services.placement.search.elsewhere import place_job
 from fallow.services.placement.search.gang import Places, place_gang
 from fallow.services.placement.search.partial_start import places_to_enter
 from fallow.services.placement.search.quota_check import is_ever_allowed, is_over_limits
-from fallow.services.placement.search.reason_precedence import OF_QUOTA, STRUCTURAL, is_of_quota
+from fallow.services.placement.search.reason_precedence import OF_QUOTA, is_of_quota
 from fallow.services.placement.search.unacknowledged_starts import with_confirmations
 from fallow.shared.cluster.model.independent_workers import grows
 from fallow.shared.cluster.model.job import Job, JobStatus
@@ -129,6 +130,7 @@ class _QueueScan:
         if self._is_fair:
             self._turns = ByShares(courses, Shares(state, now_ms), state.jobs)
         self._heads, self._reserved = heads, heads.reserved
+        self._own_before = OwnBefore(state, lines, heads, courses)
         self._blocking: dict[str, None] = {}
         self._heads_of: dict[RoomRows, list[str]] | None = None
         self._met: dict[Row | RoomRows, None] = {}
@@ -153,77 +155,20 @@ class _QueueScan:
 
     def _keep_for_due_heads(self) -> None:
         """By shares a head that is due keeps what it waits for from other tenants whoever has the turn: one behind
-        another such head is none.
+        another such head is none, nor is one that stands behind a job of its tenant that waits for the same.
         """
-        state, begun = self._state, self._state.capacity.effort.looks
-        for job_id in self._due_heads():
-            if self._heads.is_before_turns(job_id):
-                continue
-            job, place = state.jobs[job_id], self._lines.place_of(job_id)
-            if place is None or place[0].queue is not self._queue:
-                continue
-            line, row = place
+        begun = self._state.capacity.effort.looks
+        for job, line, row in due_heads(self._state, self._lines, self._queue, self._now_ms):
             need = row.rows.need
             over = self._heads.over(need, job.spec)
-            if (over is not None and over.is_due) or self._is_behind_own(row, job):
+            is_none = self._heads.is_before_turns(job.spec.id) or (over is not None and over.is_due)
+            if is_none or self._own_before.has_one_for(job, line, row):
                 continue
             code = self._waits_for(line, row, job)
             if code is None or code in WAITED_FOR:
                 self._heads.add_before_turns(job, need, code)
         # One try is left in any case: else a walk that looks at dear heads first would come to nobody's turn.
         self._walk.tries_left -= min(self._tries_since(begun), max(0, self._walk.tries_left - 1))
-
-    def _due_heads(self) -> list[str]:
-        """The longest waiting one first, but behind those of its tenant that stand before it in the line and could use
-        what it waits for.
-        """
-        state, since_ms = self._state, self._state.heads
-        due = [job_id for job_id in since_ms if is_due(state, state.jobs[job_id], since_ms[job_id], self._now_ms)]
-        of_tenant = dict[str, list[tuple[Order, str]]]()
-        for job_id in due:
-            order = self._lines.order_of(job_id)
-            if order is not None:
-                of_tenant.setdefault(state.jobs[job_id].spec.tenant, []).append((order, job_id))
-        before = {
-            job_id: [earlier for _, earlier in line[:number] if self._compete(earlier, job_id)]
-            for line in map(sorted, of_tenant.values())
-            for number, (_, job_id) in enumerate(line)
-        }
-        found = dict[str, None]()
-        for job_id in sorted(due, key=lambda job_id: (since_ms[job_id], state.jobs[job_id].number)):
-            waiting = [job_id]
-            while waiting:
-                missing = [earlier for earlier in before.get(waiting[-1], ()) if earlier not in found]
-                if missing:
-                    waiting.append(missing[0])
-                else:
-                    found[waiting.pop()] = None
-        return list(found)
-
-    def _compete(self, one_id: str, other_id: str) -> bool:
-        """Whether one of two jobs of a tenant could use what the other one waits for: room, or room below a limit."""
-        jobs = [self._state.jobs[job_id] for job_id in (one_id, other_id)]
-        if any(is_of_quota(job.deferred) for job in jobs):
-            return True
-        places = [self._lines.place_of(job.spec.id) for job in jobs]
-        reaches = [
-            self._heads.reach(place[1].rows.need, job.spec)
-            for place, job in zip(places, jobs, strict=True)
-            if place is not None
-        ]
-        return meet(*reaches)
-
-    def _is_behind_own(self, row: Row, job: Job) -> bool:
-        """Whether such a head of its own tenant, which stands before it, keeps it back: if it kept room from others all
-        the same, the one before could wait for them, and they for it.
-        """
-        place = self._lines.order_of(job.spec.id)
-
-        def is_before(other_id: str) -> bool:
-            other = self._lines.order_of(other_id)
-            return place is not None and other is not None and other < place
-
-        return self._heads.is_behind_own(row.rows.need, job.spec, is_before)
 
     def _waits_for(self, line: Line, row: Row, job: Job) -> PendingReason | None:
         """What keeps a head now, None where it could start."""
@@ -366,7 +311,7 @@ class _QueueScan:
                 return False
             rows = row.rows
             self._lines.started(row)
-            if self._lets_others_come_again(job):
+            if self._lets_others_come_again(job, rows):
                 return False
             goes_on = not (self._is_fair or self._heads.are_by_tenant or self._reserved)
             if goes_on and self._discipline is not _BACKFILL:
@@ -374,25 +319,25 @@ class _QueueScan:
         else:
             has_room = has_room and (is_beside or self._let_others_in(job))
             self._lines.look_at(self._state, job, self._now_ms)
-            if job.status is not _QUEUED and self._lets_others_come_again(job):
+            if job.status is not _QUEUED and self._lets_others_come_again(job, row.rows):
                 return False
         self._turns.served()
         return has_room
 
-    def _lets_others_come_again(self, job: Job) -> bool:
+    def _lets_others_come_again(self, job: Job, rows: RoomRows) -> bool:
         """Whether those that were kept off for this job, which has started, come by again, before all that are still
         to come.
         """
-        comes_again = self._is_waited_for_no_more(job) and self._walk.has_kept_off
+        comes_again = self._is_waited_for_no_more(job, rows) and self._walk.has_kept_off
         if comes_again:
             self._lines.tries += not self._walk.has_spent_tries
         return comes_again
 
-    def _is_waited_for_no_more(self, job: Job) -> bool:
+    def _is_waited_for_no_more(self, job: Job, rows: RoomRows) -> bool:
         """Whether a job that has started kept others off by a planned start, or before its turn."""
         was_planned = bool(self._reserved) and self._reserved.started(job)
         was_before_turns = self._heads.started(job.spec.id)
-        if was_before_turns:
+        if self._own_before.was_last(rows) or was_before_turns:
             self._keep_for_due_heads()  # one that stood behind it is the first now
         return was_planned or was_before_turns
 
@@ -592,6 +537,7 @@ class _QueueScan:
                 self._walk.cleared.append(job_id)
 
     def _is_beyond_help(self, row: Row, job: Job) -> bool:
+        """Whether nothing but another job or another limit would. A lost node may be back at any time."""
         code = row.code or row.rows.need.code
         is_over = is_of_quota(code) and not is_ever_allowed(self._state, job)
-        return code in STRUCTURAL or is_over
+        return is_over or code is PendingReason.RECORD_TOO_LARGE

@@ -140,6 +140,18 @@ def test_by_shares_one_behind_another_head_in_the_line_of_its_tenant_is_none(ten
     assert ("job next starts on n1, for which head waits and must not be passed" in texts) is is_wrong
 
 
+@pytest.mark.parametrize(("tenant", "is_wrong"), [("eve", True), ("bob", False)])
+def test_by_shares_one_behind_any_job_of_its_tenant_that_waits_for_the_same_is_none(
+    tenant: str, *, is_wrong: bool
+) -> None:
+    told = story(queues("backfill", order="fair-share"), *FULL, policy=CellPolicy(backfill_wait_ms=1_000))
+    head = enqueued("head", tenant="bob", resources=TWO)
+    told.decide(head, e.HeadBlocked(job="head"), at_ms=0)
+    told.decide(enqueued("before", tenant=tenant, resources=TWO, priority=1), at_ms=200)
+    texts = order_of(told.decide(enqueued("next", tenant="cyd"), at_ms=1_800).decide(NEXT, at_ms=1_900))
+    assert ("job next starts on n1, for which head waits and must not be passed" in texts) is is_wrong
+
+
 def test_who_is_a_head_no_more_is_passed() -> None:
     told = story(queues("backfill"), *FULL).decide(HEAD, SMALL, e.HeadBlocked(job="head"))
     assert order_of(told.decide(e.HeadCleared(job="head"), at_ms=5_000).decide(NEXT, at_ms=6_000)) == []
@@ -292,3 +304,15 @@ def test_a_due_head_with_a_planned_start_is_passed_on_other_nodes() -> None:
 def test_what_is_kept_for_a_planned_start_may_be_left_idle() -> None:
     later = enqueued("later", queue="q1", resources=TWO)
     assert resting(later, planned("later", "n1", 0), SMALL, first=tuple(FULL)) == []
+
+
+@pytest.mark.parametrize(("kept", "is_wrong"), [("n1", False), ("n2", True)])
+def test_a_strict_head_is_passed_on_nodes_that_are_kept_for_the_planned_start_of_another_job(
+    kept: str, *, is_wrong: bool
+) -> None:
+    """The head may not go there itself: what is over by then keeps it from nothing."""
+    told = story(queues("backfill", "strict-fifo"), *FULL, node("n2", gpus=2), enqueued("busy"))
+    told.decide(started("busy", place(0, "n2", 0)), enqueued("planned", queue="q0", resources=TWO))
+    head, other = enqueued("head", queue="q1", resources=TWO), enqueued("next", queue="q1")
+    told.decide(planned("planned", kept, 0), head, other)
+    assert bool(order_of(told.decide(NEXT, at_ms=6_000))) is is_wrong

@@ -142,8 +142,15 @@ def waiting_in(books: Books) -> dict[str, Waiting]:
         head_of = could_use(books, page) if is_judged and _is_head(books, page, rule) else {}
         if head_of and not (_waits_for_room_alone(books, page) and lines.is_first_head(page)):
             head_of = {}
+        head_of = {node: None for node in head_of if not _is_kept_for_another(books, page, node)}
         found[job] = Waiting(page.spec, rule, lines.place_of(page), could_start, head_of)
     return found
+
+
+def _is_kept_for_another(books: Books, page: JobPage, node: str) -> bool:
+    """Whether the node is kept for the planned start of another job: there only what outlasts that is kept off."""
+    plans = [other.plan for other in books.jobs.values() if other is not page and other.plan is not None]
+    return any(place.node == node for plan in plans for place in plan.workers)
 
 
 def _is_ready(books: Books, page: JobPage) -> bool:
@@ -225,8 +232,8 @@ class _Lines:
         return False
 
     def _is_behind_longer_waiting(self, page: JobPage) -> bool:
-        """Whether a head in a queue by shares may stand behind one that waits as long (or that comes before another one
-        of its tenant that does), one that comes before it in the line of its tenant, or one of an earlier queue.
+        """Whether a head in a queue by shares may stand behind one that waits as long, any job that comes before it in
+        the line of its tenant, or one of an earlier queue.
         """
         own = self.rule_of(page)
         if not own.is_fair:
@@ -236,25 +243,14 @@ class _Lines:
             rule, since_ms = self.rule_of(other), other.head_since_ms
             if other is page or other.status not in (QUEUED, *HOLDS):
                 continue
-            is_before = other.spec.tenant == page.spec.tenant and self.place_of(other) < self.place_of(page)
-            is_longer = since_ms is not None and (is_before or self._since_ms(other) <= (page.head_since_ms or 0))
+            waits = other.status == QUEUED or not other.spec.gang
+            is_before = waits and other.spec.tenant == page.spec.tenant and self.place_of(other) < self.place_of(page)
+            is_longer = is_before or (since_ms is not None and since_ms <= (page.head_since_ms or 0))
             is_longer = is_longer and rule.name == own.name
             is_ahead = other.plan is not None or (rule.number < own.number and self._may_be_head(rule))
             if (is_longer or is_ahead) and self._meets(job, other, page, mine):
                 return True
         return False
-
-    def _since_ms(self, head: JobPage) -> int:
-        """Since when a head waits, or one of its tenant behind it in its queue, which comes no earlier than it may."""
-        place = self.place_of(head)
-        return min(
-            each.head_since_ms
-            for each in self._books.jobs.values()
-            if each.head_since_ms is not None
-            and each.spec.tenant == head.spec.tenant
-            and each.spec.queue == head.spec.queue
-            and self.place_of(each) >= place
-        )
 
     def _may_be_head(self, rule: QueueRule) -> bool:
         if not rule.is_backfill or self._books.policy.backfill_wait_ms < NEVER_DUE_MS:

@@ -64,6 +64,20 @@ class Course:
             return heap[2][0]
         return heap[1][0] if len(heap) > 1 else None
 
+    def before(self, order: Order) -> list[RoomRows]:
+        """The rooms whose first job stands before this place, in no order: those that the walk has passed, too. It
+        looks at no others of a line that keeps its order.
+        """
+        heap, found, left = self._heap, dict[RoomRows, None](), [0]
+        while left:
+            at = left.pop()
+            if at < len(heap) and heap[at][0] < order:
+                left += (2 * at + 1, 2 * at + 2)
+                if heap[at][2].stands is heap[at][0]:
+                    found[heap[at][2]] = None
+        passed = [row.rows for row in self._aside] + self._rooms_aside
+        return [*found, *dict.fromkeys(rows for rows in passed if rows not in found and rows.before(order))]
+
     def pass_row(self, row: Row) -> None:
         """Nothing of the row whose turn it is starts in this walk."""
         self._aside.append(row)

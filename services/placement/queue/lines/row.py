@@ -166,6 +166,10 @@ class RoomRows:
             heappop(heap)
         return None
 
+    def before(self, order: Order) -> list[Row]:
+        """The open rows whose first job stands before this place, also those that a walk has passed."""
+        return [row for row in self.rows if row.first is not None and not row.is_shut and row.first < order]
+
     def push(self, row: Row) -> None:
         """The row has another first job, or is open again."""
         if row.first is None or row.is_shut:
