@@ -251,6 +251,7 @@ class World:
 
     def crash(self, process: Process) -> None:
         """The process dies at once and is started again a little later."""
+        self.person.dies(process)
         process.stop()
         self.groups.left(process)
         self.engine.after(self.engine.between(100, 3_000), process.start)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fallow.shared.log.reading import input_checksum
 from fallow.simulator.history.record import TopicPartition
+from fallow.simulator.storage.redis import NAMESPACE
 from fallow.simulator.trouble.faults import Fault
 
 if TYPE_CHECKING:
+    from fallow.simulator.process import Process
     from fallow.simulator.world import World
 
 OLD_ENOUGH_MS = 6_000
@@ -44,6 +47,22 @@ class Person:
     def resumed(self, source: str) -> None:
         """The log says that this input is read on."""
         self.to_mend.pop(source, None)
+
+    def dies(self, process: Process) -> None:
+        """A process of placement ends, and with it what it alone knew of a cut input. Where the topic was filled anew
+        and the log has read on behind the cut, no other process can notice it any more.
+        """
+        if process.group == "placement":
+            self.to_mend = {source: None for source in self.to_mend if not self._is_whole(source)}
+
+    def _is_whole(self, source: str) -> bool:
+        """Whether an input holds the record that the log of its cell has read last."""
+        topic, _, partition = source.rpartition("-")
+        state = self._world.oracles[int(partition)].state
+        at, logged = state.inputs.get(source, 0) - 1, self._world.broker.log.get((topic, int(partition)), [])
+        if not 0 <= at < len(logged) or source not in state.input_checksums:
+            return False
+        return input_checksum(logged[at].record(f"{NAMESPACE}.{topic}")) == state.input_checksums[source]
 
     def _start_again(self) -> None:
         for process in self._world.processes:

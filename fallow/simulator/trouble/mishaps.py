@@ -14,11 +14,19 @@ from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.decisions import Decision, next_chain
 from fallow.shared.events.effects import PolicySet
 from fallow.shared.events.encoding import encode
-from fallow.shared.events.nodes import DeviceFailed, NodeEvent, NodeLost, NodesReported, RunsReported, RunStatusUpdate
+from fallow.shared.events.nodes import (
+    DeviceFailed,
+    NodeEvent,
+    NodeLost,
+    NodesReported,
+    RunsReported,
+    RunStatusUpdate,
+    seq_most,
+)
 from fallow.shared.events.operations import ReloadCell
 from fallow.simulator.clients.person import lose_input
 from fallow.simulator.draws.workload import another_file
-from fallow.simulator.history.record import Logged
+from fallow.simulator.history.record import EPOCH_MS, Logged
 from fallow.simulator.storage.broker import Message, message_of
 from fallow.simulator.trouble.faults import Fault
 from fallow.simulator.trouble.hostile import hostile_message
@@ -144,12 +152,13 @@ class Mishaps:
         self._world.broker.land(message_of(event, self._world.ordinal(oracle.cell)))
 
     def _next_seq(self, cell: str, node: str, boot: str) -> int:
-        """A number above the newest that stands in the log: what comes by another way must not be taken for old."""
+        """A number above the newest that a reader has taken: what comes by another way must not be taken for old."""
         newest = 0
         logged = self._world.broker.log.get(("nodes", self._world.ordinal(cell)), [])
         for record in logged[-LAST_WORDS_LOOKED_AT:]:
+            most = seq_most(EPOCH_MS + record.at_ms)
             for word in _words_of(record.event()):
-                if word.node == node and word.boot == boot:
+                if word.node == node and word.boot == boot and word.seq < most:
                     newest = max(newest, word.seq)
         return newest + 1
 
