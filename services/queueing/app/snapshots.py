@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -146,11 +146,11 @@ class Keeper:
         if not self._tenure.holds or is_busy or now_ms < self._unwritten.until_ms:
             return
         if self._is_due(now_ms):
-            cut = await self._tried(self._cut())
+            cut = await self._tried(self._cut)
             if cut is not None and self._tenure.holds:
-                self._task = asyncio.create_task(self._tried(self._write(cut, now_ms)), name=self._what)
+                self._task = asyncio.create_task(self._tried(partial(self._write, cut, now_ms)), name=self._what)
         elif self._looks.lost is None and now_ms >= self._looks.next_ms and not self._stepped:
-            self._task = asyncio.create_task(self._tried(self._look()), name=f"look at the {self._what}")
+            self._task = asyncio.create_task(self._tried(self._look), name=f"look at the {self._what}")
 
     def _is_due(self, now_ms: int) -> bool:
         is_lost = self._looks.lost is not None and self._pace.has_rested(now_ms)
@@ -173,11 +173,11 @@ class Keeper:
             return
         is_news = self._follower.state.version != self._pace.version
         if not is_news:
-            await self._tried(self._look())
+            await self._tried(self._look)
         if is_news or self._looks.lost is not None:
-            begin_ms, cut = self._host.monotonic_ms(), await self._tried(self._cut())
+            begin_ms, cut = self._host.monotonic_ms(), await self._tried(self._cut)
             if cut is not None and self._tenure.holds:
-                await self._tried(self._write(cut, begin_ms))
+                await self._tried(partial(self._write, cut, begin_ms))
 
     async def _look(self) -> None:
         """Whether the topic still holds what this process knows of: it alone may have the state by now."""
@@ -256,12 +256,13 @@ class Keeper:
             if count:
                 self._context.logger.info("old decisions deleted", cell=cell, records=count)
 
-    async def _tried(self, work: Awaitable[T]) -> T | None:
+    async def _tried(self, work: Callable[[], Awaitable[T]]) -> T | None:
         """Do a part of the work on a snapshot; None if it failed: then what is there is read anew, later. A defect is
-        told and ends no plans: to cut a state changes nothing of it.
+        told and ends no plans: to cut a state changes nothing of it. Where its task ends
+        before it begins, the part is never begun.
         """
         try:
-            return await work
+            return await work()
         except (LogUnavailable, LogTruncated) as error:  # topic `snapshots` may lose its end: the log is the truth
             self._failed(error)
         except Exception as error:
