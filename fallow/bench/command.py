@@ -134,7 +134,7 @@ def _measured(
     if not secured and rounds is not None:
         refuse("--rounds", rounds, "is for --secured")
     if not secured:
-        return measure(secured=False)
+        return measure(secured=None)
     return beside_secured(console, lambda is_it: measure(secured=is_it), keys, rounds or ROUNDS)
 
 

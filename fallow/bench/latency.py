@@ -32,7 +32,7 @@ class Measured:
     traffic: dict[str, Flow]
 
 
-def latency(console: Console, *, seconds: float, nodes: int, durable: bool, secured: bool = False) -> Figure:
+def latency(console: Console, *, seconds: float, nodes: int, durable: bool, secured: bool | None = None) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: LocalCell) -> Measured:

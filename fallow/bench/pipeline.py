@@ -45,7 +45,7 @@ def pipeline(
     seconds: float,
     durable: bool,
     has_quotas: bool = False,
-    secured: bool = False,
+    secured: bool | None = None,
 ) -> Figure:
     """Run it on this cell. Raises StackError, LogUnavailable, LogOverflowed."""
     nodes = len(cell.nodes)

@@ -122,17 +122,19 @@ def test_both_cells_get_servers_of_the_same_programs_and_no_secret_of_another_ce
     assert [name for name in secrets if name in os.environ] == []
 
 
-@pytest.mark.parametrize("secured", [False, True])
+@pytest.mark.parametrize(("secured", "quick"), [(False, False), (True, False), (None, True)])
 def test_both_cells_have_a_kafka_that_compiles_as_one_that_serves_for_long_and_one_is_signed_from_its_begin(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secured: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secured: bool | None, quick: bool
 ) -> None:
-    """Java's quick compiler does not use the processor's instructions for AES."""
+    """Java's quick compiler does not use the processor's instructions for AES. A cell that is measured alone has a
+    Kafka as `fallow up` starts it.
+    """
     monkeypatch.setenv("FALLOW_KAFKA", "jars")
     try:
         kafka, _, security = chosen(tmp_path, durable=False, secured=secured)
     except StackError as error:
         pytest.skip(str(error))
     assert isinstance(kafka.server, KafkaFromJars)
-    assert not kafka.server.quick_start
+    assert kafka.server.quick_start is quick
     if security is not None:
         assert [cell.signing and cell.signing.from_version for cell in security.signed(FILE).cells] == [1]

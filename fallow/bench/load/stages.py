@@ -81,7 +81,7 @@ class Staged(Generic[Answer, Baseline]):
 
 
 @contextmanager
-def servers_for(console: Console, *, durable: bool, secured: bool = False) -> Iterator[tuple[Servers, Path]]:
+def servers_for(console: Console, *, durable: bool, secured: bool | None = None) -> Iterator[tuple[Servers, Path]]:
     """A Kafka that is real and a Redis, started for this run or given by FALLOW_KAFKA and FALLOW_REDIS. One that is
     given flushes as it will, whatever `durable` says. Secured ones are started here in any case. Raises StackError.
     """
@@ -92,13 +92,15 @@ def servers_for(console: Console, *, durable: bool, secured: bool = False) -> It
             yield servers, path
 
 
-def chosen(path: Path, *, durable: bool, secured: bool) -> tuple[Choice, Choice, Security | None]:
-    """The Kafka and the Redis, not started yet. Raises StackError."""
-    # With Java's best compiler, as a Kafka that serves for long has it: it takes 4 s of a processor in its first
-    # minute, and nothing else uses the processor's instructions for AES. Without them TLS costs 80 times as much.
+def chosen(path: Path, *, durable: bool, secured: bool | None) -> tuple[Choice, Choice, Security | None]:
+    """The Kafka and the Redis, not started yet. `secured`: whether they are of the secured cell or of the plain one
+    beside it; None where no secured one is measured. Raises StackError.
+    """
     if secured:
         return choose_secured(path, durable=durable)
-    kafka = choose_kafka(path / "kafka", durable=durable, embedded=False, quick_start=False)
+    # Beside a secured one with Java's best compiler, too: it takes 4 s of a processor in its first minute, but nothing
+    # else uses the processor's instructions for AES, and TLS without them costs 80 times as much. Else as `fallow up`.
+    kafka = choose_kafka(path / "kafka", durable=durable, embedded=False, quick_start=secured is None)
     return kafka, choose_redis(path / "redis"), None
 
 
@@ -121,7 +123,7 @@ def on_stage(
     baseline: Callable[[Answer, Servers, Path], Awaitable[Baseline]],
     *,
     durable: bool,
-    secured: bool = False,
+    secured: bool | None = None,
 ) -> Staged[Answer, Baseline]:
     """Do the work on this cell, running, then, on the same servers without any service, the baseline. Kafka flushes
     each record if it is to be `durable`.
