@@ -20,7 +20,7 @@ from fallow.shared.cluster.fold.rows import digest_of, rows_of, state_from
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from tests.cluster.histories import Historian, extending, folded, history
-from tests.hypothesis_profile import THOROUGH, reaches
+from tests.hypothesis_profile import reaches
 from tests.strategies import EFFECTS
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,21 +28,18 @@ CHANCES = st.randoms(use_true_random=False)
 DECISIONS = st.integers(1, 60)
 
 
-@THOROUGH
 @given(chance=CHANCES, decisions=DECISIONS)
 def test_a_reader_gets_the_state_that_the_writer_had(chance: Random, decisions: int) -> None:
     historian = history(chance, decisions)
     assert folded(historian.records) == historian.state
 
 
-@THOROUGH
 @given(chance=CHANCES, decisions=DECISIONS, cut=st.integers(0, 60))
 def test_folding_two_parts_is_folding_the_whole(chance: Random, decisions: int, cut: int) -> None:
     records = history(chance, decisions).records
     assert folded(records[cut:], folded(records[:cut])) == folded(records)
 
 
-@THOROUGH
 @given(chance=CHANCES, decisions=DECISIONS, cut=st.integers(0, 60))
 def test_a_snapshot_in_between_changes_nothing(chance: Random, decisions: int, cut: int) -> None:
     records = history(chance, decisions).records
@@ -52,7 +49,6 @@ def test_a_snapshot_in_between_changes_nothing(chance: Random, decisions: int, c
     assert digest_of(folded(records[cut:], restored)) == digest_of(folded(records))
 
 
-@THOROUGH
 @given(chance=CHANCES, decisions=DECISIONS)
 def test_every_invariant_and_every_index_holds_after_each_decision(chance: Random, decisions: int) -> None:
     historian, ledger = Historian(chance), Ledger()
@@ -67,7 +63,6 @@ def test_every_invariant_and_every_index_holds_after_each_decision(chance: Rando
     )
 
 
-@THOROUGH
 @given(chance=CHANCES, decisions=DECISIONS, moves=st.integers(1, 30))
 def test_rollback_restores_the_state_exactly(chance: Random, decisions: int, moves: int) -> None:
     historian = history(chance, decisions)
@@ -82,7 +77,6 @@ def test_rollback_restores_the_state_exactly(chance: Random, decisions: int, mov
     assert check_state(state) == []
 
 
-@THOROUGH
 @given(chance=CHANCES, decisions=DECISIONS, moves=st.integers(0, 12))
 def test_a_record_that_breaks_a_rule_at_its_end_changes_nothing(chance: Random, decisions: int, moves: int) -> None:
     historian = history(chance, decisions)
@@ -99,7 +93,6 @@ def test_a_record_that_breaks_a_rule_at_its_end_changes_nothing(chance: Random, 
     assert state.undo_log.entries == []
 
 
-@THOROUGH
 @given(chance=CHANCES, decisions=DECISIONS, outer=st.integers(0, 8), inner=st.integers(0, 8), later=st.integers(0, 8))
 def test_checkpoints_nest(chance: Random, decisions: int, outer: int, inner: int, later: int) -> None:
     historian = history(chance, decisions)
@@ -119,7 +112,6 @@ def test_checkpoints_nest(chance: Random, decisions: int, outer: int, inner: int
     assert state == before
 
 
-@THOROUGH
 @given(chance=CHANCES, decisions=DECISIONS, moves=st.integers(1, 30))
 def test_what_was_tried_and_undone_leaves_no_trace_in_what_follows(chance: Random, decisions: int, moves: int) -> None:
     historian = history(chance, decisions)
@@ -131,7 +123,6 @@ def test_what_was_tried_and_undone_leaves_no_trace_in_what_follows(chance: Rando
     assert digest_of(folded(historian.records)) == digest_of(historian.state)
 
 
-@THOROUGH
 @given(chance=CHANCES, decisions=DECISIONS, data=st.data())
 def test_repeated_records_change_nothing(chance: Random, decisions: int, data: st.DataObject) -> None:
     records = history(chance, decisions).records

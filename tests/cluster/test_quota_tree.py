@@ -24,10 +24,9 @@ from tests.cluster.quota_worlds import (
     quotas,
     tree_of,
 )
-from tests.hypothesis_profile import THOROUGH, reaches
+from tests.hypothesis_profile import reaches
 
 
-@THOROUGH
 @given(listed=quotas(), changes=CHANGES)
 def test_a_tree_kept_by_delta_is_what_the_definition_says(listed: list[Quota], changes: list[tuple[str, int]]) -> None:
     use = Use(tree_of(listed))
@@ -43,7 +42,6 @@ def test_a_tree_kept_by_delta_is_what_the_definition_says(listed: list[Quota], c
     assert sum(cohort.home_idle_milli for cohort in use.tree.cohorts.values()) == home_idle(use)
 
 
-@THOROUGH
 @given(listed=quotas(), changes=CHANGES)
 def test_a_tree_made_anew_counts_as_one_kept_by_delta(listed: list[Quota], changes: list[tuple[str, int]]) -> None:
     use = Use(tree_of(listed))
@@ -55,7 +53,6 @@ def test_a_tree_made_anew_counts_as_one_kept_by_delta(listed: list[Quota], chang
     assert by_delta == anew
 
 
-@THOROUGH
 @given(listed=quotas(), changes=CHANGES, undone=CHANGES)
 def test_what_is_undone_leaves_no_trace(
     listed: list[Quota], changes: list[tuple[str, int]], undone: list[tuple[str, int]]
@@ -70,7 +67,6 @@ def test_what_is_undone_leaves_no_trace(
     assert (use.counted(), use.tree.usage) == (before, usage)
 
 
-@THOROUGH
 @given(listed=quotas(), changes=CHANGES, tenant=st.sampled_from(NAMES), free=st.integers(0, 2 * MOST))
 def test_what_is_available_is_what_can_be_tried(
     listed: list[Quota], changes: list[tuple[str, int]], tenant: str, free: int
@@ -83,7 +79,6 @@ def test_what_is_available_is_what_can_be_tried(
     assert found == available_by_trying(use, tenant, free)
 
 
-@THOROUGH
 @given(listed=quotas(), changes=CHANGES, tenant=st.sampled_from(NAMES), more=st.integers(1, MOST))
 def test_a_start_is_refused_exactly_if_it_passes_a_limit_or_a_right_to_borrow(
     listed: list[Quota], changes: list[tuple[str, int]], tenant: str, more: int
@@ -110,7 +105,6 @@ def test_a_tenant_uses_what_it_may_to_the_last(rules: dict[str, Any], most: int,
     assert over_limit(use.tree, "a", TYPE, most - used + 1) == ("a", TYPE)
 
 
-@THOROUGH
 @given(listed=quotas(), changes=CHANGES)
 def test_no_start_leaves_use_above_what_may_be_used(listed: list[Quota], changes: list[tuple[str, int]]) -> None:
     use = Use(tree_of(listed))
@@ -118,7 +112,6 @@ def test_no_start_leaves_use_above_what_may_be_used(listed: list[Quota], changes
     assert [wrong for tenant in started if (wrong := use.books().over((tenant, TYPE))) is not None] == []
 
 
-@THOROUGH
 @given(listed=quotas(), changes=CHANGES, cell=st.integers(0, 6 * MOST))
 def test_who_starts_only_what_is_available_never_uses_more_than_the_cell_has_or_what_others_keep(
     listed: list[Quota], changes: list[tuple[str, int]], cell: int
@@ -131,7 +124,6 @@ def test_who_starts_only_what_is_available_never_uses_more_than_the_cell_has_or_
     assert sum(use.own.values()) + home_idle(use) <= cell
 
 
-@THOROUGH
 @given(first=quotas(), second=quotas(), changes=CHANGES)
 def test_the_order_in_which_quotas_are_set_makes_no_difference(
     first: list[Quota], second: list[Quota], changes: list[tuple[str, int]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.model.job import Job, index_of, worker_of
@@ -36,7 +36,6 @@ def same_as_a_search(job: Job) -> None:
     assert [*index.on("elsewhere")] == []
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_workers_that_enter_and_leave_are_found_by_rank_and_by_node(data: st.DataObject) -> None:
     nodes = st.sampled_from(NODES)

@@ -28,6 +28,7 @@ from fallow.shared.events.unknown_fields import read_valid, with_one_unknown
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, NodeSpec, ObservedRun, RunStatus, VirtualRun
 from fallow.simulator.trouble.versions import with_fields
+from tests.hypothesis_profile import COSTLY
 from tests.strategies import EFFECTS, effects, events, values
 
 COMMANDS = sorted(type_ for type_ in TYPES if TYPES[type_].is_command)
@@ -52,6 +53,7 @@ def refused(answer: Event | Undecodable) -> Undecodable:
     return answer
 
 
+@COSTLY
 @pytest.mark.parametrize("type_", sorted(TYPES))
 @given(data=st.data())
 def test_what_was_encoded_decodes_to_the_same(type_: str, data: st.DataObject) -> None:
@@ -59,6 +61,7 @@ def test_what_was_encoded_decodes_to_the_same(type_: str, data: st.DataObject) -
     assert decode(type_, encode(event)) == event
 
 
+@COSTLY
 @pytest.mark.parametrize("cls", EFFECTS, ids=lambda cls: cls.__name__)
 @given(data=st.data())
 def test_an_effect_survives_inside_a_decision(cls: type[Effect], data: st.DataObject) -> None:
@@ -99,7 +102,6 @@ def test_a_fact_with_an_unknown_field_is_read_without_it(type_: str, data: st.Da
 
 @pytest.mark.parametrize("type_", TRUTH)
 @given(data=st.data())
-@settings(max_examples=5)
 def test_an_unknown_field_of_what_the_truth_is_made_of_stops_its_reader(type_: str, data: st.DataObject) -> None:
     answer = refused(decode(type_, with_field(data.draw(values(TYPES[type_])), "from_a_later_version")))
     assert "unknown field `from_a_later_version`" in answer.rule

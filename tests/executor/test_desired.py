@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.executor.policy.desired import Action, DesiredRun, DesiredStates, desired_of, touched
@@ -47,7 +47,6 @@ def test_a_node_that_the_log_does_not_know_shall_do_nothing() -> None:
     assert desired_of(Writer().state, "node-1") == ()
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 4), min_size=1, max_size=12))
 def test_the_changes_add_up_to_the_full_desired_state(seed: int, batches: list[int]) -> None:
     history, wanted = History(seed), DesiredStates()

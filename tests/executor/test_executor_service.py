@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.executor.policy.lease import SETTLE_MS_MOST
@@ -366,7 +366,6 @@ def _starts(site: Site, number: int) -> None:
         site.writer.start(job, places[number % len(places)], run=VirtualRun(duration_ms=100 * number))
 
 
-@settings(deadline=None, max_examples=60)
 @given(STEPS)
 def test_whatever_happens_each_run_begins_once_and_the_diaries_agree_with_the_log(steps: list[tuple[str, int]]) -> None:
     site = Site(Writer(NODES))
@@ -404,7 +403,6 @@ def test_whatever_happens_each_run_begins_once_and_the_diaries_agree_with_the_lo
     assert site.offences() == []
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(1, 500), st.integers(0, 600), st.integers(0, 600))
 def test_a_run_ends_at_the_same_time_whoever_looks_after_it(duration_ms: int, first_ms: int, second_ms: int) -> None:
     site = Site(Writer(NODES))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.executor.policy.lease import KeptLease, Lease, gone_on_with
 from fallow.shared.cluster.model.lease import longest_patience_ms
 from fallow.shared.cluster.model.state import CellState
 from tests.executor.cells import CELL
-from tests.hypothesis_profile import EXAMPLES
 
 
 def test_a_word_that_is_confirmed_behind_a_newer_one_changes_nothing() -> None:
@@ -60,7 +59,6 @@ def test_each_word_that_arrives_prolongs_an_unchanged_lease_while_later_ones_are
             assert lease.until_ms(0) == made_ms - 2_000 + 20_000
 
 
-@settings(max_examples=10 * EXAMPLES)
 @given(st.lists(st.tuples(st.integers(1, 3_000), st.sampled_from((800, 6_000, 20_000))), max_size=12), st.randoms())
 def test_a_node_works_as_long_as_the_newest_word_that_has_arrived_and_each_later_one_allow(
     told: list[tuple[int, int]], chance: Random

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.executor.diaries import Diaries, DiaryUnreadable, Lives
@@ -16,7 +16,6 @@ from fallow.services.executor.files import DiskFiles
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.events.encoding import encode
 from tests.executor.test_diaries import line
-from tests.hypothesis_profile import EXAMPLES
 
 DIARY = "diaries/cell-a-0-of-1.jsonl"
 
@@ -56,7 +55,6 @@ def test_what_is_left_beside_a_diary_keeps_nobody_from_writing_it_anew(
     assert files.read(DIARY) == b"new"
 
 
-@settings(max_examples=4 * EXAMPLES)
 @given(before=st.integers(0, 3), text=st.binary(max_size=60))
 def test_of_any_bytes_in_a_diary_a_line_is_read_or_named(
     tmp_path_factory: pytest.TempPathFactory, before: int, text: bytes

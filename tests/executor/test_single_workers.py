@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.executor.policy.desired import Change, DesiredRun, DesiredStates, desired_of, touched
@@ -205,7 +205,6 @@ def test_workers_that_are_over_at_once_are_named_in_the_order_in_which_they_ente
     assert [change.name for change in wanted.changes(writer.state, touched([over]).jobs)] == ["job/1", "job/0"]
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.data())
 def test_the_changes_lead_from_what_was_wanted_of_each_node_to_what_is_wanted_now(data: st.DataObject) -> None:
     writer, wanted, known = Writer([node(1), node(2), node(3)]), DesiredStates(), dict[tuple[str, str], DesiredRun]()

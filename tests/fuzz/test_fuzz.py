@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - no deadline on a busy machine
@@ -16,6 +16,7 @@ from tests.fuzz.campaign import attempt, campaign
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.targets import CORPUS, Target, all_targets
 from tests.fuzz.view_functions import OnServer, view_target
+from tests.hypothesis_profile import COSTLY
 
 FOLDER = tempfile.TemporaryDirectory()
 TARGETS = [*all_targets(Path(FOLDER.name)), view_target("view-in-lua", None, share=25)]
@@ -35,6 +36,7 @@ def test_what_was_kept_is_read_or_refused_in_one_line(target: Target) -> None:
     assert errors(target, target.seeds) == []
 
 
+@COSTLY
 @EACH
 @given(random=st.randoms(use_true_random=False))
 def test_what_was_changed_is_read_or_refused_in_one_line(target: Target, random: Random) -> None:
@@ -42,7 +44,6 @@ def test_what_was_changed_is_read_or_refused_in_one_line(target: Target, random:
 
 
 @EACH
-@settings(max_examples=10)
 @given(value=st.binary(max_size=100))
 def test_bytes_by_chance_are_read_or_refused_in_one_line(target: Target, value: bytes) -> None:
     assert errors(target, [value]) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.fold.apply import apply
@@ -59,7 +59,6 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "PIECE_CHARACTERS_MOST", 150)
 
 
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 60))
 def test_a_snapshot_gives_back_the_state_that_it_was_made_of(seed: int, steps: int) -> None:
     state = lived(seed, steps)
@@ -79,7 +78,6 @@ def test_rows_that_are_cut_into_pieces_come_together_again(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-@settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32), lost=st.integers(0, 2**32))
 def test_a_snapshot_that_lacks_any_chunk_does_not_exist(seed: int, lost: int) -> None:
     chunks, manifest = written(lived(seed, 30))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.metrics.policy.kant.gar import Gar
@@ -123,7 +123,6 @@ def test_sor_of_no_time_is_none() -> None:
 steps = st.lists(st.tuples(st.integers(0, 500), st.sampled_from((1, 2, 4, 8)), st.booleans()), max_size=30)
 
 
-@settings(deadline=None, max_examples=60)
 @given(steps)
 def test_sor_equals_the_mean_of_gar_while_the_capacity_is_constant(steps: list[tuple[int, int, bool]]) -> None:
     gar, sor = Gar(), Sor()
@@ -141,7 +140,6 @@ def test_sor_equals_the_mean_of_gar_while_the_capacity_is_constant(steps: list[t
     assert sor.value(at_ms + 7) == gar.cell.mean(at_ms + 7)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**6))
 def test_ratios_stay_between_nothing_and_all_whatever_happens(seed: int) -> None:
     history, gar, gfr, sor = History(seed), Gar(), Gfr(), Sor()

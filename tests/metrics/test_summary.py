@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.metrics.policy.summary import RunSummary
@@ -66,7 +66,6 @@ def test_an_empty_run_has_no_means() -> None:
     assert RunSummary().result().as_json()["gar_mean"] is None
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**6))
 def test_the_counts_add_up_whatever_happens(seed: int) -> None:
     history, summary = History(seed), RunSummary()
@@ -78,7 +77,6 @@ def test_the_counts_add_up_whatever_happens(seed: int) -> None:
     assert result.unfinished == len(history.state.jobs)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**6), st.integers(0, 40))
 def test_a_service_that_begins_in_the_middle_finds_no_offence_in_a_legal_life(seed: int, before: int) -> None:
     history = History(seed)

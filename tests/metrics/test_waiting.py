@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.metrics.policy.kant.waiting import BUCKETS_MS, WaitingTimes, Waits, percentile
@@ -103,7 +103,6 @@ def test_buckets_count_up_to_their_bounds() -> None:
     assert (found.buckets[0], found.buckets[1], found.buckets[-1]) == (2, 1, 1)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**6))
 def test_the_queue_holds_exactly_the_jobs_that_wait(seed: int) -> None:
     history, queue, late = History(seed), QueueDepth(), QueueDepth()

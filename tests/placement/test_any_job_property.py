@@ -42,6 +42,7 @@ from fallow.shared.events.values import (
     Wish,
     WorkerPlace,
 )
+from tests.hypothesis_profile import COSTLY
 from tests.placement.world import CELL, World, failed, finished, joined, lost, report, set_policy, set_quotas
 
 T = TypeVar("T")
@@ -247,11 +248,13 @@ def test_worlds_that_show_it(seed: int) -> None:
     live(seed)
 
 
+@COSTLY
 @given(st.integers(0, 10**9))
 def test_whatever_admission_lets_in_is_decided_upon_and_starts_with_its_fewest_workers(seed: int) -> None:
     live(seed)
 
 
+@COSTLY
 @given(st.integers(0, 10**9))
 def test_so_it_is_where_most_jobs_find_a_node(seed: int) -> None:
     live(seed, RoomyCell)

@@ -209,7 +209,6 @@ DISTURBANCES: dict[str, Callable[[World], None]] = {
     every_s=st.integers(6, 70),
     disturbances=st.lists(st.sampled_from(sorted(DISTURBANCES)), min_size=1, max_size=6),
 )
-@settings(max_examples=40, deadline=None)
 def test_waits_end_however_often_a_cell_is_taken_over_or_an_answer_is_lost(
     every_s: int, disturbances: list[str]
 ) -> None:

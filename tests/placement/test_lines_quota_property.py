@@ -23,6 +23,7 @@ from fallow.shared.events.operations import ReclaimFrom, SetPolicy, SetQuota
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, NodeStatus
+from tests.hypothesis_profile import COSTLY
 from tests.placement.naive_keeping import JudgedWorld, kept_for
 from tests.placement.oracle import (
     LinesWorld,
@@ -92,6 +93,7 @@ def test_a_job_that_may_start_does_not_wait(seed: int) -> None:
     assert live_alike(QuotaTwins(Random(seed)))
 
 
+@COSTLY
 @given(st.integers(0, 10**9))
 def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int) -> None:
     twins = QuotaTwins(Random(seed))
@@ -187,6 +189,7 @@ def test_worlds_with_owners_in_which_they_once_did(seed: int) -> None:
     assert live_alike(KeepingTwins(Random(seed)))
 
 
+@COSTLY
 @given(st.integers(0, 10**9))
 def test_it_does_so_whatever_owners_may_reclaim(seed: int) -> None:
     twins = KeepingTwins(Random(seed))
@@ -240,6 +243,7 @@ def test_worlds_of_every_policy_in_which_they_once_did(seed: int) -> None:
     assert live_alike(MixedTwins(Random(seed)))
 
 
+@COSTLY
 @given(st.integers(0, 10**9))
 def test_it_does_so_under_every_policy_with_jobs_that_differ_in_one_thing(seed: int) -> None:
     assert live_alike(MixedTwins(Random(seed)))
@@ -272,6 +276,7 @@ class WideTwins(MixedTwins):
         return replace(spec, resources=resources, max_run_ms=max_run_ms)
 
 
+@COSTLY
 @given(st.integers(0, 10**9))
 def test_it_does_so_where_jobs_need_memory_and_say_how_long_they_run_at_most(seed: int) -> None:
     assert live_alike(WideTwins(Random(seed)))

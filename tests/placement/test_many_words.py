@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.lifecycle.nodes.event_dedup import StaleReason
@@ -115,7 +115,6 @@ WORDS = st.builds(
 
 
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=8), min_size=1, max_size=3))
-@settings(max_examples=60, deadline=None)
 def test_one_record_of_many_words_comes_to_the_same_as_many_records_of_one(
     batches: list[list[n.RunStatusUpdate]],
 ) -> None:

@@ -20,6 +20,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy, RunStatus
 from fallow.simulator.history.bookkeeping import Bookkeeper
 from fallow.simulator.history.log_form import InForce
+from tests.hypothesis_profile import COSTLY
 from tests.placement.replicas import loose, service, word
 from tests.placement.world import (
     CELL,
@@ -205,6 +206,7 @@ class Story:
         self.rest("finish")
 
 
+@COSTLY
 @given(STORIES)
 def test_what_operators_want_of_a_node_outlives_all_that_happens_there(steps: list[tuple[str, str, int, bool]]) -> None:
     story = Story()

@@ -222,7 +222,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=30, deadline=None)
 @given(STEPS)
 def test_no_rank_is_empty_but_for_what_happened_to_itself(steps: list[tuple[str, int]]) -> None:
     """There is always a free node. A rank waits no longer than its service's longest pause, and only where a worker of
@@ -317,7 +316,6 @@ def test_each_rank_waits_out_its_own_pause_and_no_other_one(
     assert ranks(world, "job") == [0, 1, 2]
 
 
-@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["fail", "drain", "pass"]), st.integers(0, 2), st.sampled_from([0, 30_000])),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES, RECENT_MS, TENANT_MOST
@@ -275,7 +275,6 @@ def test_a_broken_array_is_one_cause_however_many_of_its_elements_fail() -> None
 SMALL = Resources(gpu_milli=100)
 
 
-@settings(max_examples=25, deadline=None)
 @given(causes=st.lists(st.integers(0, 2 * FAILURES), min_size=1, max_size=16))
 def test_a_node_is_out_when_so_many_different_causes_of_both_tenants_failed_on_it(causes: list[int]) -> None:
     """Each number is a job of its own, or (the even ones) an array with further elements to fail. Of each tenant, two

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
@@ -253,7 +253,6 @@ def test_a_replay_comes_to_the_same_decisions() -> None:
     assert logs[0] == logs[1]
 
 
-@settings(max_examples=60)
 @given(st.lists(st.booleans(), min_size=1, max_size=40), st.integers(1, 40), st.booleans())
 def test_whatever_comes_these_jobs_alone_are_held_as_long_as_no_row_of_them_is_too_long(
     bad: list[bool], gpus: int, are_alike: bool

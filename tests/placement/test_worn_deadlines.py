@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.decision.decision import STEPS_MOST, DecisionBuilder
@@ -116,7 +116,6 @@ def lived(world: World, jobs: Any, steps: list[int], drained: list[int], fates: 
 
 
 @given(JOBS, STEPS, st.lists(st.integers(0, 2), max_size=2, unique=True))
-@settings(max_examples=60, deadline=None)
 def test_with_few_steps_a_turn_the_same_is_done_in_the_same_order(
     jobs: Any, steps: list[int], drained: list[int]
 ) -> None:
@@ -128,7 +127,6 @@ def test_with_few_steps_a_turn_the_same_is_done_in_the_same_order(
 
 
 @given(JOBS, STEPS, st.lists(st.sampled_from((Fate.LOST, Fate.LATE)), max_size=3))
-@settings(max_examples=40, deadline=None)
 def test_nothing_of_it_is_lost_where_appends_fail(jobs: Any, steps: list[int], fates: list[Fate]) -> None:
     at_once, hasty = lived(World(), jobs, steps, [], []), lived(HastyWorld(), jobs, steps, [], fates)
     assert sorted(due_of(hasty)) == sorted(due_of(at_once))

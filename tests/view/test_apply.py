@@ -44,7 +44,6 @@ def test_what_is_touched_is_all_that_changes(seed: int, every: int) -> None:
             assert texts == whole(state)
 
 
-@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_whole_view_has_as_many_rows_as_are_counted(seed: int) -> None:
     history = History(seed)

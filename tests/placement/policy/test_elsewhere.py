@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fallow.services.placement.search.elsewhere import place_job, places_elsewhere_first
@@ -25,7 +25,6 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import PendingReason, RequeueReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Level, NodeStatus, WorkerPlace
-from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import MACHINES, Machine, gang, indices_of, network, start, walked
 from tests.placement.policy.test_every_policy import GANGS, SHARES
 
@@ -119,7 +118,6 @@ def first_found(
     return found
 
 
-@settings(max_examples=max(EXAMPLES, 100))
 @given(machines=ZONED, spec=GANGS | SHARES, policy=NAMES, numbers=AVOIDED, which=WHICH)
 @example(machines=[Machine("a"), Machine("a")], spec=gang("gang", 1), policy="best-fit", numbers=[], which=[0])
 def test_a_gang_gets_what_a_cell_without_these_nodes_gives_unless_the_whole_one_gives_better(
@@ -131,7 +129,6 @@ def test_a_gang_gets_what_a_cell_without_these_nodes_gives_unless_the_whole_one_
     assert place_job(cell, retried(spec, avoid)) == the_better(cell, spec, elsewhere, anywhere)
 
 
-@settings(max_examples=max(EXAMPLES, 100))
 @given(
     machines=ZONED,
     spec=LOOSE,
@@ -162,7 +159,6 @@ def test_so_do_the_workers_of_jobs_that_are_no_gangs_and_replicas(
     assert places_for(cell, retried(spec, avoid), fewest, most, 0) == oracle
 
 
-@settings(max_examples=max(EXAMPLES, 100))
 @given(machines=MACHINES, specs=st.lists(GANGS | SHARES, min_size=1, max_size=5), policy=NAMES, numbers=AVOIDED)
 def test_to_look_elsewhere_leaves_no_trace_in_the_state_and_its_indices(
     machines: list[Machine], specs: list[JobSpec], policy: str, numbers: list[int]
@@ -192,7 +188,6 @@ def waiting(machines: list[Machine], policy: str, avoided: list[list[int]], gpus
     return state
 
 
-@settings(max_examples=max(EXAMPLES, 100))
 @given(
     machines=MACHINES,
     policy=st.sampled_from(("best-fit", "e-binpack")),

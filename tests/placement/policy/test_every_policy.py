@@ -9,7 +9,7 @@ from itertools import groupby, permutations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.search.gang import POLICIES, place_gang
@@ -20,7 +20,6 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish
-from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import (
     ALONE,
     MACHINES,
@@ -98,7 +97,6 @@ OPEN = st.builds(
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 @given(machines=st.lists(EMPTY, min_size=2, max_size=4), specs=st.lists(OPEN, min_size=1, max_size=4))
-@settings(max_examples=4 * EXAMPLES)
 def test_the_ranks_of_one_node_follow_each_other(policy: str, machines: list[Machine], specs: list[JobSpec]) -> None:
     state = network(machines, policy)
     for number, spec in enumerate(specs):

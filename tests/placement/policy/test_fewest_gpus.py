@@ -5,11 +5,10 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.fit.fewest_gpus import CHOICES_MOST, Offer, _Choice, cheapest
-from tests.hypothesis_profile import EXAMPLES
 
 Kinds = list[tuple[int, int, int]]
 
@@ -56,7 +55,6 @@ def test_the_fewest_gpus_of_a_few_nodes(kinds: Kinds, workers: int, gpus: int | 
     assert counted(kinds, workers) == gpus == fewest(kinds, workers)
 
 
-@settings(max_examples=10 * EXAMPLES)
 @given(
     st.lists(st.tuples(st.integers(1, 16), st.integers(1, 9), st.integers(1, 4)), min_size=1, max_size=5),
     st.integers(1, 60),

@@ -102,7 +102,6 @@ def test_a_gang_is_where_its_workers_would_be_one_by_one(
     wants=st.integers(0, 1_500),
     most=st.integers(1, 60),
 )
-@settings(max_examples=4 * EXAMPLES)
 def test_as_many_are_counted_as_find_places(
     machines: list[Machine],
     others: list[JobSpec],
@@ -122,7 +121,6 @@ def test_as_many_are_counted_as_find_places(
 
 
 @given(machines=MACHINES, others=OTHERS, failures=FAILURES, spec=GANGS)
-@settings(max_examples=4 * EXAMPLES)
 def test_what_is_counted_of_each_unit_is_what_it_holds(
     machines: list[Machine], others: list[JobSpec], failures: list[tuple[int, int]], spec: JobSpec
 ) -> None:

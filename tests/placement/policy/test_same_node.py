@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.search.gang import place_gang
@@ -15,7 +15,6 @@ from fallow.shared.events.operations import CellPolicy, Quota
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Level, NodeStatus, TopologyRequest
-from tests.hypothesis_profile import EXAMPLES
 from tests.placement.policy.networks import POOL, Machine, gang, node_spec, start
 
 PACKING = ("best-fit", "e-binpack", "e-spread")
@@ -66,7 +65,6 @@ def cell(machines: list[Machine], policy: str, limit: int | None = None) -> Cell
     return state
 
 
-@settings(max_examples=4 * EXAMPLES)
 @given(machines=NODES, policy=st.sampled_from(PACKING), steps=STEPS, limit=LIMITS)
 def test_it_is_the_place_that_a_search_finds(
     machines: list[Machine], policy: str, steps: list[tuple[JobSpec, int]], limit: int | None
@@ -85,7 +83,6 @@ def test_it_is_the_place_that_a_search_finds(
             start(state, spec, found)
 
 
-@settings(max_examples=4 * EXAMPLES)
 @given(machines=NODES, policy=st.sampled_from(PACKING), steps=STEPS, most=st.integers(1, 9))
 def test_several_that_are_alike_get_the_places_that_searches_would_find_one_by_one(
     machines: list[Machine], policy: str, steps: list[tuple[JobSpec, int]], most: int
