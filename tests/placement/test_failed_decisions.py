@@ -155,6 +155,15 @@ def test_as_many_in_a_row_are_set_aside_as_may_be_chance_and_one_more_ends_the_w
     assert world.state.jobs == {}
 
 
+def test_copies_of_what_was_set_aside_are_no_further_causes() -> None:
+    """Admission, which died before it had noted what it told, has told all of it again."""
+    bad = [f"bad-{number}" for number in range(IN_A_ROW_MOST)]
+    world = Going(Failing(*bad).walk)
+    world.tell(joined("n1", 8), *[admitted(spec_of(job)) for job in bad * 3], admitted(spec_of("good")))
+    assert list(world.state.jobs) == ["good"]
+    assert len(world.set_aside()) == 3 * IN_A_ROW_MOST
+
+
 def test_words_of_which_nothing_comes_are_no_row() -> None:
     world = Going()
     world.tell(joined("n1"))
@@ -227,10 +236,11 @@ def test_a_plan_that_comes_alone_and_on_which_a_decision_fails_ends_no_work() ->
 
 
 def test_a_writer_that_begins_anew_counts_a_row_from_nothing() -> None:
-    failures, culprit = Failures(), Input("jobs-0", 1, admitted(spec_of("job-0")), 0)
-    assert [failures.note(culprit, "why") for _ in range(IN_A_ROW_MOST + 1)] == [True] * IN_A_ROW_MOST + [False]
+    failures = Failures()
+    culprits = [Input("jobs-0", at, admitted(spec_of(f"job-{at}")), 0) for at in range(IN_A_ROW_MOST + 1)]
+    assert [failures.note(culprit, "why") for culprit in culprits] == [True] * IN_A_ROW_MOST + [False]
     failures.begin()
-    assert failures.note(culprit, "why")
+    assert failures.note(culprits[-1], "why")
     assert failures.count == IN_A_ROW_MOST + 1
 
 

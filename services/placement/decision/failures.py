@@ -7,7 +7,6 @@ the error ends the work on the cell, as one does that comes from no input and no
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple
@@ -19,7 +18,9 @@ from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmit
 from fallow.shared.events.nodes import NodeEvent, NodesReported, RunEvent, RunsReported, RunStatusUpdate
 
 IN_A_ROW_MOST = 3
-"""So many words of one source at most are set aside with none of it between them that was taken in."""
+"""Words of one source about so many jobs, or nodes, at most are set aside with none of it between them that was taken
+in. Copies of one word are one: admission may have told a job twice.
+"""
 
 JOBS_IN_A_ROW = 3
 """So many different jobs that are refused with no start between them are no chance: the state is at fault."""
@@ -60,7 +61,7 @@ class Failures:
     def __init__(self) -> None:
         self.count, self.newest = 0, ""
         self.jobs, self.newest_job = 0, ""
-        self._in_a_row = Counter[str]()
+        self._in_a_row: dict[str, dict[str, None]] = {}
         self._jobs_in_a_row = dict[str, None]()
         self._starts = 0
 
@@ -72,10 +73,11 @@ class Failures:
 
     def note(self, culprit: Input, text: str) -> bool:
         """Whether this one may be set aside, too."""
-        source = culprit.source
-        if self._in_a_row[source] >= IN_A_ROW_MOST:
+        source, about = culprit.source, _about(culprit.event) or f"offset {culprit.next_offset - 1}"
+        row = self._in_a_row.setdefault(source, {})
+        if about not in row and len(row) >= IN_A_ROW_MOST:
             return False
-        self._in_a_row[source] += 1
+        row[about] = None
         self.count += 1
         self.newest = f"{source}@{culprit.next_offset - 1}: {text}"
         return True
