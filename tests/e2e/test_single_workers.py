@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fallow.shared.cluster.model.job import Job
-from fallow.shared.events.nodes import NodeLost
+from fallow.shared.events.nodes import SEQ_LEAD_WALL_MS, SEQ_PER_MS, NodeLost
 from fallow.shared.events.submissions import CancelJob, JobChanges, UpdateJob
 from fallow.shared.events.values import JobKind, NodeStatus, ProcessRun, RunStatus
 from fallow.shared.runtime.clocks import wall_ms
@@ -41,9 +41,11 @@ def scaled(workers: int) -> UpdateJob:
 
 
 def lost_node(cell: RunningCell, node: str) -> NodeLost:
-    """Somebody who knows says that the node is gone."""
-    boot = cell.state.nodes[node].boot
-    return NodeLost(cell=CELL, node=node, boot=boot, seq=wall_ms() * 1_000, reason="power")
+    """Somebody who knows says that the node is gone, with a number above those of its agent, which begin ahead of the
+    clock.
+    """
+    boot, seq = cell.state.nodes[node].boot, (wall_ms() + 2 * SEQ_LEAD_WALL_MS) * SEQ_PER_MS
+    return NodeLost(cell=CELL, node=node, boot=boot, seq=seq, reason="power")
 
 
 async def until_it_has(cell: RunningCell, job: str, workers: int) -> None:

@@ -252,11 +252,13 @@ def test_whatever_is_forgotten_an_executor_and_the_judge_find_what_they_need(
             elif move == "settle" and job not in running:
                 live.pop(job, None)
             elif move == "restart":
+                diaries.let_go(0)
                 diaries = grown_diaries(Path(folder), grown_bytes)
             elif move == "forget":
                 before = diaries.read(0, live)
                 assert diaries.forget(0, Lives(version, live, ("node-0", "node-1", "node-2")))
                 assert diaries.read(0, live) == before
+        diaries.let_go(0)
         kept = list(read_diaries(Path(folder)))
         whole = {of(line): None for line in kept}
         assert kept == [line for line in told if of(line) in whole]

@@ -65,6 +65,7 @@ def test_of_any_bytes_in_a_diary_a_line_is_read_or_named(
     good = encode(line()) + b"\n"
     (folder / DIARY).write_bytes(good * before + text + b"\n")
     found, refused = told(diaries)
+    diaries.let_go(0)
     assert all(isinstance(each, DiaryLine) for each in found)
     assert refused is None or (refused.startswith(f"{DIARY}, line ") and len(refused) < 500 and refused.isprintable())
 

@@ -171,14 +171,13 @@ def test_what_comes_before_a_head_counts_as_that_if_it_needs_the_same_and_who_wa
     assert bool(world.job("next").workers) is (behind is None)
 
 
-def test_a_head_that_no_node_could_hold_any_more_is_none_and_begins_anew() -> None:
+def test_a_head_that_no_node_could_hold_for_a_while_has_waited_all_the_same() -> None:
     world = blocked_cell()
     world.pass_time(500)
     world.tell(lost("n2"))
-    assert world.state.heads == {}
     world.pass_time(500)
     world.tell(joined("n2", 4, boot="boot-2"))
-    assert world.state.heads == {"big": 1_000}
+    assert world.state.heads == {"big": 0}
 
 
 def test_a_job_that_no_node_could_hold_is_no_head() -> None:

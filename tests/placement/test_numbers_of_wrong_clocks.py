@@ -81,6 +81,7 @@ def test_words_of_each_agent_are_news_whatever_the_clocks_of_those_before_it(
             assert node.say() == (True, 0)
             node.now_ms += stay_ms
             assert node.say() == (True, 0)
+        node.reigns.let_go(0)
 
 
 @pytest.mark.parametrize("restarts", [1, 30])

@@ -151,6 +151,7 @@ RECORDED = (
     600,
     662,
     302,
+    2_056,
 )
 """Worlds that came together to all the others, most of them twice. Where placement or the generator decides otherwise,
 other worlds do, which are looked for then, up to a bound: a reason that is not found again is one that the generator

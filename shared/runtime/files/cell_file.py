@@ -35,7 +35,7 @@ MISTAKES_TOLD = 20
 
 
 KEYS_FIELD = "signing"
-"""No value below it is shown: it may be a private key that was put there by mistake, or a part of one."""
+"""No text below it is shown: it may be a private key that was put there by mistake, or a part of one."""
 
 
 class CellFileError(ErrorOfSeveralLines, ValueError):
@@ -201,8 +201,10 @@ def _causes(error: ValidationError) -> list[Any]:
 
 def _mistake(places: _Places, problem: Any) -> str:
     path: FieldPath = tuple(problem["loc"])
-    is_unshown = problem["type"] == "missing" or isinstance(problem["input"], dict | list) or KEYS_FIELD in path
-    shown = "" if is_unshown else _value(problem["input"])
+    given = problem["input"]
+    may_be_key = KEYS_FIELD in path and not isinstance(given, int | float)
+    is_unshown = problem["type"] == "missing" or isinstance(given, dict | list) or may_be_key
+    shown = "" if is_unshown else _value(given)
     rule = _unknown(path) if problem["type"] == "extra_forbidden" else _rule(problem)
     at = f"{field_name(path)}{shown}: " if path else ""
     line = places.line_of_value(rule) if problem["type"] == "value_error" else None
