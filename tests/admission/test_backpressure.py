@@ -277,6 +277,7 @@ async def reload(cell: Cell) -> None:
     await cell.log.publish([LAYOUT.outgoing(order, id="reload", source="test", wall_ms=0)])
     counted = cell.context.telemetry.reloads.labels("in_force")
     await eventually(lambda: counted._value.get() == 1 or following.done())
+    await asyncio.sleep(0.2)  # it counts before it goes by the file
     following.cancel()
     await asyncio.gather(following, return_exceptions=True)
 
