@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 
 import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.quota_check import is_ever_allowed
+from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
 from fallow.shared.events.operations import CellPolicy, Quota
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Resources
 from tests.placement.test_borrowing import why
-from tests.placement.world import CELL, World, admitted, finished, joined, set_quotas, spec_of
+from tests.placement.world import CELL, DIGEST, World, admitted, finished, joined, set_quotas, spec_of
 
 TYPES = ("big", "gpu")
 STRICT = QueueDiscipline.STRICT_FIFO
@@ -98,8 +100,10 @@ def test_alone_in_its_cell_a_service_starts_just_if_quotas_may_ever_let_it(
     world.tell(admitted(spec))
     job = world.job("head")
     fits = sum(count // each for count in gpus) >= fewest
-    # Of a job that has started the question is whether it may have more.
-    assert fits if job.workers else not (fits and is_ever_allowed(world.state, job))
+    # Of a job that has started the question would be whether it may have more: so a twin is asked about that waits.
+    twin = cell_of(*quotas, gpus=gpus, pools=pools).state
+    apply(twin, e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST), 0)
+    assert bool(job.workers) is (fits and is_ever_allowed(twin, twin.jobs["head"]))
 
 
 def test_a_service_that_its_limits_let_start_on_two_types_together_is_waited_for() -> None:
