@@ -43,6 +43,7 @@ def test_a_drain_names_the_jobs_that_it_stops_and_when() -> None:
     assert to_be_stopped(draining(is_busy=False), None) == f"It is {EMPTY}."
     assert as_object(busy, None) == {"jobs": ["a", "b", "c", "d"], "stop_ms": None}
     assert as_object(None, NOON_MS) == {"jobs": None, "stop_ms": NOON_MS}
+    assert as_object(busy, NOON_MS, is_refused=True) == {"jobs": [], "stop_ms": None}
 
 
 def test_of_a_node_that_is_not_to_be_emptied_nothing_is_said() -> None:

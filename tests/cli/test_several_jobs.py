@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 import typer
 
 from fallow.cli.failures import Exit
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
+from fallow.cli.unanswered import unanswered
+from fallow.shared.client.port import ClientUnavailable
 
 YES = Outcome("a", "Job a is cancelled.")
 NO = Outcome("b", "Job b was over before: it is finished.", Exit.NO)
@@ -35,7 +38,7 @@ def test_answers_of_the_cell_are_told_apart_from_the_want_of_one(capsys: pytest.
     said = capsys.readouterr()
     assert said.out.splitlines() == ["Job a is cancelled.", "Job b was over before: it is finished."]
     assert said.err.splitlines() == [
-        "fallow: no answer yet about c; the request is on its way",
+        f"fallow: {unanswered('c')}",
         "fallow: no cell knows a job d",
     ]
 
@@ -46,3 +49,14 @@ def test_programs_get_one_object_or_a_list_of_them(capsys: pytest.CaptureFixture
     code_of(YES, NO, as_json=True)
     both = json.loads(capsys.readouterr().out)
     assert (both["ok"], [(each["job"], each["ok"]) for each in both["jobs"]]) == (False, [("a", True), ("b", False)])
+
+
+def test_programs_get_what_was_done_before_something_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    def until_redis_is_away() -> Iterator[Outcome]:
+        yield YES
+        raise ClientUnavailable("Redis does not answer")
+
+    with pytest.raises(ClientUnavailable):
+        tell_each(until_redis_is_away(), as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ok"], [each["job"] for each in found["jobs"]]) == (False, ["a"])

@@ -8,6 +8,7 @@ import pytest
 import typer
 
 from fallow.cli.node.answers import Answers, tell_each
+from fallow.cli.unanswered import unanswered
 from fallow.shared.client.port import News
 from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import ProposalCode
@@ -51,7 +52,7 @@ def test_each_node_is_told_and_what_is_said_behind_an_answer_only_where_it_is_ye
         "Stopped there now.",
         "n3: there is no such node (did you mean n1?)",
     ]
-    assert said.err == "fallow: no answer yet about n2; the request is on its way\n"
+    assert said.err == f"fallow: {unanswered('n2')}\n"
 
 
 def test_programs_get_one_object_or_a_list_of_them(capsys: pytest.CaptureFixture[str]) -> None:

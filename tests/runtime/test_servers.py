@@ -14,6 +14,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from fallow.shared.runtime.stack import choose, docker, kafka_jars, valkey
 from fallow.shared.runtime.stack.child import Child, StackError, telling_line, told_by
 from fallow.shared.runtime.stack.embedded_broker import EmbeddedBroker
+from fallow.shared.runtime.stack.kafka_wire import coordinates
+from fallow.shared.runtime.stack.ports import LOCAL, free_ports
 from fallow.shared.runtime.stack.server import Given, Server, Source
 
 
@@ -54,6 +56,11 @@ async def read(address: str, topic: str, count: int) -> list[bytes]:
     async with AIOKafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         return [(await asyncio.wait_for(consumer.getone(), 20)).value for _ in range(count)]
+
+
+def test_a_new_kafka_knows_who_coordinates_groups_when_it_has_started(own_kafka: kafka_jars.KafkaFromJars) -> None:
+    assert coordinates(LOCAL, own_kafka.port)
+    assert not coordinates(LOCAL, free_ports(1)[0]), "nobody answers there"
 
 
 async def test_kafka_keeps_its_records_over_a_stop_and_a_kill(own_kafka: kafka_jars.KafkaFromJars) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from fallow.cli.failures import Exit, say
 from fallow.cli.output.output import print_json, print_sentence
+from fallow.cli.unanswered import unanswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +32,27 @@ class Outcome:
 
 def no_answer(job: str) -> Outcome:
     """Of a command that the cell has not answered in time."""
-    said = f"no answer yet about {job}; the request is on its way"
-    return Outcome(job, said, Exit.AWAY, is_from_cell=False)
+    return Outcome(job, unanswered(job), Exit.AWAY, is_from_cell=False)
 
 
 def tell_each(outcomes: Iterable[Outcome], *, as_json: bool) -> None:
-    """Tell each outcome as soon as it is known, and end the command with the worst: a no counts more than silence."""
-    told = []
-    for outcome in outcomes:
-        told.append(outcome)
-        if not outcome.is_from_cell:
-            say(f"fallow: {outcome.answer}")
-        elif not as_json:
-            print_sentence(outcome.answer)
-    codes = {outcome.code for outcome in told} - {Exit.OK}
-    if as_json:
-        objects = [outcome.as_object() for outcome in told]
-        print_json(objects[0] if len(objects) == 1 else {"ok": not codes, "jobs": objects})
+    """Tell each outcome as soon as it is known, and end the command with the worst: a no counts more than silence.
+    Where something fails on the way, programs too get what was done before.
+    """
+    told, is_whole = list[Outcome](), False
+    try:
+        for outcome in outcomes:
+            told.append(outcome)
+            if not outcome.is_from_cell:
+                say(f"fallow: {outcome.answer}")
+            elif not as_json:
+                print_sentence(outcome.answer)
+        is_whole = True
+    finally:
+        codes = {outcome.code for outcome in told} - {Exit.OK}
+        if as_json and told:
+            objects = [outcome.as_object() for outcome in told]
+            is_one = is_whole and len(objects) == 1
+            print_json(objects[0] if is_one else {"ok": is_whole and not codes, "jobs": objects})
     if codes:
         raise typer.Exit(min(codes))

@@ -13,6 +13,7 @@ from fallow.cli.ids import an_id
 from fallow.cli.job.cancel import answer, row_of
 from fallow.cli.job.submit import words
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.unanswered import unanswered
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import News
 from fallow.shared.events.effects import JobUpdated
@@ -43,7 +44,7 @@ def scale(
     access, changes = access_of(context), JobChanges(workers=workers, workers_min=fewest)
     news = run(_scale(access, job_id, tenant, None if cell is None else access.cell(cell), changes))
     if news is None:
-        end_with(Exit.AWAY, f"fallow: no answer yet about {job_id}; the request is on its way")
+        end_with(Exit.AWAY, f"fallow: {unanswered(job_id)}")
     is_done = isinstance(news.event, JobUpdated)
     if as_json:
         print_json({"job": job_id, "ok": is_done, "answer": words(news)})

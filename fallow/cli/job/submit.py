@@ -21,6 +21,7 @@ from fallow.cli.log.sentences import gpus, of_job, rejection, sentence
 from fallow.cli.log.why import DEFERRED
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_sentence
+from fallow.cli.unanswered import first_of, unanswered
 from fallow.cli.wrong_use import WrongValue
 from fallow.shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
@@ -136,9 +137,7 @@ def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> Non
         print_sentence(f"{job} was submitted before; {_stand(job, rows)}. An id is used once.")
     sent = {job: None for job, said in _sent(jobs, progress, earlier).items() if said == SUBMITTED}
     if sent:
-        print_sentence(
-            f"{len(sent)} submitted: {_named(list(sent))} ({size_of([job for job in jobs if job.id in sent])})"
-        )
+        print_sentence(f"{len(sent)} submitted: {first_of(sent)} ({size_of([job for job in jobs if job.id in sent])})")
 
 
 def _stand(job: str, rows: Sequence[JobRow]) -> str:
@@ -201,8 +200,8 @@ async def _submitted_before(
     knows jobs that the log may not hold: it answers for nobody.
     """
     found: dict[str, tuple[JobRow, ...]] = {}
-    unanswered = [job for job in jobs if progress.stages[_followed(progress, job)] is Stage.UNANSWERED]
-    for job in unanswered[:LOOK_FOR_MOST]:
+    missing = [job for job in jobs if progress.stages[_followed(progress, job)] is Stage.UNANSWERED]
+    for job in missing[:LOOK_FOR_MOST]:
         for cell in client.cells:
             read = await read_of(client, cell, job)
             if read.value and not read.is_fenced:
@@ -276,17 +275,13 @@ def why_it_waits(progress: Progress, jobs: list[str]) -> str:
 
 def _end(progress: Progress, goal: Until, timeout_s: int, told: str) -> None:
     """End the command by how far the jobs are. `told` is why they wait as a line above has it: it is not repeated."""
-    unanswered = progress.at(Stage.UNANSWERED)
-    if unanswered:
-        end_with(Exit.AWAY, f"fallow: no answer yet for {_named(unanswered)}")
+    missing = progress.at(Stage.UNANSWERED)
+    if missing:
+        end_with(Exit.AWAY, f"fallow: {unanswered(first_of(missing))}")
     if not progress.have(GOALS[goal]):
         late = [job for job, stage in progress.stages.items() if not progress.is_at(stage, GOALS[goal])]
         why = why_it_waits(progress, late)
-        said = _named(late) if why in ("", told) else why
+        said = first_of(late) if why in ("", told) else why
         end_with(Exit.NO, f"fallow: not {goal.value} within {timeout_s} s: {said}")
     if any(stage in BAD for stage in progress.stages.values()):
         raise typer.Exit(Exit.NO)
-
-
-def _named(jobs: list[str]) -> str:
-    return jobs[0] if len(jobs) == 1 else f"{jobs[0]} and {len(jobs) - 1} more"

@@ -15,6 +15,7 @@ from fallow.cli.log.sentences import sentence
 from fallow.cli.near import meant
 from fallow.cli.node.operate import refusal_of
 from fallow.cli.output.output import print_json, print_sentence
+from fallow.cli.unanswered import unanswered
 from fallow.shared.client.port import ClientUnavailable, News
 from fallow.shared.events.effects import Effect, NodeChanged, ProposalRefused
 from fallow.shared.events.operations import Operation
@@ -63,7 +64,7 @@ def _node_of(event: object, done: tuple[type[Effect], ...]) -> str:
 
 def unknown_among(access: Access, cell: str, answers: Answers) -> dict[str, str]:
     """What to try instead of those refused ids that no node has; of none where the view does not say."""
-    refused = [node for node, news in answers.items() if news is not None and isinstance(news.event, ProposalRefused)]
+    refused = [node for node, news in answers.items() if is_refused(news)]
     if refused:
         with suppress(ClientUnavailable):
             known = list(run(rows_by_id(access, cell)))
@@ -104,11 +105,15 @@ def tell_each(
         raise typer.Exit(Exit.NO if is_refused else Exit.AWAY)
 
 
+def is_refused(answer: News | None) -> bool:
+    """Whether the cell said no."""
+    return answer is not None and isinstance(answer.event, ProposalRefused)
+
+
 def outcome(node: str, answer: News | None, hint: str = "") -> dict[str, Any]:
     """One node's answer for programs."""
     if answer is None:
-        said = f"no answer yet about {node}; the request is on its way"
-        return {"node": node, "ok": False, "version": None, "answer": said}
+        return {"node": node, "ok": False, "version": None, "answer": unanswered(node)}
     assert isinstance(answer.event, Effect), "answers come from the log of decisions"
     if isinstance(answer.event, ProposalRefused):
         said = f"{refusal_of(node, answer.event)}{hint}"

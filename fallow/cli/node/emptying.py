@@ -32,6 +32,10 @@ def to_be_stopped(row: NodeRow, deadline_ms: int | None) -> str:
     return f"Stopped there at {moment(deadline_ms)}, and queued again, if not over before: {jobs}."
 
 
-def as_object(row: NodeRow | None, deadline_ms: int | None) -> dict[str, Any]:
-    """The same for programs: the jobs, None where they are not known, and when they are stopped, None: at once."""
+def as_object(row: NodeRow | None, deadline_ms: int | None, *, is_refused: bool = False) -> dict[str, Any]:
+    """The same for programs: the jobs, None where they are not known, and when they are stopped, None: at once. A drain
+    that is refused stops none.
+    """
+    if is_refused:
+        return {"jobs": [], "stop_ms": None}
     return {"jobs": None if row is None else [job for job, _ in row.jobs], "stop_ms": deadline_ms}

@@ -14,7 +14,7 @@ from fallow.cli.cell.retry import patiently
 from fallow.cli.failures import Exit, end_with, refuse, say
 from fallow.cli.ids import an_id
 from fallow.cli.log.newest import newest_state
-from fallow.cli.node.answers import answers_to, other_nodes, rows_by_id, tell_each, unknown_among
+from fallow.cli.node.answers import answers_to, is_refused, other_nodes, rows_by_id, tell_each, unknown_among
 from fallow.cli.node.emptying import EMPTY, as_object, to_be_stopped
 from fallow.cli.node.end import Nodes, lost, remove
 from fallow.cli.node.nodes import maintenance
@@ -104,7 +104,7 @@ def drain(
     wishes = {node: operation(Drain, cell=name, node=node, deadline_ms=deadline_ms, reason=reason) for node in nodes}
     answers = run(answers_to(access, wishes, (NodeChanged,), timeout_s * 1000))
     behind = {node: to_be_stopped(rows[node], deadline_ms) for node in wishes if node in rows}
-    more = {node: as_object(rows.get(node), deadline_ms) for node in wishes}
+    more = {node: as_object(rows.get(node), deadline_ms, is_refused=is_refused(answers[node])) for node in wishes}
     tell_each(answers, as_json=as_json, hints=unknown_among(access, name, answers), behind=behind, more=more)
 
 

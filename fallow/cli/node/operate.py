@@ -13,6 +13,7 @@ from fallow.cli.access import Access
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.job.submit import words
 from fallow.cli.output.output import print_json, print_sentence
+from fallow.cli.unanswered import unanswered
 from fallow.cli.user_name import user_name
 from fallow.cli.wrong_use import own_words
 from fallow.shared.client.port import CellClient, Mark, News
@@ -62,7 +63,7 @@ def tell_answer(subject: dict[str, str], answer: News | None, *, as_json: bool, 
     """
     name = next(iter(subject.values()))
     if answer is None:
-        end_with(Exit.AWAY, f"fallow: no answer yet about {name}; the request is on its way")
+        end_with(Exit.AWAY, f"fallow: {unanswered(name)}")
     is_refused = isinstance(answer.event, REFUSALS)
     said = told or (refusal_of(name, answer.event) if isinstance(answer.event, ProposalRefused) else words(answer))
     if as_json:

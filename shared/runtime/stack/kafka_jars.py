@@ -12,11 +12,12 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from fallow.shared.runtime.stack.child import Child, StackError
-from fallow.shared.runtime.stack.kafka_wire import answers
+from fallow.shared.runtime.stack.kafka_wire import answers, coordinates
 from fallow.shared.runtime.stack.ports import LOCAL, free_ports
 from fallow.shared.runtime.stack.server import Source
 
@@ -25,6 +26,7 @@ JAVA_VERSION_MIN = 17
 FETCH_WAIT_S = 300
 START_WAIT_S = 300.0
 """After a kill it looks through its log first. One that ends is noticed at once."""
+COORDINATES_WAIT_S = 10.0
 STOP_WAIT_S = 20.0
 CLUSTER_ID = "RmFsbG93RmFsbG93RmFsbA"  # any 16 bytes do for one node
 JAVA_OPTIONS = ("-Xms128m", "-XX:+UseSerialGC", "-Xshare:auto")
@@ -151,16 +153,19 @@ class KafkaFromJars:
         return self._child is not None and self._child.is_running
 
     def start(self) -> None:
-        """Starts the broker and waits for its answer."""
+        """Starts the broker and waits for its answer, and for the first start also until it coordinates groups."""
+        is_new = not self._has_storage
         self.launch()
         self.wait_until_up()
+        if is_new and "listeners" not in self.more:  # elsewhere it may first want to know who asks
+            self._wait_until_it_coordinates()
 
     def launch(self) -> None:
         """Fetches the jars and formats the storage if that was not done, then starts the broker."""
         jars = fetch_jars()
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self._properties.write_text(self._server_properties(), encoding="utf-8")
-        if not (self.data_dir / "log" / "meta.properties").exists():
+        if not self._has_storage:
             self._format(jars)
         child = Child("Kafka", [*self._java(jars), "kafka.Kafka", str(self._properties)], self.data_dir / "kafka.log")
         self._child = child
@@ -170,6 +175,17 @@ class KafkaFromJars:
         """Waits for its answer: one of several gives none before enough of the others are there."""
         assert self._child is not None, "launched before"
         self._child.wait_until(lambda: answers(LOCAL, self.port), wait_s=START_WAIT_S)
+
+    def _wait_until_it_coordinates(self) -> None:
+        assert self._child is not None, "launched before"
+        deadline = time.monotonic() + COORDINATES_WAIT_S  # no more than that: consumers wait themselves
+        self._child.wait_until(
+            lambda: coordinates(LOCAL, self.port) or time.monotonic() > deadline, wait_s=START_WAIT_S
+        )
+
+    @property
+    def _has_storage(self) -> bool:
+        return (self.data_dir / "log" / "meta.properties").exists()
 
     def stop(self) -> None:
         """Ends the broker in order."""
