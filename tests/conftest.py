@@ -18,7 +18,7 @@ import pytest
 from fallow.shared.runtime.stack import docker
 from fallow.shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
 from fallow.shared.runtime.stack.server import Source
-from tests.hypothesis_profile import counted, shown
+from tests.hypothesis_profile import counted, never_reached, shown
 
 STACKS = "stacks"
 WHOLE_STACKS = ("chaos", "docker", "e2e")
@@ -58,17 +58,24 @@ class Stopwatch:
 
 
 class ReachCount:
-    """Adds up what properties have reached, on whichever process they ran: their reports carry it."""
+    """Adds up what properties have reached, on whichever process they ran: their reports carry it. A property that never
+    reached what it is about in many examples fails.
+    """
 
     def __init__(self, reached: Counter[tuple[str, bool]]) -> None:
         self._reached = reached
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Iterator[None]:
+        rows = list[tuple[str, bool, int]]()
         try:
-            return (yield)
+            result = yield
         finally:
-            item.user_properties += [("reached", row) for row in counted()]
+            rows += counted()
+            item.user_properties += [("reached", row) for row in rows]
+        if never := never_reached(rows):
+            pytest.fail(f"no example reached what the property is about: {'; '.join(never)}", pytrace=False)
+        return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":

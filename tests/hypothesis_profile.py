@@ -3,13 +3,14 @@ be busy). A failure prints what brings it about again.
 
 Importing it is enough. `HYPOTHESIS_EXAMPLES=2000` searches deeper. A property whose examples take long is `COSTLY`, or
 has a number of its own. One that says by `reaches` how often an example reaches what it is about has that printed at
-the end of the run of the tests.
+the end of the run of the tests, and fails where none of many does.
 """
 
 from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterable
 
 from hypothesis import HealthCheck, settings
 
@@ -28,6 +29,9 @@ settings.load_profile("fallow")
 COSTLY = settings(max_examples=EXAMPLES)
 """As few in CI as elsewhere: 300 examples of such a property take more than 5 s of a processor."""
 
+MANY = 100
+"""What one example in twenty reaches, a hundred miss once in 170 runs: be content with no less than one in ten."""
+
 REACHED: Counter[tuple[str, bool]] = Counter()
 """How many examples of this test process reached what they are about, and how many did not, since it was last read."""
 
@@ -42,6 +46,17 @@ def counted() -> list[tuple[str, bool, int]]:
     found = [(what, is_reached, count) for (what, is_reached), count in REACHED.items()]
     REACHED.clear()
     return found
+
+
+def never_reached(rows: Iterable[tuple[str, bool, int]]) -> list[str]:
+    """What none of `MANY` examples or more has reached."""
+    missed, reached = Counter[str](), set[str]()
+    for what, is_reached, count in rows:
+        if is_reached:
+            reached.add(what)
+        else:
+            missed[what] += count
+    return sorted(what for what, count in missed.items() if count >= MANY and what not in reached)
 
 
 def shown(reached: Counter[tuple[str, bool]]) -> list[str]:

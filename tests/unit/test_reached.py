@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.hypothesis_profile import REACHED, counted, reaches, shown
+from tests.hypothesis_profile import REACHED, counted, never_reached, reaches, shown
 
 
 def test_what_was_reached_is_handed_over_once() -> None:
@@ -14,6 +14,12 @@ def test_what_was_reached_is_handed_over_once() -> None:
     assert sorted(counted()) == [("a wall", False, 1), ("a wall", True, 2)]
     assert counted() == []
     REACHED.update({(what, is_reached): count for what, is_reached, count in before})
+
+
+def test_what_none_of_many_examples_reached_is_named() -> None:
+    assert never_reached([("a wall", False, 100)]) == ["a wall"]
+    assert never_reached([("a wall", False, 99)]) == []
+    assert never_reached([("a wall", False, 500), ("a door", False, 400), ("a door", True, 1)]) == ["a wall"]
 
 
 def test_each_thing_has_a_line_also_where_it_was_never_reached() -> None:
