@@ -58,8 +58,8 @@ class Stopwatch:
 
 
 class ReachCount:
-    """Adds up what properties have reached, on whichever process they ran: their reports carry it. A property that never
-    reached what it is about in many examples fails.
+    """Adds up what properties have reached, on whichever process they ran: their reports carry it. A property that
+    never reached what it is about in many examples fails.
     """
 
     def __init__(self, reached: Counter[tuple[str, bool]]) -> None:

@@ -24,6 +24,8 @@ from fallow.shared.events.values import DEVICES_MOST, ObservedRun, RunStatus
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import Logged
 
+NODES = NodeReport.topic
+
 FAR_NUMBERS_BEGIN = 800
 """One lie in five has a number that no node will reach."""
 
@@ -48,7 +50,9 @@ def lie_of(engine: Engine, state: CellState, said: Sequence[Logged]) -> Lie | No
     if said and engine.chance.random() < 0.5:  # noqa: PLR2004 - half of them repeat what was said
         record = engine.chance.choice(said)
         event = record.event()
-        return Lie(event, f"offset {record.offset} of nodes once more") if isinstance(event, Event) else None
+        if not isinstance(event, Event) or event.topic != NODES:
+            return None  # what a stranger wrote there may belong to another topic, and would land in that one
+        return Lie(event, f"offset {record.offset} of nodes once more")
     if not state.nodes:
         return None
     node = engine.chance.choice(list(state.nodes.values()))
