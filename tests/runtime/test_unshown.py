@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import logging
@@ -187,6 +188,71 @@ def test_a_shortened_value_shows_no_key(key: str, before: str, behind: str) -> N
     assert not shows(shorten(f"{before}{key}{behind}"), key)
     assert not shows(shorten([f"{before}{key}{behind}"]), key)
     assert not shows(shorten({f"{before} {key}": {key: key}}), key)
+
+
+PIECES = st.sampled_from(
+    (
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN RSA PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIA\nQUJD",
+        "-----END PRIVATE KEY-----",
+        "redis://me:hunter22@h:1/0",
+        "://",
+        "@",
+        ":",
+        "'",
+        '"',
+        "\n",
+        "ed25519-private:",
+    )
+)
+TEXTS = st.lists(st.one_of(PIECES, st.text(max_size=12)), max_size=8).map("".join)
+
+
+@given(reason=TEXTS, at=TEXTS)
+def test_a_line_of_json_stays_one_and_keeps_what_is_told_beside_a_secret(reason: str, at: str) -> None:
+    event: Any = {"cell": "main", "reason": reason, "at": at, "offset": 7, "event": "input set aside", "level": "info"}
+    event |= {"_record": None, "_from_structlog": True}
+    for step in rendering(LogFormat.JSON):
+        event = step(logging.getLogger(), "info", event)
+    told = json.loads(event)
+    assert (told["cell"], told["offset"], told["event"], told["level"]) == ("main", 7, "input set aside", "info")
+
+
+PEM_BODY = base64.b64encode(b"k" * 48).decode()
+PEM = f"-----BEGIN {{kind}}PRIVATE KEY-----\n{PEM_BODY}\n{PEM_BODY[:24]}\n-----END {{kind}}PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize("kind", ["", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "])
+@pytest.mark.parametrize("change", [lambda pem: pem, lambda pem: pem[:90], lambda pem: pem.replace("\n", "\\n")])
+def test_a_key_in_a_frame_is_masked_whole_or_cut_off_and_nothing_behind_it(
+    kind: str, change: Callable[[str], str]
+) -> None:
+    text = f"a {change(PEM.format(kind=kind))} 7: is wrong\nb: is wrong, too"
+    shown = without_secrets(text)
+    assert PEM_BODY[:8] not in shown
+    assert shown.startswith(f"a -----BEGIN {kind}PRIVATE KEY-----***")
+    assert shown.endswith(" 7: is wrong\nb: is wrong, too")
+
+
+@pytest.mark.parametrize("password", ["hunter22", "pa'ss", "p@ss", "p/w", "123/w", "p:w", "12345", "x" * 2_000, "p,w"])
+@pytest.mark.parametrize("user", ["", "me", "me-2"])
+def test_the_password_of_an_address_is_masked_whatever_signs_it_has(user: str, password: str) -> None:
+    assert without_secrets(f"no answer of 'rediss://{user}:{password}@h:1/0' in 5 s") == (
+        f"no answer of 'rediss://{user}:***@h:1/0' in 5 s"
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["http://h:8080/a", "'redis://h:1', 'a@b'", "redis://h:1 of me@h", "redis://me@h:1", "kafka 1:2@3", "a://b"]
+)
+def test_an_address_without_a_password_stays_as_it_is(text: str) -> None:
+    assert without_secrets(text) == text
+
+
+@pytest.mark.parametrize("sign", [": ", "=", "_", "-----"])
+@pytest.mark.parametrize("kind", ["ed25519-private", "ED25519-PRIVATE", "ed25519_Private"])
+def test_a_key_is_told_by_its_kind_also_with_a_slip_in_it(kind: str, sign: str) -> None:
+    assert without_secrets(f"{kind}{sign}QUJDREVG/x+y") == f"{kind}{sign}***/x+y"[: len(kind + sign) + 3]
 
 
 def test_a_public_key_is_no_secret() -> None:
