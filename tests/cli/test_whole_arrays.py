@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from fallow.cli.job import cancel, hold
+from fallow.cli.failures import Exit
+from fallow.cli.job import cancel, hold, job
 from fallow.cli.job.standing import are_free, are_held, standing
 from fallow.cli.job.submit import _submitted_before
 from fallow.shared.client.answers import Progress
@@ -147,6 +148,58 @@ async def test_an_array_whose_first_element_is_forgotten_is_found_by_the_others(
 async def test_a_second_cancel_is_told_that_the_first_is_under_way(seen: tuple[JobRow, ...], *, is_done: bool) -> None:
     found = await cancel.outcome_of(Cell(seen), "many", None, None, "", 20)  # type: ignore[arg-type]
     assert found == (seen if is_done else [])
+
+
+def over(own: str, *statuses: str) -> tuple[JobRow, ...]:
+    """The rows of an array that is over: its own, and those of the elements that the cell remembers."""
+    return JobRow("many", "ada", JobStatus(own)), *rows(*statuses)
+
+
+@pytest.mark.parametrize(
+    ("seen", "told", "code"),
+    [
+        (over("cancelled", "finished", "finished", "cancelled"), "2 finished, 1 cancelled", Exit.OK),
+        (over("failed", "failed", "cancelled"), "1 failed, 1 cancelled", Exit.OK),
+        (over("failed", "failed", "finished"), "1 finished, 1 failed", Exit.NO),
+        (over("finished", "finished", "finished"), "2 finished", Exit.NO),
+    ],
+)
+async def test_the_cancel_of_an_array_that_is_over_counts_its_elements(
+    seen: tuple[JobRow, ...], told: str, code: Exit
+) -> None:
+    found = await cancel.outcome_of(Cell(seen), "many", None, None, "", 20)  # type: ignore[arg-type]
+    assert found is not None
+    outcome = cancel.told_of("many", found)
+    assert (outcome.answer, outcome.code) == (f"Array many was over before: {told}.", code)
+
+
+async def test_an_array_whose_elements_are_forgotten_is_told_by_its_own_row() -> None:
+    found = await cancel.outcome_of(Cell(over("cancelled")), "many", None, None, "", 20)  # type: ignore[arg-type]
+    assert found == over("cancelled")[0]
+
+
+@pytest.mark.parametrize(
+    ("seen", "stage"),
+    [
+        (over("cancelled", "finished", "cancelled"), JobStatus.CANCELLED),
+        (over("failed", "finished", "cancelled", "failed"), JobStatus.FAILED),
+        (over("finished", "finished", "finished"), JobStatus.FINISHED),
+    ],
+)
+async def test_an_array_that_is_over_is_told_by_its_elements_when_it_is_submitted_again(
+    seen: tuple[JobRow, ...], stage: JobStatus
+) -> None:
+    progress = Progress.of_specs([JobSpec(id="many", tenant="ada", array=2)])
+    earlier = await _submitted_before(Cell(seen), Mark({}), progress, ["many"], quiet=True)  # type: ignore[arg-type]
+    assert earlier == {"many": seen[1:]}
+    assert standing(earlier["many"]) is stage
+
+
+def test_an_array_that_is_over_is_told_to_programs_by_counts_alone() -> None:
+    own, *elements = over("cancelled", "finished", "cancelled")
+    shown = job.as_object("many", job.Told("main", row=replace(own, over_ms=7), elements=tuple(elements)))
+    assert (shown["row"], shown["array"]["over_ms"]) == (None, 7)
+    assert shown["array"]["by_status"] == {"finished": 1, "cancelled": 1}
 
 
 @pytest.mark.parametrize("others", ["running", "queued", "finished"])

@@ -31,10 +31,11 @@ def tell(array: str, cell: str, rows: tuple[JobRow, ...]) -> None:
         print_line(f"and {len(open_rows) - ELEMENTS_SHOWN_MOST} more")
 
 
-def as_object(rows: tuple[JobRow, ...]) -> dict[str, Any]:
-    """For programs."""
+def as_object(rows: tuple[JobRow, ...], own: JobRow | None) -> dict[str, Any]:
+    """For programs. An array has a row of its `own` once it is over."""
     return {
         "elements": len(rows),
         "by_status": {str(status): count for status, count in by_status(rows).items()},
+        "over_ms": None if own is None else own.over_ms,
         "jobs": {row.id: str(row.status) for row in rows},
     }

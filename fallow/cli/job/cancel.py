@@ -15,7 +15,7 @@ from fallow.cli.failures import Exit
 from fallow.cli.ids import an_id
 from fallow.cli.job.meant import hint_for
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
-from fallow.cli.job.standing import are_stopping, rows_of, statuses
+from fallow.cli.job.standing import are_stopping, by_elements, rows_of, statuses
 from fallow.cli.job.submit import words
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
@@ -37,7 +37,8 @@ LOOK_AFTER_MS = 2_000
 Known = list[News] | JobRow | tuple[JobRow, ...]
 Found = Known | None
 """The answers, one for each element of an array, none if none comes in time; or the row of a job that was over before;
-or, where the job stops already for an earlier cancel and so gets no answer, its rows; or None where no cell knows it.
+or its rows, where the job stops already for an earlier cancel and so gets no answer, or where it is an array that was
+over before; or None where no cell knows it.
 """
 
 
@@ -64,7 +65,7 @@ def cancel(
         for job_id in dict.fromkeys(job_ids)
     )
     told = (
-        _unknown(job_id, run(hint_for(access, job_id, cell))) if each is None else _outcome(job_id, each)
+        _unknown(job_id, run(hint_for(access, job_id, cell))) if each is None else told_of(job_id, each)
         for job_id, each in found
     )
     tell_each(told, as_json=as_json)
@@ -74,12 +75,13 @@ def _unknown(job_id: str, hint: str) -> Outcome:
     return Outcome(job_id, f"no cell knows a job {job_id}{hint}", Exit.NO, is_from_cell=False)
 
 
-def _outcome(job_id: str, found: Known) -> Outcome:
+def told_of(job_id: str, found: Known) -> Outcome:
     """What is told of one job that a cell knows."""
     if isinstance(found, JobRow):
         return _was_over(found)
     if isinstance(found, tuple):
-        return _stops_already(job_id, found)
+        is_over = all(row.status in FINAL for row in found)
+        return _array_was_over(job_id, found) if is_over else _stops_already(job_id, found)
     if not found:
         return no_answer(job_id)
     is_refused = isinstance(found[0].event, JobRejected | e.JobRefused)
@@ -104,8 +106,9 @@ async def outcome_of(
         cell, row = await row_of(client, job_id, cell)
         if row is None and tenant is None:
             return None
-        if row is not None and row.id == job_id and row.status in FINAL:
-            return row
+        if row is not None and cell is not None and row.id == job_id and row.status in FINAL:
+            rows = await by_elements(client, cell, job_id, (row,))
+            return row if rows == (row,) else rows
         tenant = tenant or (row.tenant if row is not None else "")
     mark, is_answer = await client.cancel(job_id, tenant, cell=cell, reason=reason), partial(_is_answer, tenant)
     found = await answers(client, mark, job_id, min(wait_ms, LOOK_AFTER_MS), is_answer)
@@ -147,6 +150,12 @@ def _was_over(row: JobRow) -> Outcome:
     """To cancel what is cancelled is done already; what ended otherwise cannot be cancelled any more."""
     code = Exit.OK if row.status is JobStatus.CANCELLED else Exit.NO
     return Outcome(row.id, f"Job {row.id} was over before: it is {row.status}.", code)
+
+
+def _array_was_over(array: str, rows: tuple[JobRow, ...]) -> Outcome:
+    """The same of an array: to cancel it again is done where the first cancel reached an element."""
+    code = Exit.OK if any(row.status is JobStatus.CANCELLED for row in rows) else Exit.NO
+    return Outcome(array, f"Array {array} was over before: {statuses(rows)}.", code, more={"elements": 0})
 
 
 async def answer(

@@ -84,7 +84,7 @@ def job(
         hint = "; `fallow jobs` lists jobs" if job_id in LISTS else run(hint_for(access, job_id, cell))
         end_with(Exit.NO, f"fallow: no cell knows a job {job_id}, and the log does not tell of it{hint}")
     if as_json:
-        print_json(_as_object(job_id, told))
+        print_json(as_object(job_id, told))
     else:
         _tell(job_id, told)
     if never_was(told):
@@ -199,17 +199,19 @@ def _comes_singly(told: Told) -> bool:
     return any(isinstance(news.event, JobEnqueued) and not news.event.spec.gang for news in told.news)
 
 
-def _as_object(job_id: str, told: Told) -> dict[str, Any]:
+def as_object(job_id: str, told: Told) -> dict[str, Any]:
+    """The story for programs."""
     return {
         "job": job_id,
         "cell": told.cell,
-        "array": job_array.as_object(told.elements) if told.elements else None,
+        "array": job_array.as_object(told.elements, told.row) if told.elements else None,
         "away": told.away,
         "rejected": [
             {"at_ms": at_ms, "sentence": rejection(event), "answer": plain(event)} for at_ms, event in told.rejected
         ],
         "reason": None if told.reason is None else job_reason.as_object(told.reason[0]),
-        "row": None if told.row is None else job_object(told.row),
+        # The row of an array that is over tells the worst end of its elements: counts tell them all.
+        "row": None if told.row is None or told.elements else job_object(told.row),
         "story": [
             {
                 "version": news.version,

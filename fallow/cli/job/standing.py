@@ -40,6 +40,15 @@ async def elements(
     return replace(read, value=tuple(sorted(found, key=lambda row: int(row.id.rpartition(".")[2]))))
 
 
+async def by_elements(client: CellClient, cell: str, job: str, rows: tuple[JobRow, ...]) -> tuple[JobRow, ...]:
+    """The same rows; where they are an array's own, which it has when it is over, those of the elements that the view
+    still knows: its own tells the worst end of all. Raises as the client does.
+    """
+    if len(rows) != 1 or rows[0].id != job or rows[0].status not in FINAL:
+        return rows
+    return (await patiently(partial(elements, client, cell, job))).value or rows
+
+
 def by_status(rows: Iterable[JobRow]) -> dict[JobStatus, int]:
     """How many there are in each status that there is, in the order of a job's life."""
     counts = Counter(row.status for row in rows)
@@ -52,8 +61,11 @@ def statuses(rows: Iterable[JobRow]) -> str:
 
 
 def standing(rows: Sequence[JobRow]) -> JobStatus:
-    """The status of a job, or of an array: it is over when no element is left that is not."""
-    return next((row.status for row in rows if row.status not in FINAL), rows[0].status)
+    """The status of a job, or of an array: it is over when no element is left that is not, then as its worst one is."""
+    found = {row.status for row in rows}
+    living = next((row.status for row in rows if row.status not in FINAL), None)
+    worst = (status for status in (JobStatus.FAILED, JobStatus.CANCELLED) if status in found)
+    return living or next(worst, JobStatus.FINISHED)
 
 
 def are_held(rows: Sequence[JobRow]) -> bool:

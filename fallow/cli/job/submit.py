@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit, end_with, refuse, say
 from fallow.cli.job.file import read_jobs, read_text
-from fallow.cli.job.standing import read_of, standing, statuses
+from fallow.cli.job.standing import by_elements, read_of, standing, statuses
 from fallow.cli.job.units import odd_units
 from fallow.cli.log.sentences import gpus, of_job, rejection, sentence
 from fallow.cli.log.why import DEFERRED
@@ -205,7 +205,7 @@ async def _submitted_before(
         for cell in client.cells:
             read = await read_of(client, cell, job)
             if read.value and not read.is_fenced:
-                found[job] = read.value
+                found[job] = await by_elements(client, cell, job, read.value)
     if found:
         await follow(client, mark, progress, Stage.WAITING, LATE_ANSWER_MS, quiet=quiet, only_bad=True)
     return {job: rows for job, rows in found.items() if progress.stages[_followed(progress, job)] is Stage.UNANSWERED}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,7 @@ from fallow.cli.log.at import at
 from fallow.cli.log.diff import diff
 from fallow.cli.log.file import open_text, write_line
 from fallow.cli.log.repair import log_repair
-from fallow.cli.log.sentences import heading, sentence
+from fallow.cli.log.sentences import heading, nothing_changed, sentence
 from fallow.cli.log.why import why
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
@@ -150,16 +151,25 @@ async def _export(access: Access, file: Path, cell: str | None) -> tuple[int, li
 
 def print_decision(decision: Decision) -> None:
     """The decision for people."""
-    print_line(heading(decision))
+    for line in decision_lines(decision):
+        print_line(line)
+
+
+def decision_lines(decision: Decision) -> Iterator[str]:
+    """Its heading, and below it a sentence for each effect; or that there is none, and what was read all the same."""
+    yield heading(decision)
     for effect in decision.effects:
-        print_line(f"    {sentence(effect)}")
+        yield f"    {sentence(effect)}"
+    if not decision.effects:
+        yield f"    {nothing_changed(decision)}"
 
 
 def as_object(decision: Decision) -> dict[str, Any]:
-    """The decision for programs, with its sentences. Beside each `by` stands whether it is vouched for."""
-    said = [sentence(effect) for effect in decision.effects]
-    shown = plain(decision)
+    """The decision for programs, with a sentence for each of its effects. Its own fields are all there, also those that
+    its record leaves out. Beside each `by` stands whether it is vouched for.
+    """
+    shown = {"inputs": {}, "input_checksums": {}, "effects": [], **plain(decision)}
     for effect in shown["effects"]:
         if "by" in effect:
             effect["vouched"] = False  # nothing vouches for a name yet
-    return {**shown, "sentences": said}
+    return {**shown, "sentences": [sentence(effect) for effect in decision.effects]}

@@ -331,6 +331,14 @@ def heading(decision: Decision) -> str:
     return f"version {decision.version}, {moment(decision.at_ms)}, epoch {decision.epoch}"
 
 
+def nothing_changed(decision: Decision) -> str:
+    """What is told of a decision without effects: up to where its writer has read requests and reports that change
+    nothing, such as a second submission of the same job.
+    """
+    read = ", ".join(f"{name} to {offset}" for name, offset in sorted(decision.inputs.items()))
+    return f"Nothing changed; inputs were read: {read}." if read else "Nothing changed."
+
+
 _VERBS = ("is ", "must ", "names ", "stands ")
 """Rules that begin with one of these go on from the field and its value."""
 

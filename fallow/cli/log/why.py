@@ -292,7 +292,7 @@ def _version(record: Record) -> int:
 
 def _print(cell: str, found: Why, *, as_json: bool) -> None:
     if as_json:
-        print_json(_as_object(cell, found))
+        print_json(as_object(cell, found))
         return
     print_line(f"job {found.job} of cell {cell}")
     before_ms = None
@@ -311,7 +311,8 @@ def _heading(step: Step, before_ms: int | None) -> str:
     return f"version {step.version}, {moment(step.at_ms)}, epoch {step.epoch}{later}"
 
 
-def _as_object(cell: str, found: Why) -> dict[str, Any]:
+def as_object(cell: str, found: Why) -> dict[str, Any]:
+    """The same for programs."""
     return {
         "job": found.job,
         "cell": cell,
