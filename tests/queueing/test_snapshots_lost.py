@@ -9,13 +9,18 @@ import pytest
 
 from fallow.services.queueing.app.snapshots import Looks, Pace
 from fallow.services.queueing.app.snapshots_lost import Lost
+from fallow.services.queueing.settings import QueueingSettings
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.log.follower import Follower
-from fallow.shared.log.memory.log import MemoryLog
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import Outgoing
-from fallow.shared.log.snapshots import NoUsableSnapshot
+from fallow.shared.log.snapshots import NoUsableSnapshot, read_catalogue
+from fallow.shared.runtime.process import Context
 from tests.contract.eventually import eventually
-from tests.queueing.queueing_world import Cell, RefusingLog
+from tests.queueing.queueing_world import LAYOUT, Cell, HandHost, RefusingLog
+from tests.queueing.test_keeping import one_decision_and_a_forged_one
+from tests.queueing.test_what_is_lost import keep
+from tests.signing import WRITERS, believing, public
 
 DECISIONS_TP, SNAPSHOTS_TP = ("t.decisions", 0), ("t.snapshots", 0)
 LOOK_EVERY_MS = "fallow.services.queueing.app.snapshots.LOOK_EVERY_MS"
@@ -29,6 +34,20 @@ class LosingLog(RefusingLog):
     async def publish(self, messages: Sequence[Outgoing]) -> None:
         """Those of other topics are written."""
         await super().publish([each for each in messages if each.topic != SNAPSHOTS_TP[0] or not self.is_losing])
+
+
+class SlowLog(RefusingLog):
+    """A log on which each record of a snapshot takes a second of this host."""
+
+    def __init__(self, broker: MemoryBroker, host: HandHost) -> None:
+        super().__init__(broker)
+        self._host = host
+
+    async def publish(self, messages: Sequence[Outgoing]) -> None:
+        """Raises nothing."""
+        if any(each.topic == SNAPSHOTS_TP[0] for each in messages):
+            self._host.now_ms += 1_000
+        await super().publish(messages)
 
 
 @pytest.fixture(autouse=True)
@@ -175,6 +194,99 @@ async def test_a_snapshot_that_was_torn_is_written_anew() -> None:
         await eventually(lambda: is_kept(cell, 1))
         assert digest_of((await next_start(cell)).state) == before
         assert context.registry.get_sample_value("fallow_snapshots_lost_total", {"cell": "main"}) == 1
+
+
+async def test_what_is_written_anew_stands_in_the_slot_of_its_hour_as_well() -> None:
+    cell = Cell()
+    cell.enqueue("a")
+    async with cell.planned(snapshot_versions=1):
+        await eventually(lambda: is_kept(cell, 1))
+        slots = await slots_held(cell)
+        assert len(slots) == 2
+        empty(cell)
+        await eventually(lambda: is_kept(cell, 1))
+    assert await slots_held(cell) == slots
+
+
+async def slots_held(cell: Cell) -> set[str]:
+    return set((await read_catalogue(MemoryLog(cell.broker), LAYOUT, "main")).manifests)
+
+
+async def test_where_the_log_begins_among_forged_records_the_snapshot_written_anew_reaches_to_there() -> None:
+    """The one that is there is of the same state, and whole: only its place no longer serves."""
+    cell = Cell(believing(LAYOUT, public(WRITERS), cell="main"))
+    first, forged = one_decision_and_a_forged_one()
+    for record in (first, forged, forged):
+        cell.broker.write(record)
+    async with cell.planned(snapshot_versions=1) as context:
+        await eventually(lambda: context.health.progress.cursors.get("t.decisions/0") == 3)
+        await eventually(lambda: is_at(cell, 0))
+        cell.broker.delete_before(DECISIONS_TP, 2)
+        await eventually(lambda: is_at(cell, 1))
+        await eventually(lambda: context.health.waiting_for is None)
+
+
+async def is_at(cell: Cell, offset: int) -> bool:
+    newest = (await read_catalogue(MemoryLog(cell.broker), LAYOUT, "main")).newest_whole()
+    return newest is not None and newest.offset == offset
+
+
+async def known_as_lost(cell: Cell, host: HandHost, context: Context[QueueingSettings]) -> None:
+    """A snapshot takes some seconds, and is gone right behind that: none is written yet, for the rest is long."""
+    await eventually(lambda: is_kept(cell, 3))
+    await eventually(lambda: context.registry.get_sample_value("fallow_snapshots_total", {"cell": "main"}) == 1)
+    empty(cell)
+    host.now_ms += 100
+    await eventually(lambda: "its snapshots are gone" in (context.health.waiting_for or ""))
+
+
+def slow_cell() -> tuple[Cell, HandHost]:
+    """A cell of three decisions, on a log and a host of which the test says how long things take."""
+    cell, host = Cell(), HandHost()
+    cell.host, cell.log = host, SlowLog(cell.broker, host)
+    for job in "abc":
+        cell.enqueue(job)
+    return cell, host
+
+
+async def two_turns(cell: Cell, context: Context[QueueingSettings]) -> None:
+    """One more decision is folded, the loop turns, and one more is folded."""
+    for version, job in ((4, "d"), (5, "e")):
+        cell.enqueue(job)
+        await eventually(lambda at=version: folded_to(context) == at)  # type: ignore[misc]
+
+
+def folded_to(context: Context[QueueingSettings]) -> int:
+    return context.health.progress.version.get("main", 0)
+
+
+def cuts(cell: Cell) -> int:
+    """How often a snapshot was begun."""
+    return cell.host.beside_the_loop.count("snapshots of main")
+
+
+async def test_before_one_that_is_gone_is_written_anew_there_is_a_rest() -> None:
+    cell, host = slow_cell()
+    async with cell.planned(snapshot_versions=3) as context:
+        await known_as_lost(cell, host, context)
+        await two_turns(cell, context)
+        assert cuts(cell) == 1
+        host.now_ms += 60_000
+        await eventually(lambda: is_kept(cell, 5))
+        assert cuts(cell) == 2
+
+
+async def test_what_was_lost_before_another_process_had_the_cell_is_not_written_again() -> None:
+    cell, host = slow_cell()
+    async with cell.planned(snapshot_versions=3) as context:
+        await known_as_lost(cell, host, context)
+        cell.tenure.change(holds=False)
+        await keep(cell)
+        cell.tenure.change(holds=True)
+        host.now_ms += 60_000
+        await two_turns(cell, context)
+        assert cuts(cell) == 1
+        assert context.health.waiting_for is None
 
 
 async def test_nothing_is_deleted_behind_a_snapshot_that_the_topic_does_not_hold() -> None:
