@@ -149,6 +149,31 @@ def test_an_offset_without_a_record_is_told_as_one_at_the_end_until_a_decision_f
     assert (log.gaps, log.gaps_at_end) == (2, 0)
 
 
+def test_a_record_behind_the_end_that_was_read_to_leaves_each_offset_to_be_told_once() -> None:
+    """Whoever follows a log reads to an end behind which nothing stands, and goes on when something does."""
+    log = LogCheck(CellState("main"))
+    for record in an_honest_log().records[:5]:
+        log.take(record)
+    log.nothing_until(7)
+    assert (log.gaps, log.gaps_at_end) == (0, 2)
+    for record in a_beaten_record_behind([], 7):
+        assert log.take(record) is None
+    assert (log.gaps, log.gaps_at_end) == (0, 2)
+
+
+def test_an_offence_that_is_passed_over_proves_nothing_of_the_offsets_before_it() -> None:
+    """No decision tells that none is missing there, until one follows."""
+    records, log = an_honest_log().records, LogCheck(CellState("main"))
+    for record in records:
+        log.take(record)
+    [beaten] = a_beaten_record_behind([], len(records) + 1)
+    offence = log.take(replace(beaten, value=(beaten.value or b"") + b" "))
+    assert offence is not None
+    assert offence.invariant == "chain"
+    assert log.pass_over()
+    assert (log.gaps, log.gaps_at_end) == (0, 1)
+
+
 def test_what_may_be_missing_at_the_end_is_told_to_people(capsys: pytest.CaptureFixture[str]) -> None:
     tell(check(a_beaten_record_behind(an_honest_log().records[:-1], 10)), "file")
     assert "1 offset without a record behind the last decision: transactions, or decisions" in capsys.readouterr().out

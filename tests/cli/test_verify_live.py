@@ -156,6 +156,6 @@ async def test_diaries_are_compared_with_the_live_log(broker: MemoryBroker, layo
 
 
 def test_several_cells_give_one_answer() -> None:
-    one = Verification(True, 0, 5, 5, 0, 10, None)
-    two = Verification(True, 3, 9, 6, 1, 12, None)
-    assert join([one, two]) == Verification(True, 0, 9, 11, 1, 22, None)
+    one = Verification(True, 0, 5, 5, 0, 10, None, forged=1, gaps=10, gaps_at_end=100)
+    two = Verification(True, 3, 9, 6, 1, 12, None, forged=2, gaps=20, gaps_at_end=200)
+    assert join([one, two]) == Verification(True, 0, 9, 11, 1, 22, None, forged=3, gaps=30, gaps_at_end=300)

@@ -13,7 +13,7 @@ from fallow.services.executor.policy.turn import Turn
 from fallow.services.executor.service import ExecutorService
 from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from fallow.shared.events import effects as e
-from fallow.shared.events.nodes import RunStatusUpdate
+from fallow.shared.events.nodes import RunStatusUpdate, seq_least
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.reasons import RequeueReason
 from fallow.shared.events.values import RunStatus, VirtualRun
@@ -23,6 +23,7 @@ BACK_IN_THE_QUEUE = e.JobRequeued(job="a", reason=RequeueReason.INFRASTRUCTURE, 
 
 BRIEF = VirtualRun(duration_ms=100)
 NODES = [node(1), node(2)]
+STAMPED_MS = 1_790_000_000_000
 
 
 @dataclass
@@ -339,6 +340,25 @@ def test_a_stepped_cell_rests_between_its_steps() -> None:
     service = ExecutorService(CELL, NODES, 1, says_by_itself=False)
     service.take_over(0, writer.state, 0, lambda _: [], now())
     assert said(service.tick(writer.state, now(0, 10**9))) == []
+
+
+def test_each_node_of_a_record_learns_its_stamp_also_behind_one_whose_number_was_refused() -> None:
+    service, made = Site(Writer(NODES)).executor()
+    assert [event.node for event in made.events] == ["node-1", "node-2"]
+    assert not service.stamped(made.events, STAMPED_MS), "a clock that was behind gave these numbers"
+    least = seq_least(STAMPED_MS)
+    assert [agent.seq for agent in service.agents.values()] == [least, least]
+
+
+def test_a_node_that_boots_anew_under_its_agent_has_its_numbers_already() -> None:
+    """The stamps that they go on at were those of the boot before: its first word may be behind a later stamp."""
+    site = Site(Writer(NODES))
+    service, made = site.executor()
+    service.stamped(made.events, STAMPED_MS)
+    lost = site.writer.decide(e.LeaseExpired(node="node-1", boot="boot-1"))
+    again = service.decided(site.writer.state, [lost], now())
+    assert said(again) == ["node-1 NodeJoined boot-2"]
+    assert service.stamped(again.events, STAMPED_MS + 60_000)
 
 
 def test_words_that_may_not_have_arrived_are_said_again_with_new_numbers() -> None:

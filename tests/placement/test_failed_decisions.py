@@ -244,6 +244,13 @@ def test_a_writer_that_begins_anew_counts_a_row_from_nothing() -> None:
     assert failures.count == IN_A_ROW_MOST + 1
 
 
+def test_inputs_about_no_job_and_no_node_are_as_many_causes_as_there_are_of_them() -> None:
+    failures = Failures()
+    culprits = [Input("jobs-0", at, JobsAdmitted(cell=CELL, jobs=()), 0) for at in range(1, IN_A_ROW_MOST + 2)]
+    assert [failures.note(culprit, "why") for culprit in culprits] == [True] * IN_A_ROW_MOST + [False]
+    assert failures.note(culprits[0], "why"), "one that is read again is not another one"
+
+
 def test_a_state_that_is_not_sound_behind_the_error_is_not_decided_upon() -> None:
     def harming(state: CellState, lines: Lines, now_ms: int, start: Start) -> CycleResult:
         if "job-1" in state.jobs:
