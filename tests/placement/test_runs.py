@@ -6,6 +6,7 @@ import pytest
 
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
 from fallow.shared.events.nodes import RunProgressed
 from fallow.shared.events.reasons import FailReason, RequeueReason, StopReason
 from fallow.shared.events.values import RetryPolicy, RunStatus
@@ -16,6 +17,7 @@ from tests.placement.world import (
     cell_with,
     failed,
     finished,
+    is_ready,
     joined,
     kinds,
     report,
@@ -108,6 +110,26 @@ def test_a_gang_that_loses_a_worker_stops_whole_and_waits_again() -> None:
     requeued = only(world.tell(stopped("gang", "n2")), e.JobRequeued)
     reason = RequeueReason.WORKER_FAILED
     assert requeued == e.JobRequeued(job="gang", reason=reason, not_before_ms=1_000, failures=1, avoid=("n1",))
+
+
+@pytest.mark.parametrize(
+    ("news", "why"),
+    [
+        (stopped("gang", "n1"), StopReason.NODE_LOST),
+        (report("n1", seen("gang", status=RunStatus.STOPPED)), StopReason.NODE_LOST),
+        (failed("gang", "n1", infrastructure=True), StopReason.DEVICE_FAILED),
+        (failed("gang", "n1"), StopReason.WORKER_FAILED),
+    ],
+)
+def test_a_gang_of_which_a_node_stopped_its_part_by_itself_is_told_of_no_failed_device(
+    news: Event, why: StopReason
+) -> None:
+    """As nodes do whose lease has run out, also where the log never takes them for lost."""
+    world = running()
+    stopping = only(world.tell(news), e.JobStopping)
+    assert isinstance(stopping, e.JobStopping)
+    assert stopping.why is why
+    assert is_ready(world, "n1")
 
 
 def test_a_single_worker_that_fails_with_no_budget_fails_its_job() -> None:

@@ -211,12 +211,15 @@ def _settle_job(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]
         s in (RunStatus.FAILED, RunStatus.STOPPED) for s in noted.values()
     ):
         avoid = avoided(job, failed_on(noted), decision.now_ms)
-        decision.emit(stopping(job, _why(decision, noted), decision.state.policy.stop_grace_wall_ms, avoid=avoid))
+        decision.emit(stopping(job, _why(decision, job, noted), decision.state.policy.stop_grace_wall_ms, avoid=avoid))
 
 
-def _why(decision: DecisionBuilder, noted: dict[str, RunStatus]) -> StopReason:
-    """A gang that lost a part stops whole: because a worker failed, or because its node did."""
+def _why(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> StopReason:
+    """A gang that lost a part stops whole: because a worker failed, or because its node did. A node stops what it has
+    by itself when its lease has run out, though the log may never take it for lost.
+    """
     if RunStatus.FAILED in noted.values():
         return StopReason.WORKER_FAILED
-    lost = any(decision.state.nodes[node].status is NodeStatus.LOST for node in noted)
-    return StopReason.NODE_LOST if lost else StopReason.DEVICE_FAILED
+    is_lost = any(decision.state.nodes[node].status is NodeStatus.LOST for node in noted)
+    is_fault = any((job.id, job.attempt, node) in decision.faults for node in noted)
+    return StopReason.DEVICE_FAILED if is_fault and not is_lost else StopReason.NODE_LOST
