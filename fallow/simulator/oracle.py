@@ -55,7 +55,7 @@ class Oracle:
         self.accepted[offset] = decision.version
         for effect in decision.effects:
             if isinstance(effect, InputResumed):
-                self._world.person.resumed(effect.input)
+                self._world.person.resumed(effect)
         offence = self.ledger.take(decision)
         if offence is None and decision.version % RECOUNT_EVERY == 0:
             offence = self.recount()

@@ -7,7 +7,7 @@ from pydantic import Field
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.runtime.settings import ServiceSettings, SettingsError, WriterSecurity, shown
 
-_RESUME = "[a-z]+-[0-9]{1,9}@[0-9]{1,15}:[0-9]{1,15}"
+_RESUME = "[a-z]+-[0-9]{1,9}@[0-9]{1,15}:[0-9]{1,15}(:[1-9][0-9]{0,8})?"
 _RESUMES = f"^({_RESUME}(,{_RESUME})*)?$"
 _CELL = " *[a-z0-9._-]{1,64} *"
 _CELLS = f"^({_CELL}(,{_CELL})*)?$"
@@ -28,7 +28,7 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
     resume_inputs: str = Field(
         "",
         pattern=_RESUMES,
-        description="inputs that have lost records and are read on: INPUT-PARTITION@READ:FROM, by commas",
+        description="inputs that have lost records and are read on: INPUT-PARTITION@READ:FROM[:TIME], by commas",
     )
     begin_cells: str = Field(
         "",
@@ -39,13 +39,15 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
     poll_records: int = Field(2_000, ge=1, le=100_000, description="inputs of one topic taken at once")
 
     @property
-    def resumes(self) -> dict[tuple[str, int], int]:
-        """What `resume_inputs` says: of an input that was read to an offset, the offset from which it is read on."""
+    def resumes(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """What `resume_inputs` says: of an input that was read to an offset, the offset from which it is read on, and
+        for the how manieth time in just this way (1: the first).
+        """
         found = {}
         for words in self.resume_inputs.split(",") if self.resume_inputs else ():
             source, _, offsets = words.partition("@")
-            read, _, start = offsets.partition(":")
-            found[source, int(read)] = int(start)
+            read, start, *time = map(int, offsets.split(":"))
+            found[source, read] = start, time[0] if time else 1
         return found
 
     @property

@@ -512,6 +512,38 @@ async def test_a_person_decides_from_where_an_input_is_read_on(world: LostWorld)
     assert len([e for d in world.decisions() for e in d.effects if isinstance(e, InputResumed)]) == 1, "said once"
 
 
+async def lose_again(world: LostWorld, times: int) -> None:
+    """The input, which was read to 20, is lost anew and filled with twenty others, none of which may be passed over."""
+    world.broker.cut(JOBS, 0)
+    world.admit(*names(times * 1_000, times * 1_000 + 20))
+
+
+async def test_what_a_person_decided_is_good_for_one_loss_however_long_it_stays_in_the_environment(
+    world: LostWorld,
+) -> None:
+    await read_and_refill(world, 20)
+    for times in (2, 3):
+        resume = "jobs-0@20:0" if times == 2 else f"jobs-0@20:0:{times - 1}"
+        async with world.placement(resume_inputs=resume):
+            await world.until_enqueued(20 * times)
+        await lose_again(world, times)
+        for _ in range(2):  # also a process that knows nothing but the log
+            async with world.placement(resume_inputs=resume) as context:
+                await fenced(context, "another record at offset 19", f"from 0 once more: jobs-0@20:0:{times}")
+        assert len(world.enqueued()) == 20 * times
+    resumed = [e for d in world.decisions() for e in d.effects if isinstance(e, InputResumed)]
+    assert resumed == 2 * [InputResumed(input="jobs-0", from_offset=20, to_offset=0)]
+    async with world.placement(resume_inputs="jobs-0@20:10"):
+        await world.until_enqueued(70)
+
+
+async def test_a_decision_that_was_meant_for_a_later_loss_is_not_used_before(world: LostWorld) -> None:
+    await read_and_refill(world, 3)
+    async with world.placement(resume_inputs="jobs-0@20:0:2") as context:
+        await fenced(context, "FALLOW_RESUME_INPUTS=jobs-0@20:OFFSET")
+    assert len(world.enqueued()) == 20
+
+
 @pytest.mark.parametrize("is_there", [False, True])
 async def test_what_a_person_decided_is_put_in_the_log_until_it_is_in_force(
     world: LostWorld, *, is_there: bool
@@ -603,7 +635,7 @@ async def test_a_transaction_in_the_decisions_does_not_stop_the_writer(world: Lo
     assert world.enqueued() == ["job-0", "job-1"]
 
 
-@pytest.mark.parametrize("words", ["jobs", "jobs-0@x:1", "jobs-0@1:2,", "jobs-0@1"])
+@pytest.mark.parametrize("words", ["jobs", "jobs-0@x:1", "jobs-0@1:2,", "jobs-0@1", "jobs-0@1:2:0", "jobs-0@1:2:"])
 def test_a_resume_that_means_nothing_is_refused(words: str) -> None:
     with pytest.raises(ValueError, match="resume_inputs"):
         PlacementSettings(resume_inputs=words)

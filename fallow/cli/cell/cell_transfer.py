@@ -104,7 +104,8 @@ async def arrive(log: Log, layout: Layout, archive: Archive, *, writer: str, wal
     for topic in {record.topic: None for record in archive.unread}:
         await log.partitions(layout.topic(topic))  # before anything is written: raises where it is not there
     # Here nothing has been read yet, neither of the log nor of the inputs.
-    state.offset, state.inputs, state.input_checksums, state.skipped = -1, {}, {}, 0
+    state.offset, state.skipped = -1, 0
+    state.inputs, state.input_checksums, state.input_resumes = {}, {}, {}
     records = [record.outgoing(layout.namespace, _partition(layout, state.cell, record)) for record in archive.unread]
     for first in range(0, len(records), PUBLISH_AT_ONCE):
         await log.publish(records[first : first + PUBLISH_AT_ONCE])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from fallow.shared.events.effects import InputResumed
 from fallow.shared.log.reading import input_checksum
 from fallow.simulator.history.record import TopicPartition
 from fallow.simulator.storage.redis import NAMESPACE
@@ -24,29 +26,35 @@ class Person:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.resumes: dict[tuple[str, int], int] = {}
-        """Of an input (`jobs-0`) that was read to an offset, the offset from which it is read on."""
+        self.resumes: dict[tuple[str, int], tuple[int, int]] = {}
+        """Of an input (`jobs-0`) that was read to an offset, the offset from which it is read on, and for the how
+        manieth time in just this way.
+        """
+        self._done: Counter[tuple[str, int, int]] = Counter()
         self.to_mend: dict[str, None] = {}
         """Inputs that have lost what was read, until they are read on."""
 
     def setting(self) -> str:
         """What stands in the environment of placement."""
-        return ",".join(f"{source}@{read}:{start}" for (source, read), start in self.resumes.items())
+        return ",".join(f"{source}@{read}:{start}:{n}" for (source, read), (start, n) in self.resumes.items())
 
     def fenced(self, topic: str, partition: int, offset: int, **_fields: object) -> None:
         """Placement has said that this input was read to here and holds something else now."""
         engine, at = self._world.engine, (topic.rpartition(".")[2], partition)
         key = (f"{at[0]}-{partition}", offset)
-        if key in self.resumes:
+        start, time = self.resumes.get(key, (0, 0))
+        if time > self._done[*key, start]:
             return
         cut = [lost.offset for lost in self._world.broker.lost_inputs if (lost.topic, lost.partition) == at]
-        self.resumes[key] = engine.chance.choice((0, min((*cut, offset))))
+        start = engine.chance.choice((0, min((*cut, offset))))
+        self.resumes[key] = start, self._done[*key, start] + 1
         self.to_mend[key[0]] = None
         engine.after(engine.between(300, 3_000), self._start_again)
 
-    def resumed(self, source: str) -> None:
-        """The log says that this input is read on."""
-        self.to_mend.pop(source, None)
+    def resumed(self, effect: InputResumed) -> None:
+        """The log says that an input is read on."""
+        self._done[effect.input, effect.from_offset, effect.to_offset] += 1
+        self.to_mend.pop(effect.input, None)
 
     def dies(self, process: Process) -> None:
         """A process of placement ends, and with it what it alone knew of a cut input. Where the topic was filled anew

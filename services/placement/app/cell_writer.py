@@ -243,7 +243,9 @@ class CellWriter:
         self._metrics.writes.set(1)
         await self._follower.rest()
         inputs = {name: self._layout.tp(name, self.cell) for name in INPUTS}
-        self._watch = InputWatch(self._context, self._log, self.cell, inputs, self._metrics, self._told)
+        self._watch = InputWatch(
+            self._context, self._log, self.cell, inputs, self._metrics, self._told, self._how_to_resume
+        )
         try:
             self._inflow = inflow = await self._open_inputs(tenure)
         except BaseException:
@@ -383,18 +385,33 @@ class CellWriter:
 
     def _decided_upon(self) -> list[str]:
         """The inputs of which a person decided from where they are read on, and which still stand where they stood."""
-        resumes, inputs = self._context.settings.resumes, self._follower.state.inputs
-        return [name for name, source in self._sources.items() if (source, inputs.get(source, 0)) in resumes]
+        read = {name: self._follower.state.inputs.get(source, 0) for name, source in self._sources.items()}
+        return [name for name, source in self._sources.items() if self._start(source, read[name]) is not None]
+
+    def _start(self, source: str, read: int) -> int | None:
+        """From where a person decided to read on an input that was read to here. None: nobody did, or it was done: one
+        decision is good for one loss, however long it stays in the environment.
+        """
+        start, time = self._context.settings.resumes.get((source, read), (None, 1))
+        if start is None or self._follower.state.input_resumes.get((source, read, start), 0) != time - 1:
+            return None
+        return start
+
+    def _how_to_resume(self, source: str, read: int) -> str:
+        """What a person puts into FALLOW_RESUME_INPUTS of an input that was read to here."""
+        done = ", ".join(
+            f"from {start} once more: {source}@{read}:{start}:{times + 1}"
+            for (name, at, start), times in self._follower.state.input_resumes.items()
+            if (name, at) == (source, read)
+        )
+        return f"{source}@{read}:OFFSET" + (f" ({done})" if done else "")
 
     def _decided_resumes(self) -> dict[str, int]:
         """The fenced inputs that still stand where they were fenced, and from where a person decided to read on."""
-        resumes, inputs = self._context.settings.resumes, self._follower.state.inputs
+        inputs = self._follower.state.inputs
         losses = {self._sources[name]: loss.next_offset for name, loss in self._watch.fenced.items()}
-        return {
-            source: resumes[source, read]
-            for source, read in losses.items()
-            if (source, read) in resumes and inputs.get(source, 0) == read
-        }
+        starts = {source: self._start(source, read) for source, read in losses.items() if inputs.get(source, 0) == read}
+        return {source: start for source, start in starts.items() if start is not None}
 
     async def _look_for_a_repair(self) -> None:
         """A person may repair the log while an input is fenced and this writer has nothing to write: only its next

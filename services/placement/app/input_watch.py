@@ -10,7 +10,7 @@ and is read on once it can be.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from fallow.services.placement.app.metrics import CellMetrics
 from fallow.services.placement.settings import PlacementSettings
@@ -37,8 +37,12 @@ class InputWatch:
         tps: Mapping[str, TopicPartition],
         metrics: CellMetrics,
         told: dict[str, Loss],
+        how_to_resume: Callable[[str, int], str],
     ) -> None:
-        """`told` is what the log of the process has told of inputs that cannot be read: that is told once."""
+        """`told` is what the log of the process has told of inputs that cannot be read: that is told once.
+        `how_to_resume` says by which words a person has an input read on that was read to an offset.
+        """
+        self._how_to_resume = how_to_resume
         self._told, self._damage = told, DamageWatch(log)
         self._log_look_at_s = 0.0
         self._context, self._log, self._cell, self._metrics = context, log, cell, metrics
@@ -148,7 +152,7 @@ class InputWatch:
     def _fence(self, name: str, loss: Loss) -> None:
         self.fenced[name] = loss
         self._watch.forget(loss.tp)
-        how = f"{input_name(name, loss.tp[1])}@{loss.next_offset}:OFFSET"
+        how = self._how_to_resume(input_name(name, loss.tp[1]), loss.next_offset)
         meanwhile = "; until then nothing new is started" if name == "nodes" else ""
         text = f"to read on from OFFSET, start placement with FALLOW_RESUME_INPUTS={how}{meanwhile}"
         self._tell(name, loss, f"cell {self._cell}: {loss}; {text}")

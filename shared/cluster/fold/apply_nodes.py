@@ -278,6 +278,8 @@ def policy_set(state: CellState, effect: e.PolicySet, at_ms: int) -> None:
 def input_resumed(state: CellState, effect: e.InputResumed, at_ms: int) -> None:
     """An input is read on from elsewhere; which record stands before that is not known."""
     _move_input(state, effect, None)
+    resume = (effect.input, effect.from_offset, effect.to_offset)
+    state.undo_log.put(state.input_resumes, resume, state.input_resumes.get(resume, 0) + 1)
 
 
 def input_fenced(state: CellState, effect: e.InputFenced, at_ms: int) -> None:

@@ -33,6 +33,7 @@ V = TypeVar("V")
 
 _CELL = msgspec.json.Decoder(tuple[str, int, int, int, str, int, int])
 _INPUTS = msgspec.json.Decoder(tuple[tuple[str, int, int | None], ...])
+_RESUMES = msgspec.json.Decoder(tuple[tuple[str, int, int, int], ...])
 _ENTERED = _PATIENCE = msgspec.json.Decoder(int)
 _POLICY = msgspec.json.Decoder(CellPolicy)
 _CELL_FILE = msgspec.json.Decoder(tuple[int, CellFileSet])
@@ -124,6 +125,8 @@ def rows_of(state: CellState) -> Iterator[str]:
     """The state in rows `[section, ...]`, in a total order. Equal states give equal rows; indices are left out."""
     yield _row("cell", (state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped))
     yield _row("inputs", [(name, state.inputs[name], state.input_checksums.get(name)) for name in sorted(state.inputs)])
+    if state.input_resumes:
+        yield _row("resumes", [(*resume, times) for resume, times in sorted(state.input_resumes.items())])
     if state.entered:
         yield _row("entered", state.entered)
     yield _row("policy", state.policy)
@@ -192,6 +195,10 @@ def _inputs(state: CellState, text: str) -> None:
     rows = _INPUTS.decode(text)
     state.inputs = {name: offset for name, offset, _ in rows}
     state.input_checksums = {name: checksum for name, _, checksum in rows if checksum is not None}
+
+
+def _resumes(state: CellState, text: str) -> None:
+    state.input_resumes = {(name, read, start): times for name, read, start, times in _RESUMES.decode(text)}
 
 
 def _entered(state: CellState, text: str) -> None:
@@ -285,6 +292,7 @@ def _used(state: CellState, text: str) -> None:
 _READ = {
     "cell": _cell,
     "inputs": _inputs,
+    "resumes": _resumes,
     "entered": _entered,
     "policy": _policy,
     "patience": _patience,

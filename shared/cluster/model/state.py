@@ -18,6 +18,9 @@ from fallow.shared.events.decisions import CHAIN_START
 from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
 from fallow.shared.events.operations import CellPolicy
 
+Resume = tuple[str, int, int]
+"""An input that was read to the first offset is read on from the second."""
+
 
 @dataclass(slots=True)
 class CellState:
@@ -49,6 +52,8 @@ class CellState:
     skipped: int = 0
     inputs: dict[str, int] = field(default_factory=dict)
     input_checksums: dict[str, int] = field(default_factory=dict)
+    input_resumes: dict[Resume, int] = field(default_factory=dict)
+    """How often a person has had an input read on in each way. One decision of theirs is good for one loss."""
     policy: CellPolicy = field(default_factory=CellPolicy)
     longest_patience_ms: int = 0
     """By its own lease some node may be silent for so long (wall time), longer than the policy's; 0: none may."""
