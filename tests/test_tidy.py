@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import pairwise
@@ -27,6 +29,7 @@ IMPURE_MODULES = frozenset(
         *("logging", "os", "random", "secrets", "socket", "tempfile", "time", "uuid"),
     }
 )
+KEPT_BYTES_MOST = 400_000
 VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc"})
 
 # What is banned, and what stands in for it.
@@ -161,6 +164,15 @@ def test_a_file_is_named_after_its_idea() -> None:
 def test_a_module_says_what_it_is() -> None:
     modules = [path for path in CODE if path.name != "__init__.py"]
     assert [name_of(path) for path in modules if not ast.get_docstring(tree_of(path))] == []
+
+
+def test_no_program_or_package_of_others_is_kept_among_the_sources() -> None:
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout of git")
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    kept = [ROOT / name for name in listed.splitlines()]
+    large = [name_of(path) for path in kept if path.is_file() and path.stat().st_size > KEPT_BYTES_MOST]
+    assert large == []
 
 
 def test_nothing_unfinished_stays() -> None:

@@ -14,6 +14,9 @@ from fallow.shared.events.decisions import signed_text
 
 PRIVATE_KIND = "ed25519-private:"
 PRIVATE_BYTES = 32
+PROOFS_KEPT = 4_096
+"""A megabyte or so."""
+
 RULE = f"must be {PRIVATE_KIND} and {PRIVATE_BYTES} bytes as base64, as `fallow cell key` writes it"
 
 
@@ -55,8 +58,9 @@ class SigningKey:
         return b64encode(self._private.sign(signed_text(chain))).decode()
 
 
+@lru_cache(maxsize=PROOFS_KEPT)
 def verify(public: bytes, signature: bytes, text: bytes) -> bool:
-    """Whether the key proves the signature of the text."""
+    """Whether the key proves the signature of the text. Several readers in one process ask the same."""
     try:
         _public_key(public).verify(signature, text)
     except InvalidSignature:
