@@ -37,7 +37,7 @@ async def test_nodes_and_jobs_are_held_back_and_let_go(
             0,
             "Node node-000 of pool training (8 GPUs) is cordoned (a new fan).\n",
         )
-        await cell.submit(a_job("long", gpus=8, ms=60_000))
+        await cell.submit(a_job("long", gpus=8, ms=3_600_000))
         await cell.until(lambda c: "long" in c.state.jobs and c.state.jobs["long"].attempt == 1, what="the long job")
         await cell.submit(a_job("next", gpus=8, ms=100))
         await cell.until(lambda c: "next" in c.state.jobs, what="the job that waits")
@@ -46,7 +46,7 @@ async def test_nodes_and_jobs_are_held_back_and_let_go(
         assert (again.returncode, json.loads(again.stdout)["answer"]) == (0, "Job next is held already.")
         opened = fallow("node", "uncordon", "node-000", "--json")
         assert (opened.returncode, json.loads(opened.stdout)["ok"]) == (0, True)
-        await cell.poll()
+        await cell.until(lambda c: c.state.nodes["node-000"].status is NodeStatus.READY, what="the open node")
         assert cell.state.jobs["next"].status is JobStatus.HELD
         freed = fallow("release", "next", "nobody", "next")
         assert (freed.returncode, freed.stdout.splitlines()[0]) == (1, "Job next is no longer held.")

@@ -9,6 +9,8 @@ import pytest
 
 from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.events.effects import JobStarted
+from fallow.shared.events.operations import Cordon, Uncordon
+from fallow.shared.events.values import NodeStatus
 from tests.e2e.running_cell import RunningCell, a_job, running_cell
 
 pytestmark = pytest.mark.real_kafka
@@ -38,13 +40,21 @@ def starts_of(cell: RunningCell, after: int) -> list[str]:
     ]
 
 
+def of_status(cell: RunningCell, status: NodeStatus) -> int:
+    return sum(node.status is status for node in cell.state.nodes.values())
+
+
 async def test_weights_hold_behind_a_deep_backlog(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> None:
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=4, cell_file=CELL_FILE) as cell:
+        nodes = sorted(cell.state.nodes)
+        await cell.publish(*(Cordon(cell="main", node=node) for node in nodes))
+        await cell.until(lambda c: of_status(c, NodeStatus.CORDONED) == len(nodes), what="that nothing starts")
         for tenant in ("speech", "vision"):
             await cell.submit(*(a_job(f"{tenant}-{n:05}", ms=150, tenant=tenant) for n in range(EACH)))
         await cell.until(lambda c: len(c.state.jobs) + len(c.state.finished) == 2 * EACH, what="all jobs", wait_s=120)
         full = cell.state.version
-        assert cell.state.waiting > 2 * STARTS
+        assert cell.state.waiting == 2 * EACH
+        await cell.publish(*(Uncordon(cell="main", node=node) for node in nodes))
         await cell.until(lambda c: len(starts_of(c, full)) > STARTS, what="some hundred starts", wait_s=120)
         behind = Counter(starts_of(cell, full)[STARTS // 3 : STARTS])
         assert behind["vision"] / behind["speech"] == pytest.approx(2, rel=0.2)

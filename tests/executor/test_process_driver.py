@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -22,7 +24,7 @@ from tests.executor.processes import NODE, Machine
 WAITS = "echo up; exec sleep 600"
 POLITE = "trap 'echo told; exit 3' TERM; echo up; while :; do sleep 0.05; done"
 STUBBORN = "trap '' TERM; echo up; while :; do sleep 0.05; done"
-HIDES = "setsid env -i sh -c 'sleep 601 & setsid sleep 602 & wait' & echo up; wait"
+HIDES = "setsid env -i sh -c 'sleep {nap} & setsid sleep {nap} & wait' & echo up; wait"
 
 
 @pytest.fixture
@@ -153,21 +155,22 @@ async def test_a_grace_can_be_cut_short(machine: Machine) -> None:
 
 
 async def test_a_grandchild_in_a_session_of_its_own_with_another_environment_dies_too(
-    either_machine: Machine, live_sleeps: frozenset[int]
+    either_machine: Machine, nap: str
 ) -> None:
-    either_machine.start(HIDES)
+    either_machine.start(HIDES.format(nap=nap))
     await either_machine.says("up")
+    await eventually(lambda: sleeping(nap) == 2)
     either_machine.stop(grace_ms=0)
     await either_machine.until("stopped")
-    assert sleeps() - live_sleeps == frozenset()
+    assert sleeping(nap) == 0
 
 
-async def test_what_a_worker_leaves_behind_at_its_end_dies_too(
-    either_machine: Machine, live_sleeps: frozenset[int]
-) -> None:
-    either_machine.start("(setsid sleep 603 &) ; sleep 0.2")
+async def test_what_a_worker_leaves_behind_at_its_end_dies_too(either_machine: Machine, nap: str) -> None:
+    either_machine.start(f"(setsid sleep {nap} &) ; until [ -e end ]; do sleep 0.05; done")
+    await eventually(lambda: sleeping(nap) == 1)
+    (either_machine.folder / "runs" / "job-1" / "1" / "work" / "end").touch()
     await either_machine.until("running", "finished")
-    assert sleeps() - live_sleeps == frozenset()
+    assert sleeping(nap) == 0
 
 
 DIVIDES = """
@@ -314,21 +317,19 @@ async def test_only_the_newest_folders_stay(machine: Machine) -> None:
     await eventually(lambda: sorted(path.name for path in (machine.folder / "runs").iterdir()) == ["job-2", "job-3"])
 
 
-def sleeps() -> frozenset[int]:
-    """The sleeps of these tests that live, on the whole machine."""
-    found = []
+def sleeping(nap: str) -> int:
+    """How many sleeps of this length live, on the whole machine."""
+    found = 0
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            words = []
-        found += [int(path.parent.name)] if words[0:1] == [b"sleep"] and words[1].startswith(b"60") else []
-    return frozenset(found)
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            found += path.read_bytes() == f"sleep\0{nap}\0".encode()
+    return found
 
 
 @pytest.fixture
-def live_sleeps() -> frozenset[int]:
-    return sleeps()
+def nap(tmp_path: Path) -> str:
+    """For how long the processes of this test sleep: no other test, of this run or of another one, has it."""
+    return f"600.{crc32(bytes(tmp_path))}{os.getpid()}"
 
 
 async def test_files_of_which_a_loss_of_power_left_only_the_names_tell_nothing(machine: Machine) -> None:

@@ -99,9 +99,9 @@ def owner_and_mode(path: Path) -> tuple[int, int] | None:
     return (path.lstat().st_uid, stat.S_IMODE(path.lstat().st_mode)) if os.path.lexists(path) else None
 
 
-def begun_as(number: int, *words: str) -> subprocess.Popen[bytes]:
+def begun_as(number: int, *words: str, stdout: int | None = None) -> subprocess.Popen[bytes]:
     """A process of this user that has nothing to do with the machine's runs."""
-    return subprocess.Popen(words, user=number, group=number, extra_groups=[], start_new_session=True)
+    return subprocess.Popen(words, user=number, group=number, extra_groups=[], start_new_session=True, stdout=stdout)
 
 
 def user(machine: Machine, job: str = "job-1", attempt: int = 1) -> int:
@@ -573,14 +573,19 @@ def test_only_root_gives_workers_users(place: Path) -> None:
     assert said == f"worker_uids = {shown(UIDS)}: only root may run workers as other users\n"
 
 
+FORKS = "f() { sleep 0.01 & sleep 0.02 & (:) & }; f; echo up; while :; do f; wait; done"
+"""Some processes that are never the same ones, for as long as nobody ends them."""
+
+
 async def test_a_crowd_that_forks_all_the_time_ends_at_once(machine: Machine) -> None:
     users = machine.driver._users
     assert users is not None
-    forks = "f() { sleep 0.01 & f; }; f 2>/dev/null"
-    crowd = begun_as(UIDS[5], "sh", "-c", forks)
-    await asyncio.sleep(0.3)
-    await eventually(lambda: users.end_processes(UIDS[5]))
-    assert crowd.wait() == -signal.SIGKILL
+    crowd = begun_as(UIDS[5], "sh", "-c", FORKS, stdout=subprocess.PIPE)
+    with crowd:
+        assert crowd.stdout is not None
+        assert await asyncio.to_thread(crowd.stdout.readline) == b"up\n"
+        await eventually(lambda: users.end_processes(UIDS[5]))
+    assert crowd.returncode == -signal.SIGKILL
 
 
 async def test_only_its_own_status_matters_for_what_a_run_is(machine: Machine) -> None:

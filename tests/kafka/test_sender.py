@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from fallow.bench.load.baseline import PARTITIONS, plain
 from fallow.bench.load.sender import Sender
+from tests.contract.eventually import eventually
 
 pytestmark = pytest.mark.real_kafka
 
@@ -45,6 +46,10 @@ async def records(kafka: str, topic: str) -> int:
         await consumer.stop()
 
 
+async def has_records(kafka: str, topic: str, count: int) -> bool:
+    return await records(kafka, topic) == count
+
+
 async def test_jobs_are_due_by_the_schedule_while_their_sender_is_held_up(kafka: str) -> None:
     topic = await partitioned(kafka)
     sender = Sender(kafka, topic)
@@ -65,11 +70,13 @@ async def test_a_job_comes_for_each_event_and_is_due_when_that_was(kafka: str) -
     sender, events = Sender(kafka, topic), [(99, 1.0)]
     await sender.start()
     try:
-        sending = asyncio.create_task(sender.send_for_each(lambda number: jobs[number], events, 1.0))
-        jobs = list(plain(3))
-        await asyncio.sleep(0.2)
+        sending = asyncio.create_task(sender.send_for_each(list(plain(3)).__getitem__, events, 3_600.0))
+        await asyncio.sleep(0)  # it has begun, and waits
         events += [(2, 5.0), (0, 6.0)]
-        await sending
+        await eventually(lambda: has_records(kafka, topic, 2))
+        sending.cancel()
+        await asyncio.wait([sending])
+        await sender.send_for_each(list(plain(3)).__getitem__, events, 0.0)  # its time is over
     finally:
         await sender.stop()
     assert list(sender.due_s) == [5.0, 6.0], "what was there before is over"
