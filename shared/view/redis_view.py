@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import hiredis
 from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
@@ -17,6 +19,11 @@ from fallow.shared.view.library import function, library_digest, library_source
 from fallow.shared.view.store import ViewMisused, ViewUnavailable
 
 CONNECT_WAIT_S = 1.0
+RENEWED_EVERY_S = 10.0
+"""How old a connection may be. Behind a failover the address may lead to another server while the old one serves those
+who have a connection to it: then what is written there nobody sees, and what is read there stands still.
+"""
+
 ANSWER_WAIT_S = 5.0
 """Beyond the longest function: a page of rows takes milliseconds, so a Redis that is silent for so long is away."""
 
@@ -45,7 +52,7 @@ class RedisFunctions:
             retry=Retry(NoBackoff(), 0),
         )
         pool = self._redis.connection_pool
-        pool.connection_class = type("PackingConnection", (PacksInC, pool.connection_class), {})
+        pool.connection_class = type("ViewConnection", (PacksInC, IsRenewed, pool.connection_class), {})
 
     async def stop(self) -> None:
         """Close all connections."""
@@ -108,6 +115,22 @@ class PacksInC:
     def pack_command(self, *arguments: Any) -> list[bytes]:
         """The command as bytes. The first argument may be several words."""
         return [hiredis.pack_command((*arguments[0].split(), *arguments[1:]))]
+
+
+class IsRenewed(AbstractConnection):
+    """Makes a connection that is old begin anew when the pool gives it to somebody."""
+
+    _begun_s = 0.0
+
+    async def connect(self) -> None:
+        """As the pool asks for before each use."""
+        now_s = asyncio.get_running_loop().time()
+        if self.is_connected and now_s - self._begun_s >= RENEWED_EVERY_S:
+            await self.disconnect(nowait=True)
+        if not self.is_connected:
+            self._begun_s = now_s
+        connect: Any = super().connect
+        await connect()
 
 
 class FunctionMissing(Exception):

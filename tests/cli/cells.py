@@ -22,11 +22,11 @@ async def publish(log: Log, records: Sequence[Record], namespace: str) -> None:
     )
 
 
-async def show(redis_url: str, namespace: str, state: CellState) -> None:
-    """Build the view of this state."""
+async def show(redis_url: str, namespace: str, state: CellState, seen: int | None = None) -> None:
+    """Build the view of this state, in place of the one at the cursor `seen`."""
     functions = RedisFunctions(redis_url, loads=True)
     view = CellView(functions, keys_of(namespace, state.cell))
-    await view.begin_rebuild("test/1", None, 0)
+    await view.begin_rebuild("test/1", seen, 0)
     for rows in all_rows(state, 500):
         await view.load_rows("test/1", rows, 0)
     await view.finish_rebuild("test/1", stand_of(state), totals_of(state))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -102,7 +103,22 @@ async def test_a_view_that_is_behind_the_log_is_compared_where_it_is(
     written.write(enqueued("later"))
     await publish(MemoryLog(broker), written.records, layout.namespace)
     found = await LiveCheck(MemoryLog(broker), layout, "main", view).run()
-    assert (found.ok, found.to_version) == (True, 10)
+    assert (found.ok, found.to_version, found.view_behind) == (True, 10, 1)
+    assert found.as_json()["view_behind"] == 1
+
+
+async def test_a_view_that_comes_to_the_end_of_the_log_within_a_moment_is_not_behind(
+    broker: MemoryBroker, layout: Layout, redis_url: str, view: ViewReader
+) -> None:
+    written = an_honest_log()
+    await show(redis_url, layout.namespace, written.state)
+    seen = written.state.offset + 1
+    written.write(enqueued("later"))
+    await publish(MemoryLog(broker), written.records, layout.namespace)
+    run = asyncio.create_task(LiveCheck(MemoryLog(broker), layout, "main", view).run())
+    await asyncio.sleep(0.5)
+    await show(redis_url, layout.namespace, written.state, seen)
+    assert (await run).view_behind == 0
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from redis.asyncio import Redis
 
 from fallow.shared.runtime.stack.ports import LOCAL, free_port
 from fallow.shared.runtime.stack.valkey import Program, Valkey, program_in_wheel, program_on_path
+from fallow.shared.view import redis_view
 from fallow.shared.view.answers import eviction_told
 from fallow.shared.view.keys import keys_of
 from fallow.shared.view.reader import ViewRebuilding
@@ -251,34 +252,74 @@ async def test_a_cluster_node_without_its_slots_is_waited_for(program: Program, 
     await place.close()
 
 
-async def test_after_a_failover_behind_one_address_the_new_primary_is_found(
-    program: Program, place: Place, tmp_path: Path, namespace: str
-) -> None:
-    other = Place(program, tmp_path / "other")
-    leads_to = [place.server.port]
+class Address:
+    """An address that leads to a server: new connections to another one, once a test says so."""
 
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(LOCAL, leads_to[0])
-        await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
+    def __init__(self, port: int) -> None:
+        self.leads_to = port
 
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._carry, LOCAL, 0)
+        self.url = f"redis://{LOCAL}:{self._server.sockets[0].getsockname()[1]}/0"
+
+    def close(self) -> None:
+        self._server.close()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(LOCAL, self.leads_to)
+        await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
             while chunk := await reader.read(65_536):
                 writer.write(chunk)
         writer.close()
 
-    address = await asyncio.start_server(carry, LOCAL, 0)
-    async with world_on(f"redis://{LOCAL}:{address.sockets[0].getsockname()[1]}/0", namespace) as world:
+
+@pytest_asyncio.fixture
+async def address(place: Place) -> AsyncIterator[Address]:
+    address = Address(place.server.port)
+    await address.start()
+    yield address
+    address.close()
+
+
+@pytest_asyncio.fixture
+async def other(program: Program, tmp_path: Path) -> AsyncIterator[Place]:
+    other = Place(program, tmp_path / "other")
+    yield other
+    await other.close()
+
+
+async def test_after_a_failover_behind_one_address_the_new_primary_is_found(
+    place: Place, other: Place, address: Address, namespace: str
+) -> None:
+    async with world_on(address.url, namespace) as world:
         projector = world.start()
         await world.live(20)
         await world.settles()
         # The old primary becomes a replica and keeps its connections; only the address leads elsewhere from now on.
-        leads_to[0] = other.server.port
+        address.leads_to = other.server.port
         await place.do("REPLICAOF", LOCAL, str(other.server.port))
         await world.live(20)
         assert await is_whole_again(world, projector)
-    address.close()
-    await other.close()
+
+
+async def test_the_new_primary_is_found_though_the_old_one_serves_the_connections_that_it_has(
+    place: Place, other: Place, address: Address, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was cut off from those who chose another one, and not from the projector. Also in a cell that is quiet."""
+    monkeypatch.setattr(redis_view, "RENEWED_EVERY_S", 0.5)
+    async with world_on(address.url, namespace) as world, world_on(other.server.address, namespace) as there:
+        projector = world.start()
+        await world.live(20)
+        await world.settles()
+        there.history = world.history
+        address.leads_to = other.server.port
+        assert await is_whole_again(there, projector)
+        await world.live(20)
+        assert await is_whole_again(there, projector)
+        assert await is_whole_again(world, projector), "who reads over connections of before sees it, too"
 
 
 async def test_a_projector_that_loses_its_cell_is_ready_though_redis_is_away(place: Place, namespace: str) -> None:

@@ -35,7 +35,7 @@ from fallow.shared.log.signers import Signers
 from fallow.shared.log.snapshots import oldest_snapshot
 from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
 from fallow.shared.view.compare import ViewMoved, compare_view
-from fallow.shared.view.reader import ViewReader
+from fallow.shared.view.reader import ViewReader, ViewRebuilding
 
 POLL_RECORDS = 500
 POLL_WAIT_MS = 250
@@ -103,6 +103,8 @@ class LiveCheck:
                 await self.compare_view(check, reader)
             end = await self._read_to_end(check, reader)
             check.finish(end)
+            if self._view is not None and check.violation is None:
+                check.view_behind = await self._behind(self._view, check.state.version)
             if diaries and check.violation is None:
                 await self._compare_diaries(check, reader, diaries)
         finally:
@@ -160,6 +162,22 @@ class LiveCheck:
                 check.violation = Violation(None, version, "I7", text)
             return
         raise ViewMoved(f"Redis: the view of cell {self.cell} does not hold still; verify when the cell is quieter")
+
+    async def _behind(self, view: ViewReader, version: int) -> int:
+        """By how many versions the view is not there yet; 0 once it is. One that lives is there within a moment, also
+        where it is built anew by then. Raises ViewRebuilding where that takes longer.
+        """
+        for tries_left in reversed(range(VIEW_TRIES_MOST)):
+            try:
+                behind = max(0, version - (await view.summary(self.cell)).version)
+            except ViewRebuilding:
+                if not tries_left:
+                    raise
+            else:
+                if not behind or not tries_left:
+                    break
+            await asyncio.sleep(VIEW_STEP_S)
+        return behind
 
     async def _compare_diaries(self, check: LogCheck, reader: Reader, folders: Sequence[Path]) -> None:
         """What was confirmed before they were read must stand in them; what stands in them must be ordered by now."""
@@ -312,6 +330,10 @@ def _all_nodes(some: tuple[str, ...] | None, more: tuple[str, ...] | None) -> tu
     return some if more is None else more if some is None else some + more
 
 
+def _farthest(some: int | None, more: int | None) -> int | None:
+    return some if more is None else more if some is None else max(some, more)
+
+
 def join(parts: list[Verification]) -> Verification:
     """One answer for several cells: figures add up, versions span from the lowest to the highest."""
     whole = parts[0]
@@ -328,6 +350,7 @@ def join(parts: list[Verification]) -> Verification:
             gaps_at_end=whole.gaps_at_end + part.gaps_at_end,
             checks=whole.checks + part.checks,
             nodes_not_checked=_all_nodes(whole.nodes_not_checked, part.nodes_not_checked),
+            view_behind=_farthest(whole.view_behind, part.view_behind),
             first_violation=whole.first_violation or part.first_violation,
         )
     return whole

@@ -49,12 +49,15 @@ class Verification:
     gaps: int = 0
     gaps_at_end: int = 0
     nodes_not_checked: tuple[str, ...] | None = None
+    view_behind: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""
         told = asdict(self)
         if self.nodes_not_checked is None:
             del told["nodes_not_checked"]
+        if self.view_behind is None:
+            del told["view_behind"]
         return told
 
 
@@ -78,6 +81,7 @@ class LogCheck:
         self.began_at_the_beginning = state.offset < 0
         self.violation: Violation | None = None
         self.nodes_not_checked: tuple[str, ...] | None = None  # None: no diaries were given
+        self.view_behind: int | None = None  # None: there is no view, or it was not looked for
         self._last: Record | None = None
         self._skipped_before = state.skipped
         self.ledger = ledger_of(state)
@@ -143,6 +147,7 @@ class LogCheck:
             forged=self.forged,
             gaps=self.gaps,
             gaps_at_end=self.gaps_at_end,
+            view_behind=self.view_behind,
         )
 
     def _offset_follows(self, record: Record) -> Violation | None:

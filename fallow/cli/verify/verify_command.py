@@ -142,6 +142,11 @@ def tell(found: Verification, source: str) -> None:
         )
     if found.nodes_not_checked:
         print_sentence(f"not checked, no line in these diaries: {_named(found.nodes_not_checked)}")
+    if found.view_behind:
+        print_sentence(
+            f"the view lies {counted(found.view_behind, 'version')} behind the log and does not come nearer in time: "
+            "look at /readyz of the projector, and whether it writes to the Redis that is read here"
+        )
     if found.first_violation is None:
         print_sentence(f"no offence in {found.checks} checks")
         return
