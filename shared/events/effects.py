@@ -370,12 +370,14 @@ class NodeChanged(Effect):
 
 class NodeFailures(NodeEffect):
     """These different jobs failed on the node, one after the other; none ended well there since the first of them. The
-    elements of an array count as one: the array stands for them. Beside each stands its tenant, and when it failed.
+    elements of an array count as one: the array stands for them. Beside each stands its tenant, when it failed, and
+    whether by the node's own fault (none: no job of these): there each element stands for itself.
     """
 
     jobs: tuple[JobId, ...] = ()
     tenants: tuple[Name, ...] = ()
     failed_ms: tuple[Millis, ...] = ()
+    by_node: tuple[bool, ...] = ()
 
 
 class MaintenanceSet(NodeEffect):

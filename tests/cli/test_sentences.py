@@ -177,6 +177,10 @@ TABLE: list[tuple[e.Effect, str]] = [
         "Node node-1 (boot b1) is lost, 3 times in a row: it was silent for too long.",
     ),
     (e.NodeFailures(node="node-1", jobs=("a", "b")), "Jobs that failed in a row on node node-1: a, b."),
+    (
+        e.NodeFailures(node="node-1", jobs=("a", "b"), by_node=(False, True)),
+        "Jobs that failed in a row on node node-1: a, b (by the node's own fault).",
+    ),
     (e.NodeFailures(node="node-1"), "A job has ended well on node node-1 after others failed there."),
     (
         e.NodeSilent(node="node-1", boot="b1", silent_wall_ms=15_000),

@@ -132,7 +132,8 @@ def jobs_fail_on_a_node(world: Historian, at_ms: int) -> Effects:
     if node is None:
         return []
     jobs = () if node.failed_jobs and world.random.random() < 0.4 else (*node.failed_jobs, world.name("failed"))[-5:]
-    return [e.NodeFailures(node=node.id, jobs=jobs)]
+    by_node = tuple(world.random.random() < 0.5 for _ in jobs) if world.random.random() < 0.5 else ()
+    return [e.NodeFailures(node=node.id, jobs=jobs, by_node=by_node)]
 
 
 def node_falls_silent_or_speaks(world: Historian, at_ms: int) -> Effects:

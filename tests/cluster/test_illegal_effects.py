@@ -303,6 +303,11 @@ BROKEN: dict[str, tuple[list[Any], Any, str]] = {
     ),
     "a device of an unknown node": ([], e.DeviceChanged(node="n9", device=0, healthy=True), "node n9 does not exist"),
     "the lease of another boot": ([], e.LeaseExpired(node="n1", boot="boot-0"), "is in boot boot-1, not boot-0"),
+    "failures of which it is not said of each whose fault it was": (
+        [],
+        e.NodeFailures(node="n1", jobs=("a", "b"), by_node=(True,)),
+        "each of a tenant, once and by one fault",
+    ),
     "a lease that expired before": (
         [e.LeaseExpired(node="n1", boot="boot-1")],
         e.LeaseExpired(node="n1", boot="boot-1"),

@@ -32,6 +32,7 @@ from tests.placement.world import (
 
 HERE = ("here=yes",)
 TENANTS = ("ada", "bob")
+SMALL = Resources(gpu_milli=100)
 
 
 def shared_cell(**options: Any) -> World:
@@ -104,11 +105,90 @@ def test_a_node_that_fails_one_job_after_another_by_its_own_fault_is_taken_out_a
     assert "different jobs in a row failed here" in world.state.nodes["n1"].reason
 
 
+def swallow(world: World, *jobs: str) -> None:
+    """Each of these jobs, all of one tenant, is failed by n1 itself."""
+    for job in jobs:
+        world.run(bad(job, tenant="ada", retry=RetryPolicy(budget=0)))
+        world.tell(failed(job, infrastructure=True, text="No space left on device"))
+
+
+@pytest.mark.parametrize("is_new_writer", [False, True])
+def test_what_a_node_names_its_own_fault_counts_whosever_job_it_was(is_new_writer: bool) -> None:
+    """Five jobs of one tenant of several, also where another writer reads from the log what the first ones were."""
+    world = shared_cell()
+    swallow(world, *names(1, FAILURES))
+    assert is_ready(world, "n1")
+    if is_new_writer:
+        world.restart()
+    swallow(world, "job-5")
+    told = "quarantined: 5 different jobs in a row failed here, 5 by the node's own fault: "
+    assert world.state.nodes["n1"].reason == told + "job-1, job-2, job-3, job-4, job-5"
+
+
+@pytest.mark.parametrize("is_new_writer", [False, True])
+def test_a_tenants_own_failures_take_no_node_out_beside_one_fault_of_the_node(is_new_writer: bool) -> None:
+    world = shared_cell()
+    swallow(world, "job-1")
+    for job in names(2, 4 * FAILURES):
+        if is_new_writer:
+            world.restart()
+        world.run(bad(job, tenant="ada"))
+        world.tell(failed(job))
+    assert is_ready(world, "n1")
+    assert len(world.state.nodes["n1"].failed_jobs) == 1 + TENANT_MOST
+    swallow(world, "job-50")
+    assert not is_ready(world, "n1")
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_job_that_failed_by_itself_and_by_its_nodes_fault_counts_once_as_the_nodes(first: bool) -> None:
+    world = shared_cell()
+    world.run(bad("both-1", tenant="ada", retry=RetryPolicy(budget=5, backoff_ms=1, backoff_max_ms=1)))
+    for attempt, by_node in enumerate((first, not first), start=1):
+        world.tell(failed("both-1", "n1", attempt, infrastructure=by_node))
+        world.pass_time(2_000)
+    node = world.state.nodes["n1"]
+    assert (node.failed_jobs, node.failed_by_node) == (("both-1",), (True,))
+
+
+def test_each_element_of_an_array_that_a_node_fails_by_its_own_fault_counts() -> None:
+    world = shared_cell()
+    world.tell(admitted(bad("broken-1", array=200, resources=SMALL)))
+    for index in range(FAILURES):
+        assert is_ready(world, "n1")
+        world.tell(failed(f"broken-1.{index}", infrastructure=True))
+    assert not is_ready(world, "n1")
+
+
+@pytest.mark.parametrize("tenants", [("ada",), TENANTS])
+def test_a_full_disk_swallows_no_more_jobs_than_make_a_row(tenants: tuple[str, ...]) -> None:
+    world = shared_cell()
+    swallowed = 0
+    for number in range(1, 60):
+        tenant = tenants[number % len(tenants)]
+        world.tell(admitted(spec_of(f"job-{number}", 8, tenant=tenant, retry=RetryPolicy(budget=0))))
+        for job in [job for job in world.state.jobs.values() if job.workers]:
+            if (node := job.workers[0].node) == "n1":
+                swallowed += 1
+                world.tell(failed(job.id, node, job.attempt, infrastructure=True))
+            else:
+                world.tell(finished(job.id, node, job.attempt))
+    assert swallowed == FAILURES
+
+
 def test_replicas_that_fail_by_their_nodes_fault_count_against_the_node() -> None:
     world = shared_cell()
-    world.run(*(bad(job, gang=False) for job in names(1, FAILURES + 1)))
+    world.run(*(bad(job, gang=False, tenant="ada") for job in names(1, FAILURES + 1)))
     world.tell(*(failed(job, rank=0, infrastructure=True) for job in names(1, FAILURES + 1)))
     assert not is_ready(world, "n1")
+
+
+def test_what_fails_behind_a_good_end_of_the_same_record_begins_the_row_anew() -> None:
+    world = shared_cell()
+    end_badly(world, *names(1, FAILURES))
+    world.run(bad("good-1"), bad("last-2"))
+    world.tell(finished("good-1"), failed("last-2"))
+    assert (is_ready(world, "n1"), world.state.nodes["n1"].failed_jobs) == (True, ("last-2",))
 
 
 def test_runs_that_are_lost_with_their_node_are_no_failures_of_it() -> None:
@@ -270,9 +350,6 @@ def test_a_broken_array_is_one_cause_however_many_of_its_elements_fail() -> None
         world.tell(*(failed(job.id, job.workers[0].node) for job in living if job.workers))
     assert all(is_ready(world, node) for node in world.state.nodes)
     assert world.state.nodes["n00"].failed_jobs == ("broken",)
-
-
-SMALL = Resources(gpu_milli=100)
 
 
 @given(causes=st.lists(st.integers(0, 2 * FAILURES), min_size=1, max_size=16))

@@ -210,7 +210,9 @@ def _lease_expired(x: e.LeaseExpired) -> str:
 def _failures(x: e.NodeFailures) -> str:
     if not x.jobs:
         return f"A job has ended well on node {x.node} after others failed there."
-    return f"Jobs that failed in a row on node {x.node}: {', '.join(x.jobs)}."
+    by_node = x.by_node or (False,) * len(x.jobs)
+    named = (f"{job} (by the node's own fault)" if own else job for job, own in zip(x.jobs, by_node, strict=True))
+    return f"Jobs that failed in a row on node {x.node}: {', '.join(named)}."
 
 
 def _held_back(effect: e.EvictionsHeld) -> str:

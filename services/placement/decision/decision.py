@@ -74,19 +74,26 @@ _ENCODE_TEXT = msgspec.json.Encoder().encode
 
 
 class RunEnd(NamedTuple):
-    """A run that ended by itself, well or badly. `cause` is the job, or the array of which it is an element: elements
-    are alike, and fail for one reason.
+    """A run that ended by itself, well or badly, or (`by_node`) by its node's own fault. `cause` is the job, or the
+    array of which it is an element: elements are alike, and fail for one reason. That reason is not the node's fault:
+    there each element is a cause of its own.
     """
 
     node: str
     cause: str
     tenant: str
     is_good: bool
+    by_node: bool = False
 
 
 def run_end(node: str, job: Job, *, is_good: bool) -> RunEnd:
-    """The end of a run of this job."""
+    """The end to which a run of this job came by itself."""
     return RunEnd(node, job.spec.array_of or job.id, job.spec.tenant, is_good)
+
+
+def end_by_node(node: str, job: Job) -> RunEnd:
+    """The end of a run of this job that its node names its own fault."""
+    return RunEnd(node, job.id, job.spec.tenant, is_good=False, by_node=True)
 
 
 @dataclass(slots=True)

@@ -73,6 +73,7 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         failed_jobs=(),
         failed_tenants=(),
         failed_ms=(),
+        failed_by_node=(),
     )
     if effect.offered is not None:
         state.undo_log.put(state.offers, node.id, None)
@@ -142,13 +143,17 @@ def node_failures(state: CellState, effect: e.NodeFailures, at_ms: int) -> None:
     node = node_of(state, effect.node)
     count = len(effect.jobs)
     tenants, failed_ms = effect.tenants or ("",) * count, effect.failed_ms or (at_ms,) * count
+    by_node = effect.by_node or (False,) * count
     require(
-        len(tenants) == len(failed_ms) == count, f"{count} jobs failed on node {node.id}, each of a tenant and once"
+        len(tenants) == len(failed_ms) == len(by_node) == count,
+        f"{count} jobs failed on node {node.id}, each of a tenant, once and by one fault",
     )
-    row = (effect.jobs, tenants, failed_ms)
-    known = (node.failed_jobs, node.failed_tenants, node.failed_ms)
+    row = (effect.jobs, tenants, failed_ms, by_node)
+    known = (node.failed_jobs, node.failed_tenants, node.failed_ms, node.failed_by_node)
     require(row != known, f"these jobs in a row failed on node {node.id} already")
-    change_node(state, node, failed_jobs=effect.jobs, failed_tenants=tenants, failed_ms=failed_ms)
+    change_node(
+        state, node, failed_jobs=effect.jobs, failed_tenants=tenants, failed_ms=failed_ms, failed_by_node=by_node
+    )
 
 
 def node_silent(state: CellState, effect: e.NodeSilent, at_ms: int) -> None:

@@ -84,8 +84,8 @@ class Node:
     silence while few others were silent, `offered` what it has become while it is still held as what it was.
     `is_full` says that too much was started here that is not confirmed yet: it follows from the jobs.
     `maintenance_ms` is from when to when work on it is planned, or goes on. `failed_jobs` failed here in a row,
-    those of `failed_tenants` at `failed_ms`, `flaps` is how often in a row it was lost, and before `rests_until_ms`
-    it gets no new work when it comes back.
+    those of `failed_tenants` at `failed_ms`, some by its own fault (`failed_by_node`); `flaps` is how often in a row it
+    was lost, and before `rests_until_ms` it gets no new work when it comes back.
     """
 
     spec: NodeSpec
@@ -119,6 +119,7 @@ class Node:
     failed_jobs: tuple[str, ...] = ()
     failed_tenants: tuple[str, ...] = ()
     failed_ms: tuple[int, ...] = ()
+    failed_by_node: tuple[bool, ...] = ()
     flaps: int = 0
     rests_until_ms: int = 0
     is_full: bool = field(default=False, compare=False)

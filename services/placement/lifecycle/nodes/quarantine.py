@@ -3,8 +3,8 @@
 One on which one job after another fails stays out until then. Counted is what different jobs did within a day: a job
 that is tried again on the same node counts once, so do all elements of an array. What ends well begins the row anew;
 work that has run for an hour clears the failures before its start, for replicas never end well. A run that failed by
-its node's own fault (its disk is full) counts against the node, and not against the job; a lost node's runs count for
-nothing.
+its node's own fault (its disk is full) counts against the node, and not against the job: whosever job it was, and each
+element of an array by itself, for their being alike is not why they failed. A lost node's runs count for nothing.
 
 One that is silent beyond its lease and back, again and again, is out for a time that doubles with each further loss.
 Losses count together that come within an hour of each other, or of the end of its quarantine. Counted are leases that
@@ -12,9 +12,10 @@ ran out: neither a new boot, nor what an operator declares lost.
 
 Jobs fail for reasons of their own, and networks break for many nodes at once. So no more than a tenth of a pool (and at
 least one node) is taken out. One tenant's failures take nothing from others: where the cell file has several, at most
-three of the five may be of one. In a pool of fewer than ten nodes one node is more than a tenth: it is taken out for
-failures only while work runs on another one, on which nothing failed of late. Lost nodes do not count, neither as those
-that are out nor as part of the pool. All counts are in the log: a new writer goes on with them.
+three of the five may be of one, besides those that the node names its own fault. In a pool of fewer than ten nodes one
+node is more than a tenth: it is taken out for failures only while work runs on another one, on which nothing failed of
+late. Lost nodes do not count, neither as those that are out nor as part of the pool. All counts are in the log: a new
+writer goes on with them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ FAILURES = 5
 """So many different jobs must fail on a node in a row."""
 
 TENANT_MOST = 3
-"""So many of them may be of one tenant, where there are others."""
+"""So many of them that are not the node's own fault may be of one tenant, where there are others."""
 
 RECENT_MS = 86_400_000
 """What failed longer ago does not count."""
@@ -62,11 +63,12 @@ POOL_PERCENT_MOST = 10
 
 
 class Failure(NamedTuple):
-    """Something failed on a node at this time: a job, or an array."""
+    """Something failed on a node at this time: a job, or an array. `by_node`: the node names it its own fault."""
 
     cause: str
     tenant: str
     at_ms: int
+    by_node: bool
 
 
 Row = tuple[Failure, ...]
@@ -83,12 +85,17 @@ def judge(decision: DecisionBuilder, *, is_shared: bool) -> None:
         if len(row) >= FAILURES and node.status is NodeStatus.READY and _may_go(decision, node):
             decision.emit(_failing(node, row))
             continue
-        causes, tenants, failed_ms = zip(*row, strict=True) if row else ((), (), ())
-        decision.emit(NodeFailures(node=node_id, jobs=causes, tenants=tenants, failed_ms=failed_ms))
+        decision.emit(_put_down(node_id, row))
 
 
 def _known(node: Node) -> Row:
-    return tuple(map(Failure, node.failed_jobs, node.failed_tenants, node.failed_ms))
+    return tuple(map(Failure, node.failed_jobs, node.failed_tenants, node.failed_ms, node.failed_by_node))
+
+
+def _put_down(node_id: str, row: Row) -> NodeFailures:
+    causes, tenants, failed_ms, by_node = zip(*row, strict=True) if row else ((), (), (), ())
+    told = by_node if any(by_node) else ()
+    return NodeFailures(node=node_id, jobs=causes, tenants=tenants, failed_ms=failed_ms, by_node=told)
 
 
 def _rows(decision: DecisionBuilder, *, is_shared: bool) -> dict[str, Row]:
@@ -98,10 +105,9 @@ def _rows(decision: DecisionBuilder, *, is_shared: bool) -> dict[str, Row]:
         node = decision.state.nodes.get(end.node)
         if node is None or (end.is_good and not rows.get(end.node, node.failed_jobs)):
             continue
-        row = () if end.is_good else rows.get(end.node) or _fresh(decision, node)
-        if not end.is_good and all(failure.cause != end.cause for failure in row):
-            row = _with(row, Failure(end.cause, end.tenant, decision.now_ms), is_shared=is_shared)
-        rows[end.node] = row
+        row = rows[end.node] if end.node in rows else _fresh(decision, node)
+        failure = Failure(end.cause, end.tenant, decision.now_ms, end.by_node)
+        rows[end.node] = () if end.is_good else _with(row, failure, is_shared=is_shared)
     return rows
 
 
@@ -133,9 +139,15 @@ def _begun_ms(job: Job, node_id: str) -> int | None:
 
 
 def _with(row: Row, failure: Failure, *, is_shared: bool) -> Row:
-    """The row with one failure more: the newest ones, and of one tenant only so many if there are others."""
-    same = [other for other in row if other.tenant == failure.tenant]
-    if is_shared and len(same) >= TENANT_MOST:
+    """The row with one failure more, if it tells more: the newest ones, and of one tenant's own only so many if there
+    are others. What the node names its own fault counts for more than what the same job did by itself.
+    """
+    known = next((other for other in row if other.cause == failure.cause), None)
+    if known is not None and known.by_node >= failure.by_node:
+        return row
+    row = tuple(other for other in row if other is not known)
+    same = [other for other in row if other.tenant == failure.tenant and not other.by_node]
+    if is_shared and not failure.by_node and len(same) >= TENANT_MOST:
         row = tuple(other for other in row if other is not same[0])
     return (*row, failure)[-FAILURES:]
 
@@ -210,5 +222,7 @@ def _failing(node: Node, row: Row) -> NodeChanged:
     named = ", ".join(failure.cause for failure in row)
     if len(named) > 300:  # noqa: PLR2004 - a reason has at most 500 characters
         named = f"{named[:300]}..."
-    reason = f"quarantined: {len(row)} different jobs in a row failed here: {named}"
+    by_node = sum(failure.by_node for failure in row)
+    fault = f", {by_node} by the node's own fault" if by_node else ""
+    reason = f"quarantined: {len(row)} different jobs in a row failed here{fault}: {named}"
     return replace(become(node, NodeStatus.CORDONED), reason=reason, quarantined=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fallow.services.placement.decision.decision import DecisionBuilder, run_end
+from fallow.services.placement.decision.decision import DecisionBuilder, end_by_node, run_end
 from fallow.services.placement.lifecycle.runs import workers
 from fallow.services.placement.lifecycle.runs.outcome import failed_on, outcome_of
 from fallow.services.placement.lifecycle.runs.retry import avoided
@@ -190,9 +190,12 @@ def _settle_job(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]
     if job.status is not JobStatus.STOPPING:
         # What fails once its gang has failed elsewhere tells nothing of its node.
         decision.ended += [
-            run_end(node, job, is_good=status is RunStatus.FINISHED)
+            run_end(node, job, is_good=noted[node] is RunStatus.FINISHED) for node in noted if noted[node] in _ENDS
+        ]
+        decision.ended += [
+            end_by_node(node, job)
             for node, status in noted.items()
-            if status in _ENDS or (status is RunStatus.STOPPED and (job.id, job.attempt, node) in decision.faults)
+            if status is RunStatus.STOPPED and (job.id, job.attempt, node) in decision.faults
         ]
     runs = {**job.runs, **noted}
     if all(status in RUN_IS_OVER for status in runs.values()):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fallow.services.placement.decision.decision import DecisionBuilder, run_end
+from fallow.services.placement.decision.decision import DecisionBuilder, end_by_node, run_end
 from fallow.services.placement.lifecycle.runs.outcome import outcome_of
 from fallow.services.placement.lifecycle.runs.retry import (
     ENDLESS_MOST_MS,
@@ -125,7 +125,8 @@ def _tell_of_ends(decision: DecisionBuilder, job: Job, news: _News) -> None:
     nodes = {place.rank: place.node for place in index_of(job).find_all((*news.done, *news.failed, *news.lost))}
     faulty = [rank for rank in news.lost if (job.id, job.attempt, nodes[rank]) in decision.faults]
     decision.ended += [run_end(nodes[rank], job, is_good=True) for rank in news.done]
-    decision.ended += [run_end(nodes[rank], job, is_good=False) for rank in (*news.failed, *faulty)]
+    decision.ended += [run_end(nodes[rank], job, is_good=False) for rank in news.failed]
+    decision.ended += [end_by_node(nodes[rank], job) for rank in faulty]
 
 
 def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
