@@ -38,6 +38,36 @@ def test_a_name_of_the_guide_stands_in_its_file(name: str, file: str) -> None:
     assert any(word.search(path.read_text(encoding="utf-8")) for path in places)
 
 
+def part_of(heading: str) -> str:
+    """What the guide says under this heading, in one line."""
+    text = (TOP / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    return " ".join(text.partition(f"## {heading}\n")[2].partition("\n## ")[0].split())
+
+
+def goes_by_fail_reason() -> Iterator[tuple[str, str]]:
+    """Each function of the production code that asks for one reason of failure: its file and its name."""
+    for path in chain.from_iterable((TOP / top).rglob("*.py") for top in ("fallow", "services", "shared")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef) and any(
+                isinstance(each, ast.Compare) and "FailReason." in ast.unparse(each) for each in ast.walk(node)
+            ):
+                yield path.relative_to(TOP).as_posix(), node.name
+
+
+def test_the_guide_to_adding_a_reason_names_the_schemas_and_who_goes_by_a_reason_of_failure() -> None:
+    part, asks = part_of("Add a reason"), [*goes_by_fail_reason()]
+    assert "`python -m fallow.shared.events.asyncapi` writes `deploy/asyncapi.yaml`" in part
+    assert asks
+    assert [name for file, name in asks if f"`{name}` (`{file}`)" not in part] == []
+
+
+def test_the_guide_to_adding_a_policy_tells_what_an_order_yields_and_how_another_hash_seed_is_run() -> None:
+    part = part_of("Add a policy")
+    assert "`Order` (`services/placement/fit/filling.py`)" in part
+    assert "bit mask: bit `i` stands for the node `pool.ids[i]`" in part
+    assert "`in_a_process_with` (`tests/placement/test_determinism.py`)" in part
+
+
 EFFECTS = {name for name, kind in vars(effects).items() if isinstance(kind, type) and issubclass(kind, effects.Effect)}
 CODES = {name: kind for name, kind in vars(reasons).items() if isinstance(kind, type) and issubclass(kind, StrEnum)}
 WORDS = {

@@ -20,7 +20,9 @@ Run = tuple[str, Devices, int]
 """A node, devices of it, and how many workers share these: more than one on a shared device only."""
 
 Order = Callable[[dict[int, int], int], Iterable[int]]
-"""Of nodes by their free devices those with at least so many, as masks in the order in which they are filled."""
+"""Of nodes by their free devices those with at least so many, as masks in the order in which they are filled: bit i is
+the pool's node of number i, and of one mask the lowest bit is filled first. Each such node stands in one mask.
+"""
 
 
 def fullest(by_free: dict[int, int], gpus: int) -> Iterator[int]:

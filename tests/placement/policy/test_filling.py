@@ -11,7 +11,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from fallow.services.placement.fit.filling import count_room, fill, fullest
+from fallow.services.placement.fit.filling import Order, count_room, fill, fullest, lowest
 from fallow.services.placement.fit.fractional_gpu import FractionalGang
 from fallow.services.placement.fit.free_capacity import FreeCapacity
 from fallow.services.placement.search.gang import place_gang
@@ -209,3 +209,12 @@ def test_replicas_that_are_there_already_cost_nothing_each() -> None:
     domains = Domains.of(state, pool, web, held, Level.LEAF)
     assert len(list(domains.fewest_first(-1))) == 2
     assert len(place_replicas(state, pool, web, held, 1_000)) == 1_000
+
+
+@pytest.mark.parametrize("order", [fullest, lowest])
+@pytest.mark.parametrize("gpus", [0, 1, 4, 9])
+def test_an_order_has_each_node_with_enough_free_devices_in_just_one_mask(order: Order, gpus: int) -> None:
+    by_free = {0: 0b1, 8: 0b10010, 4: 0b1100}
+    masks = list(order(by_free, gpus))
+    enough = sum(nodes for free, nodes in by_free.items() if free >= gpus)
+    assert (sum(masks), sum(mask.bit_count() for mask in masks)) == (enough, enough.bit_count())
