@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,3 +146,19 @@ def access_of(context: typer.Context) -> Access:
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run one command to its end."""
     return asyncio.run(work)
+
+
+def in_turn(found: AsyncGenerator[T, None]) -> Iterator[T]:
+    """What comes of several commands, each as soon as it is known. One event loop, and so one client, serves them
+    all.
+    """
+
+    async def next_one() -> T | None:
+        return await anext(found, None)
+
+    with asyncio.Runner() as runner:
+        try:
+            while (one := runner.run(next_one())) is not None:
+                yield one
+        finally:
+            runner.run(found.aclose())

@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 
 from fallow.cli.app import COMMANDS
 from fallow.cli.failures import NOT_IN_IMAGE, Exit, explain
-from fallow.cli.unanswered import unanswered
+from fallow.cli.unanswered import Passes, unanswered
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.runtime.stack.child import environment_with
 from fallow.shared.view.keys import keys_of
@@ -218,7 +218,7 @@ def test_the_functions_of_the_view_are_loaded_once_and_again(fallow: Fallow) -> 
 @pytest.mark.real_kafka
 def test_waiting_for_an_answer_that_does_not_come_says_so(told: Fallow) -> None:
     done = told("submit", "-", "--wait", "--timeout", "1", stdin="{id: a, tenant: vision}")
-    assert (done.returncode, done.stderr) == (3, f"fallow: {unanswered('a')}\n")
+    assert (done.returncode, done.stderr) == (3, f"fallow: {unanswered('a', Passes.ADMISSION, 1)}\n")
 
 
 @pytest.mark.real_kafka

@@ -10,11 +10,12 @@ import typer
 
 from fallow.cli.failures import Exit
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
-from fallow.cli.unanswered import unanswered
+from fallow.cli.unanswered import Passes, unanswered
 from fallow.shared.client.port import ClientUnavailable
 
 YES = Outcome("a", "Job a is cancelled.")
 NO = Outcome("b", "Job b was over before: it is finished.", Exit.NO)
+AWAY = no_answer("c", Passes.ADMISSION, 30)
 UNKNOWN = Outcome("d", "no cell knows a job d", Exit.NO, is_from_cell=False)
 
 
@@ -27,18 +28,18 @@ def code_of(*outcomes: Outcome, as_json: bool = False) -> int:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "code"), [((YES,), 0), ((YES, no_answer("c")), 3), ((no_answer("c"), NO, YES), 1), ((UNKNOWN, YES), 1)]
+    ("outcomes", "code"), [((YES,), 0), ((YES, AWAY), 3), ((AWAY, NO, YES), 1), ((UNKNOWN, YES), 1)]
 )
 def test_the_exit_code_is_that_of_the_worst_answer(outcomes: tuple[Outcome, ...], code: int) -> None:
     assert code_of(*outcomes) == code
 
 
 def test_answers_of_the_cell_are_told_apart_from_the_want_of_one(capsys: pytest.CaptureFixture[str]) -> None:
-    code_of(YES, no_answer("c"), NO, UNKNOWN)
+    code_of(YES, AWAY, NO, UNKNOWN)
     said = capsys.readouterr()
     assert said.out.splitlines() == ["Job a is cancelled.", "Job b was over before: it is finished."]
     assert said.err.splitlines() == [
-        f"fallow: {unanswered('c')}",
+        f"fallow: {unanswered('c', Passes.ADMISSION, 30)}",
         "fallow: no cell knows a job d",
     ]
 

@@ -8,7 +8,7 @@ import pytest
 import typer
 
 from fallow.cli.node.answers import Answers, tell_each
-from fallow.cli.unanswered import unanswered
+from fallow.cli.unanswered import Passes, unanswered
 from fallow.shared.client.port import News
 from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import ProposalCode
@@ -23,7 +23,7 @@ def code_of(answers: Answers, *, as_json: bool = False) -> int:
     try:
         hints = {"n3": " (did you mean n1?)"}
         behind = dict.fromkeys(answers, "Stopped there now.")
-        tell_each(answers, as_json=as_json, hints=hints, behind=behind, more={"n1": {"jobs": ["a"]}})
+        tell_each(answers, 8, as_json=as_json, hints=hints, behind=behind, more={"n1": {"jobs": ["a"]}})
     except typer.Exit as ended:
         return ended.exit_code
     return 0
@@ -52,7 +52,7 @@ def test_each_node_is_told_and_what_is_said_behind_an_answer_only_where_it_is_ye
         "Stopped there now.",
         "n3: there is no such node (did you mean n1?)",
     ]
-    assert said.err == f"fallow: {unanswered('n2')}\n"
+    assert said.err == f"fallow: {unanswered('n2', Passes.PLACEMENT, 8)}\n"
 
 
 def test_programs_get_one_object_or_a_list_of_them(capsys: pytest.CaptureFixture[str]) -> None:

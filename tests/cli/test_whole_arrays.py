@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from fallow.cli.failures import Exit
 from fallow.cli.job import cancel, hold, job
-from fallow.cli.job.standing import are_free, are_held, standing
+from fallow.cli.job.standing import FIRST_ROWS, are_free, are_held, rows_of, standing
 from fallow.cli.job.submit import _submitted_before
 from fallow.shared.client.answers import Progress
 from fallow.shared.client.port import Mark, News
@@ -38,6 +38,8 @@ class Cell:
     seen: Sequence[JobRow]
     answers: Sequence[News] = ()
     cells: tuple[str, ...] = ("main",)
+    read: list[int] = field(default_factory=list)
+    """How many rows each read of a page of jobs was of."""
 
     async def operate(self, operation: Command) -> Mark:
         return Mark({})
@@ -54,9 +56,10 @@ class Cell:
         return Read(next((row for row in self.seen if row.id == job), None), at_least or 1, 0, 0)
 
     async def jobs(
-        self, cell: str, *, limit: int, after: str, at_least: int | None = None, **_: Any
+        self, cell: str, *, limit: int, after: str = "", at_least: int | None = None, **_: Any
     ) -> Read[tuple[JobRow, ...]]:
         behind = sorted((row for row in self.seen if row.id > after), key=lambda row: row.id)
+        self.read.append(len(behind[:limit]))
         return Read(tuple(behind[:limit]), at_least or 1, 0, 0)
 
 
@@ -169,7 +172,7 @@ async def test_the_cancel_of_an_array_that_is_over_counts_its_elements(
 ) -> None:
     found = await cancel.outcome_of(Cell(seen), "many", None, None, "", 20)  # type: ignore[arg-type]
     assert found is not None
-    outcome = cancel.told_of("many", found)
+    outcome = cancel.told_of("many", found, 20)
     assert (outcome.answer, outcome.code) == (f"Array many was over before: {told}.", code)
 
 
@@ -200,6 +203,34 @@ def test_an_array_that_is_over_is_told_to_programs_by_counts_alone() -> None:
     shown = job.as_object("many", job.Told("main", row=replace(own, over_ms=7), elements=tuple(elements)))
     assert (shown["row"], shown["array"]["over_ms"]) == (None, 7)
     assert shown["array"]["by_status"] == {"finished": 1, "cancelled": 1}
+
+
+async def answers_to(cell: Cell, *jobs: str) -> list[str]:
+    return [each.answer async for each in cancel.told_of_each(cell, jobs, None, None, "", 1)]  # type: ignore[arg-type]
+
+
+async def test_for_many_unknown_ids_the_view_is_asked_once_which_jobs_there_are() -> None:
+    many = [JobRow(f"job-{number:05}", "ada", JobStatus.RUNNING) for number in range(3_000)]
+    cell = Cell(many)
+    assert await answers_to(cell, *(f"gob-{number:05}" for number in range(12))) == [
+        f"no cell knows a job gob-{number:05} (did you mean job-{number:05}?)" for number in range(12)
+    ]
+    assert sorted(cell.read)[-2:] == [FIRST_ROWS, len(many)]
+    assert len(cell.read) == 12 + 1
+
+
+@pytest.mark.parametrize("between", ["many.-", "many.0a"])
+async def test_an_array_is_found_behind_many_jobs_that_are_named_like_its_elements(between: str) -> None:
+    others = [JobRow(f"{between}{number:04}", "ada", JobStatus.RUNNING) for number in range(3 * FIRST_ROWS)]
+    seen = rows("running", "queued")
+    cell = Cell([*others, seen[1]])
+    assert await rows_of(cell, "main", "many") == (seen[1],)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("count", [FIRST_ROWS - 1, FIRST_ROWS, FIRST_ROWS + 1, 10 * FIRST_ROWS])
+async def test_all_elements_of_an_array_are_found_however_many_there_are(count: int) -> None:
+    seen = rows(*["running"] * count)
+    assert await rows_of(Cell(seen), "main", "many") == seen  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("others", ["running", "queued", "finished"])

@@ -61,7 +61,7 @@ def set_(
     if not isinstance(answer, CellPolicy):
         event = None if answer is None else answer.event
         told = changes(before, event.policy) if isinstance(event, PolicySet) else ""
-        tell_answer({"policy": subject}, answer, as_json=as_json, told=told)
+        tell_answer({"policy": subject}, answer, timeout_s, as_json=as_json, told=told)
         return
     text = f"The policy has {subject} already."
     if as_json:

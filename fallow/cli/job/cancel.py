@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from fallow.cli.access import Access, access_of, run
+from fallow.cli.access import Access, access_of, in_turn
 from fallow.cli.failures import Exit
 from fallow.cli.ids import an_id
-from fallow.cli.job.meant import hint_for
+from fallow.cli.job.meant import known_jobs
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_stopping, by_elements, rows_of, statuses
 from fallow.cli.job.submit import words
+from fallow.cli.near import meant
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
+from fallow.cli.unanswered import Passes
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.arrays import is_element_of
@@ -60,42 +62,53 @@ def cancel(
     """
     access = access_of(context)
     cell = None if cell is None else access.cell(cell)
-    found = (
-        (job_id, run(_cancel(access, job_id, tenant, cell, reason, timeout_s * 1000)))
-        for job_id in dict.fromkeys(job_ids)
+    tell_each(
+        in_turn(_told_of_each(access, [*dict.fromkeys(job_ids)], tenant, cell, reason, timeout_s)), as_json=as_json
     )
-    told = (
-        _unknown(job_id, run(hint_for(access, job_id, cell))) if each is None else told_of(job_id, each)
-        for job_id, each in found
-    )
-    tell_each(told, as_json=as_json)
 
 
-def _unknown(job_id: str, hint: str) -> Outcome:
-    return Outcome(job_id, f"no cell knows a job {job_id}{hint}", Exit.NO, is_from_cell=False)
+async def _told_of_each(
+    access: Access, job_ids: Sequence[str], tenant: str | None, cell: str | None, reason: str, timeout_s: int
+) -> AsyncGenerator[Outcome, None]:
+    async with (
+        access.client() as client,
+        aclosing(told_of_each(client, job_ids, tenant, cell, reason, timeout_s)) as told,
+    ):
+        async for outcome in told:
+            yield outcome
 
 
-def told_of(job_id: str, found: Known) -> Outcome:
-    """What is told of one job that a cell knows."""
+async def told_of_each(
+    client: CellClient, job_ids: Sequence[str], tenant: str | None, cell: str | None, reason: str, timeout_s: int
+) -> AsyncGenerator[Outcome, None]:
+    """What comes of the cancel of each of these, each followed for so long. For ids that no cell knows the view is
+    asked once which others there are. Raises ClientUnavailable.
+    """
+    known: list[str] | None = None
+    for job_id in job_ids:
+        found = await outcome_of(client, job_id, tenant, cell, reason, timeout_s * 1000)
+        if found is not None:
+            yield told_of(job_id, found, timeout_s)
+            continue
+        known = await known_jobs(client, cell) if known is None else known
+        text = f"no cell knows a job {job_id}{meant(job_id, known)}"
+        yield Outcome(job_id, text, Exit.NO, is_from_cell=False)
+
+
+def told_of(job_id: str, found: Known, timeout_s: int) -> Outcome:
+    """What is told of one job that a cell knows, and that was followed for so long."""
     if isinstance(found, JobRow):
         return _was_over(found)
     if isinstance(found, tuple):
         is_over = all(row.status in FINAL for row in found)
         return _array_was_over(job_id, found) if is_over else _stops_already(job_id, found)
     if not found:
-        return no_answer(job_id)
+        return no_answer(job_id, Passes.ADMISSION, timeout_s)
     is_refused = isinstance(found[0].event, JobRejected | e.JobRefused)
     is_array = found[0].job != job_id
     text = of_array(job_id, found) if is_array else words(found[0])
     more = {"elements": len(found)} if is_array else {}
     return Outcome(job_id, text, Exit.NO if is_refused else Exit.OK, more=more)
-
-
-async def _cancel(
-    access: Access, job_id: str, tenant: str | None, cell: str | None, reason: str, wait_ms: int
-) -> Found:
-    async with access.client() as client:
-        return await outcome_of(client, job_id, tenant, cell, reason, wait_ms)
 
 
 async def outcome_of(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from fallow.cli.access import Access, access_of, run
+from fallow.cli.access import Access, access_of, in_turn
 from fallow.cli.failures import Exit
 from fallow.cli.ids import an_id
 from fallow.cli.job.cancel import answers
@@ -19,6 +19,7 @@ from fallow.cli.job.submit import words
 from fallow.cli.node.operate import REFUSALS, operation
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
+from fallow.cli.unanswered import Passes
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, News
 from fallow.shared.cluster.model.job import JobStatus
@@ -68,15 +69,22 @@ def hold(
 
 def give(access: Access, wishes: Sequence[HoldJob | ReleaseJob], timeout_s: int, *, as_json: bool) -> None:
     """Give the commands, holds or releases, one after the other, and tell what came of each."""
-    found = ((wish, run(_outcome(access, wish, wish.job, timeout_s * 1000))) for wish in wishes)
-    tell_each((told_of(wish, each) for wish, each in found), as_json=as_json)
+    tell_each(in_turn(_told_of_each(access, wishes, timeout_s)), as_json=as_json)
 
 
-def told_of(wish: HoldJob | ReleaseJob, found: Held) -> Outcome:
-    """What is told of one job, or array."""
+async def _told_of_each(
+    access: Access, wishes: Sequence[HoldJob | ReleaseJob], timeout_s: int
+) -> AsyncGenerator[Outcome, None]:
+    async with access.client() as client:
+        for wish in wishes:
+            yield told_of(wish, await outcome_of(client, wish, wish.job, timeout_s * 1000), timeout_s)
+
+
+def told_of(wish: HoldJob | ReleaseJob, found: Held, timeout_s: int) -> Outcome:
+    """What is told of one job, or array, that was waited for so long."""
     job, is_hold = wish.job, isinstance(wish, HoldJob)
     if not found.news and not found.rows:
-        return no_answer(job)
+        return no_answer(job, Passes.PLACEMENT, timeout_s)
     version = found.news[-1].version if found.news else None
     if found.is_of_array(job):
         counts = {"elements": len(found.news), "others": by_status(_others(found))}
@@ -109,11 +117,6 @@ def _others(outcome: Held) -> list[JobRow]:
 
 def _is_already(job: str, rows: Sequence[JobRow], *, is_hold: bool) -> str:
     return f"Job {job} is held already." if is_hold else f"Job {job} is not held: it is {rows[0].status}."
-
-
-async def _outcome(access: Access, wish: Operation, job: str, wait_ms: int) -> Held:
-    async with access.client() as client:
-        return await outcome_of(client, wish, job, wait_ms)
 
 
 async def outcome_of(client: CellClient, wish: Operation, job: str, wait_ms: int) -> Held:

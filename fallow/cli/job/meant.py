@@ -18,8 +18,13 @@ async def hint_for(access: Access, job: str, cell: str | None) -> str:
 
 async def hint_by(client: CellClient, job: str, cell: str | None) -> str:
     """The same of a client that is open."""
+    return meant(job, await known_jobs(client, cell))
+
+
+async def known_jobs(client: CellClient, cell: str | None) -> list[str]:
+    """The ids of the jobs that the view lists, of this cell or of all; none of a cell of which it does not say."""
     known: list[str] = []
     for name in client.cells if cell is None else (cell,):
         with suppress(ClientUnavailable):
             known += [row.id for row in (await client.jobs(name, limit=LIMIT_MOST)).value]
-    return meant(job, known)
+    return known

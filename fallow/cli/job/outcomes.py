@@ -10,7 +10,7 @@ import typer
 
 from fallow.cli.failures import Exit, say
 from fallow.cli.output.output import print_json, print_sentence
-from fallow.cli.unanswered import unanswered
+from fallow.cli.unanswered import Passes, unanswered
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Outcome:
         return {"job": self.job, "ok": self.code is Exit.OK, "answer": self.answer, **self.more}
 
 
-def no_answer(job: str) -> Outcome:
-    """Of a command that the cell has not answered in time."""
-    return Outcome(job, unanswered(job), Exit.AWAY, is_from_cell=False)
+def no_answer(job: str, passes: Passes, wait_s: int) -> Outcome:
+    """Of a command that the cell has not answered in this time."""
+    return Outcome(job, unanswered(job, passes, wait_s), Exit.AWAY, is_from_cell=False)
 
 
 def tell_each(outcomes: Iterable[Outcome], *, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from fallow.cli.ids import an_id
 from fallow.cli.job.cancel import answer, row_of
 from fallow.cli.job.submit import words
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
-from fallow.cli.unanswered import unanswered
+from fallow.cli.unanswered import Passes, unanswered
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import News
 from fallow.shared.events.effects import JobUpdated
@@ -22,7 +22,7 @@ from fallow.shared.events.values import WORKERS_MOST
 
 app = typer.Typer()
 
-WAIT_MS = 30_000
+WAIT_S = 30
 """How long to wait for the answer."""
 
 
@@ -44,7 +44,7 @@ def scale(
     access, changes = access_of(context), JobChanges(workers=workers, workers_min=fewest)
     news = run(_scale(access, job_id, tenant, None if cell is None else access.cell(cell), changes))
     if news is None:
-        end_with(Exit.AWAY, f"fallow: {unanswered(job_id)}")
+        end_with(Exit.AWAY, f"fallow: {unanswered(job_id, Passes.ADMISSION, WAIT_S)}")
     is_done = isinstance(news.event, JobUpdated)
     if as_json:
         print_json({"job": job_id, "ok": is_done, "answer": words(news)})
@@ -63,7 +63,7 @@ async def _scale(access: Access, job_id: str, tenant: str | None, cell: str | No
                 end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
             tenant = tenant or (row.tenant if row is not None else "")
         mark = await client.update(job_id, tenant, changes, cell=cell)
-        return await answer(client, mark, job_id, WAIT_MS, partial(_is_answer, tenant))
+        return await answer(client, mark, job_id, WAIT_S * 1000, partial(_is_answer, tenant))
 
 
 def _is_answer(tenant: str, news: News) -> bool:

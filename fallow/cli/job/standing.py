@@ -15,6 +15,9 @@ from fallow.shared.events.values import ARRAY_MOST
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import JobRow
 
+FIRST_ROWS = 20
+"""So many rows are read first where elements of an array may stand."""
+
 
 async def rows_of(client: CellClient, cell: str, job: str, *, at_least: int | None = None) -> tuple[JobRow, ...]:
     """The rows of the job, asked for again while the view is being built. Raises as the client does."""
@@ -34,8 +37,14 @@ async def read_of(client: CellClient, cell: str, job: str, *, at_least: int | No
 async def elements(
     client: CellClient, cell: str, array: str, *, at_least: int | None = None
 ) -> Read[tuple[JobRow, ...]]:
-    """The elements that the view knows, by index; none where this is no array. Raises as the client does."""
-    read = await client.jobs(cell, limit=2 * ARRAY_MOST, after=f"{array}.", at_least=at_least)
+    """The elements that the view knows, by index; none where this is no array. Raises as the client does.
+
+    Most ids that are looked for so are of no array: a few rows tell that, and all are read only where these do not.
+    """
+    first = f"{array}."
+    read = await client.jobs(cell, limit=FIRST_ROWS, after=first, at_least=at_least)
+    if len(read.value) == FIRST_ROWS and read.value[-1].id.startswith(first):
+        read = await client.jobs(cell, limit=2 * ARRAY_MOST, after=first, at_least=at_least)
     found = [row for row in read.value if is_element_of(row.id, array)]
     return replace(read, value=tuple(sorted(found, key=lambda row: int(row.id.rpartition(".")[2]))))
 

@@ -21,7 +21,7 @@ from fallow.cli.log.sentences import gpus, of_job, rejection, sentence
 from fallow.cli.log.why import DEFERRED
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_sentence
-from fallow.cli.unanswered import first_of, unanswered
+from fallow.cli.unanswered import Passes, first_of, unanswered
 from fallow.cli.wrong_use import WrongValue
 from fallow.shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
@@ -277,7 +277,7 @@ def _end(progress: Progress, goal: Until, timeout_s: int, told: str) -> None:
     """End the command by how far the jobs are. `told` is why they wait as a line above has it: it is not repeated."""
     missing = progress.at(Stage.UNANSWERED)
     if missing:
-        end_with(Exit.AWAY, f"fallow: {unanswered(first_of(missing))}")
+        end_with(Exit.AWAY, f"fallow: {unanswered(first_of(missing), Passes.ADMISSION, timeout_s)}")
     if not progress.have(GOALS[goal]):
         late = [job for job, stage in progress.stages.items() if not progress.is_at(stage, GOALS[goal])]
         why = why_it_waits(progress, late)

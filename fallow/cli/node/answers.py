@@ -15,7 +15,7 @@ from fallow.cli.log.sentences import sentence
 from fallow.cli.near import meant
 from fallow.cli.node.operate import refusal_of
 from fallow.cli.output.output import print_json, print_sentence
-from fallow.cli.unanswered import unanswered
+from fallow.cli.unanswered import Passes, unanswered
 from fallow.shared.client.port import ClientUnavailable, News
 from fallow.shared.events.effects import Effect, NodeChanged, ProposalRefused
 from fallow.shared.events.operations import Operation
@@ -79,17 +79,20 @@ def other_nodes(node: str, known: Collection[str]) -> str:
 
 def tell_each(
     answers: Answers,
+    timeout_s: int,
     *,
     as_json: bool,
     hints: Mapping[str, str],
     behind: Mapping[str, str] | None = None,
     more: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
-    """Tell the outcome of each node; the exit code is that of the worst. Of a node that is not refused `behind` is a
-    line behind its answer, and `more` what JSON says beside it.
+    """Tell the outcome of each node, waited for so long; the exit code is that of the worst. Of a node that is not
+    refused `behind` is a line behind its answer, and `more` what JSON says beside it.
     """
     more = more or {}
-    told = [outcome(node, answer, hints.get(node, "")) | more.get(node, {}) for node, answer in answers.items()]
+    told = [
+        outcome(node, answer, timeout_s, hints.get(node, "")) | more.get(node, {}) for node, answer in answers.items()
+    ]
     if as_json:
         one = told[0] if len(told) == 1 else {"nodes": told}
         print_json({"ok": all(each["ok"] for each in told), **one})
@@ -110,10 +113,10 @@ def is_refused(answer: News | None) -> bool:
     return answer is not None and isinstance(answer.event, ProposalRefused)
 
 
-def outcome(node: str, answer: News | None, hint: str = "") -> dict[str, Any]:
+def outcome(node: str, answer: News | None, timeout_s: int, hint: str = "") -> dict[str, Any]:
     """One node's answer for programs."""
     if answer is None:
-        return {"node": node, "ok": False, "version": None, "answer": unanswered(node)}
+        return {"node": node, "ok": False, "version": None, "answer": unanswered(node, Passes.PLACEMENT, timeout_s)}
     assert isinstance(answer.event, Effect), "answers come from the log of decisions"
     if isinstance(answer.event, ProposalRefused):
         said = f"{refusal_of(node, answer.event)}{hint}"

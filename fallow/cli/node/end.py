@@ -47,7 +47,7 @@ def lost(
     if not yes:
         _ask(_reporting(run(rows_by_id(access, name)), list(wishes)))
     answers = run(answers_to(access, wishes, (LeaseExpired,), timeout_s * 1000))
-    tell_each(answers, as_json=as_json, hints=unknown_among(access, name, answers))
+    tell_each(answers, timeout_s, as_json=as_json, hints=unknown_among(access, name, answers))
 
 
 def remove(
@@ -61,7 +61,7 @@ def remove(
     name = access.cell(cell)
     wishes = {node: operation(RemoveNode, cell=name, node=node) for node in nodes}
     answers = run(answers_to(access, wishes, (NodeRemoved,), timeout_s * 1000))
-    tell_each(answers, as_json=as_json, hints=unknown_among(access, name, answers))
+    tell_each(answers, timeout_s, as_json=as_json, hints=unknown_among(access, name, answers))
 
 
 def _reporting(rows: Mapping[str, NodeRow], nodes: Sequence[str]) -> list[NodeRow]:

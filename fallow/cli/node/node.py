@@ -105,7 +105,7 @@ def drain(
     answers = run(answers_to(access, wishes, (NodeChanged,), timeout_s * 1000))
     behind = {node: to_be_stopped(rows[node], deadline_ms) for node in wishes if node in rows}
     more = {node: as_object(rows.get(node), deadline_ms, is_refused=is_refused(answers[node])) for node in wishes}
-    tell_each(answers, as_json=as_json, hints=unknown_among(access, name, answers), behind=behind, more=more)
+    tell_each(answers, timeout_s, as_json=as_json, hints=unknown_among(access, name, answers), behind=behind, more=more)
 
 
 def _known_rows(access: Access, cell: str) -> dict[str, NodeRow]:
@@ -213,4 +213,4 @@ async def _cell_time(access: Access, cell: str) -> int:
 def _give(access: Access, cell: str, wishes: Mapping[str, Operation], timeout_s: int, *, as_json: bool) -> None:
     """Give the commands, one for each node, and tell what came of each."""
     answers = run(answers_to(access, wishes, (NodeChanged, MaintenanceSet), timeout_s * 1000))
-    tell_each(answers, as_json=as_json, hints=unknown_among(access, cell, answers))
+    tell_each(answers, timeout_s, as_json=as_json, hints=unknown_among(access, cell, answers))

@@ -13,7 +13,7 @@ from fallow.cli.access import Access
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.job.submit import words
 from fallow.cli.output.output import print_json, print_sentence
-from fallow.cli.unanswered import unanswered
+from fallow.cli.unanswered import Passes, unanswered
 from fallow.cli.user_name import user_name
 from fallow.cli.wrong_use import own_words
 from fallow.shared.client.port import CellClient, Mark, News
@@ -57,13 +57,13 @@ async def answer_of(client: CellClient, mark: Mark, is_answer: IsAnswer, wait_ms
     return None
 
 
-def tell_answer(subject: dict[str, str], answer: News | None, *, as_json: bool, told: str = "") -> None:
-    """Print what came of the command; `subject` is what it was about, by name. `told` stands in place of the answer's
-    own words. Exit 1 if the cell said no, 3 if it said nothing yet.
+def tell_answer(subject: dict[str, str], answer: News | None, timeout_s: int, *, as_json: bool, told: str = "") -> None:
+    """Print what came of the command, waited for so long; `subject` is what it was about, by name. `told` stands in
+    place of the answer's own words. Exit 1 if the cell said no, 3 if it said nothing yet.
     """
     name = next(iter(subject.values()))
     if answer is None:
-        end_with(Exit.AWAY, f"fallow: {unanswered(name)}")
+        end_with(Exit.AWAY, f"fallow: {unanswered(name, Passes.PLACEMENT, timeout_s)}")
     is_refused = isinstance(answer.event, REFUSALS)
     said = told or (refusal_of(name, answer.event) if isinstance(answer.event, ProposalRefused) else words(answer))
     if as_json:

@@ -128,7 +128,7 @@ def remove(
         return isinstance(event, QuotaRemoved) and event.tenant == tenant
 
     answer = run(give(access, wish, is_answer, timeout_s * 1000))
-    tell_answer({"quota": tenant}, answer, as_json=as_json)
+    tell_answer({"quota": tenant}, answer, timeout_s, as_json=as_json)
 
 
 def _refuse_unknown_types(access: Access, cell: str, quotas: list[dict[str, Any]]) -> None:
@@ -180,4 +180,4 @@ def _give(
 
     answer = run(give(access, wish, is_answer, timeout_s * 1000))
     subject = quotas[0]["tenant"] if len(quotas) == 1 else f"{len(quotas)} quotas"
-    tell_answer({"quota": subject}, answer, as_json=as_json)
+    tell_answer({"quota": subject}, answer, timeout_s, as_json=as_json)
