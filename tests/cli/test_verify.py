@@ -176,7 +176,7 @@ def test_an_offence_that_is_passed_over_proves_nothing_of_the_offsets_before_it(
 
 def test_what_may_be_missing_at_the_end_is_told_to_people(capsys: pytest.CaptureFixture[str]) -> None:
     tell(check(a_beaten_record_behind(an_honest_log().records[:-1], 10)), "file")
-    assert "1 offset without a record behind the last decision: transactions, or decisions" in capsys.readouterr().out
+    assert "1 offset behind the last decision holds no record: ends of transactions, aborted" in capsys.readouterr().out
 
 
 def test_a_decision_that_was_dropped_before_an_offset_without_a_record_is_found() -> None:

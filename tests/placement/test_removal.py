@@ -72,12 +72,24 @@ def test_a_lost_node_is_removed() -> None:
 def test_what_cannot_be_said_to_be_lost_or_removed_is_refused_with_the_reason() -> None:
     world = with_gang()
     assert codes(world.tell(RemoveNode(cell=CELL, node="n9"))) == [ProposalCode.NODE_CHANGED]
-    refused = texts(world.tell(RemoveNode(cell=CELL, node="n1")))[0]
-    assert "only a lost node can be removed" in refused
-    assert "stop its agent first" in refused
+    stop_it = (
+        "Stop its agent (of a virtual node: start the executors without it), wait until it is lost, then try again."
+    )
+    assert texts(world.tell(RemoveNode(cell=CELL, node="n1"))) == [
+        f"not removed: it is ready and still reports. {stop_it}"
+    ]
     world.tell(DeclareLost(cell=CELL, node="n1"))
     assert texts(world.tell(DeclareLost(cell=CELL, node="n1"))) == ["the node is lost"]
     assert "job gang still holds places there" in texts(world.tell(RemoveNode(cell=CELL, node="n1")))[0]
+
+
+def test_the_removal_of_a_silent_node_has_only_to_wait_for_its_loss() -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.tell(Drain(cell=CELL, node="n1"))
+    world.pass_time(20_000)
+    assert texts(world.tell(RemoveNode(cell=CELL, node="n1"))) == [
+        "not removed: it is draining and silent, but not lost yet. Wait until it is lost, then try again."
+    ]
 
 
 def test_a_removed_node_that_comes_back_is_a_new_one() -> None:

@@ -10,8 +10,8 @@ from fallow.shared.view.rows import NodeRow
 
 JOBS_NAMED_MOST = 3
 EMPTY = (
-    "empty: it may be taken out: stop its agent (of a virtual node: start the executors without it), "
-    "and `fallow node remove` once it is lost"
+    "empty. To take it out: stop its agent (of a virtual node: start the executors without it), "
+    "wait until it is lost, then run `fallow node remove NODE`"
 )
 
 

@@ -136,9 +136,10 @@ def tell(found: Verification, source: str) -> None:
     if found.gaps:
         print_sentence(f"{counted(found.gaps, 'offset')} without a record: transactions, or what readers would skip")
     if found.gaps_at_end:
+        hold = "holds" if found.gaps_at_end == 1 else "hold"
         print_sentence(
-            f"{counted(found.gaps_at_end, 'offset')} without a record behind the last decision: transactions, or "
-            "decisions that are lost; the log does not tell which"
+            f"{counted(found.gaps_at_end, 'offset')} behind the last decision {hold} no record: ends of transactions, "
+            "aborted transactions, or lost decisions; the log does not tell which"
         )
     if found.nodes_not_checked:
         print_sentence(f"not checked, no line in these diaries: {_named(found.nodes_not_checked)}")

@@ -38,6 +38,8 @@ REST = 20
 LOOK_EVERY_MS = 10_000
 """So often (wall time) queueing looks whether the topic still holds what it knows of."""
 
+GONE = "the snapshots are gone from their topic; a new one is written"
+
 LAST_BOUND_S = 12.0
 """So long a snapshot at an orderly stop may take: the process has 20 seconds to end."""
 
@@ -195,7 +197,7 @@ class Keeper:
         if lost is not None:
             self._catalogue = None
             self._metrics.lost.labels(cell).inc()
-            self._context.logger.error("snapshots are gone, one is written anew", cell=cell, reason=lost.reason)
+            self._context.logger.error(GONE, cell=cell, reason=lost.reason)
             self._context.health.not_ready(f"its snapshots are gone: {lost.reason}", self._what, cell=cell)
         return lost
 

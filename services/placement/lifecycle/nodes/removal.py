@@ -18,10 +18,8 @@ from fallow.shared.events.values import NodeStatus
 AGAIN_MS = 60_000
 """After so long a node that could not be forgotten is looked at again."""
 
-WAY_OUT = (
-    "and one that reports joins again at once: stop its agent first (of a virtual node: start the executors "
-    "without it) and wait until it is lost"
-)
+STOP_IT = "Stop its agent (of a virtual node: start the executors without it), wait until it is lost, then try again."
+WAIT = "Wait until it is lost, then try again."
 
 
 def operate(decision: DecisionBuilder, event: DeclareLost | RemoveNode) -> str | None:
@@ -42,7 +40,8 @@ def operate(decision: DecisionBuilder, event: DeclareLost | RemoveNode) -> str |
 
 def _why_it_stays(node: Node) -> str | None:
     if node.status is not NodeStatus.LOST:
-        return f"the node is {node.status}: only a lost node can be removed, {WAY_OUT}"
+        says, then = ("silent, but not lost yet", WAIT) if node.silent_wall_ms else ("still reports", STOP_IT)
+        return f"not removed: it is {node.status} and {says}. {then}"
     if node.jobs:
         return f"job {min(node.jobs)} still holds places there, until all of its workers have stopped"
     return f"it is lent (loan {node.loan})" if node.loan is not None else None
