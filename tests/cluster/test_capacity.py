@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.capacity.capacity import PoolCapacity, insert_node, move, recount, remove_node
 from fallow.shared.cluster.model.node import NOTHING, Node, bits, lowest, mask_of, share_of
 from fallow.shared.events.values import NodeSpec, NodeStatus
 from tests.cluster.histories import history
+from tests.hypothesis_profile import reaches
 
 NAMES = st.lists(st.integers(0, 999).map("n{:03d}".format), unique=True, min_size=1, max_size=12)
 
@@ -33,15 +33,19 @@ def fullest_with(pool: PoolCapacity, gpus: int, among: int) -> list[int]:
 @given(seed=st.integers(0, 2**32), gpus=st.integers(1, 9), among=st.integers(-1, 2**14))
 def test_the_fullest_nodes_are_those_that_a_naive_search_finds(seed: int, gpus: int, among: int) -> None:
     state = history(seed, 40).state
+    is_found = False
     for pool in state.pools.values():
         found = [pool.ids[number] for number in fullest_with(pool, gpus, among)]
+        is_found |= bool(found)
         assert found == by_hand(state.nodes, gpus, [id_ for n, id_ in enumerate(pool.ids) if among >> n & 1])
+    reaches("a node has room for so many GPUs", is_found)
 
 
 @given(names=NAMES, held=st.lists(st.integers(0, 8), min_size=12, max_size=12))
 def test_nodes_may_come_in_any_order(names: list[str], held: list[int]) -> None:
     nodes = {name: node_with(name, held=many) for name, many in zip(names, held, strict=False)}
     pool = PoolCapacity()
+    reaches("nodes come in another order than that of their names", names != sorted(names))
     for name in names:
         insert_node(pool, name)
         move(pool, name, NOTHING, share_of(nodes[name]))
@@ -54,6 +58,7 @@ def test_a_node_that_leaves_closes_its_gap(names: list[str], data: st.DataObject
     nodes = {name: node_with(name, held=len(name) + number) for number, name in enumerate(names) if number < 6}
     pool = recount(nodes)["p"]
     gone = data.draw(st.sampled_from(sorted(nodes)))
+    reaches("a node leaves that stands between others", min(nodes) < gone < max(nodes))
     move(pool, gone, share_of(nodes[gone]), NOTHING)
     remove_node(pool, gone)
     del nodes[gone]
@@ -72,7 +77,11 @@ def test_a_lost_node_counts_for_nothing_and_a_cordoned_one_is_only_not_free() ->
     assert (pool.free_whole, pool.allocated_milli) == (5, 5_000)
 
 
-@given(mask=st.integers(0, 2**70), count=st.integers(0, 80))
+MASKS = st.integers(0, 2**70) | st.sets(st.integers(0, 69)).map(lambda devices: mask_of(tuple(devices)))
+
+
+@given(mask=MASKS, count=st.integers(0, 3) | st.integers(0, 80))
 def test_masks_and_device_numbers_are_two_forms_of_one_thing(mask: int, count: int) -> None:
+    reaches("fewer devices are wanted than are in the mask", 0 < count < mask.bit_count())
     assert mask_of(tuple(bits(mask))) == mask
     assert lowest(mask, count) == tuple(bits(mask)[:count])

@@ -6,8 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.fold.due import ROOM_LEAST, DueHeap
+from tests.hypothesis_profile import reaches
 
-entries = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 400)), max_size=600)
+few = st.lists(st.tuples(st.integers(0, 50), st.integers(0, 400)), max_size=20)
+entries = few | st.builds(
+    lambda some, times: [(at_ms + turn, number + turn) for turn in range(times) for at_ms, number in some],
+    few,
+    st.integers(10, 60),
+)
+"""A few, or many: what is thrown out is looked for in a heap of many only."""
 
 
 @given(entries, st.integers(1, 20))
@@ -22,6 +29,7 @@ def test_what_lives_comes_out_in_its_order_whatever_was_let_go_of(pushed: list[t
         assert heap.is_due(heap.first[0])
         assert not heap.is_due(heap.first[0] - 1)
         out.append(heap.pop())
+    reaches("entries that were let go of are thrown out before they are due", len(out) < len(pushed))
     assert out == sorted(out)
     assert list(dict.fromkeys(entry for entry in out if entry in alive)) == sorted(alive)
 
@@ -29,6 +37,7 @@ def test_what_lives_comes_out_in_its_order_whatever_was_let_go_of(pushed: list[t
 @given(st.integers(0, 300), st.integers(0, 3_000))
 def test_entries_that_have_become_pointless_take_no_more_room_than_those_that_live(live: int, gone: int) -> None:
     heap = DueHeap[tuple[int, int]]()
+    reaches("most entries of a heap have become pointless", live and gone > ROOM_LEAST + 3 * live)
     for number in range(live + gone):
         heap.push((1_000_000 - number, number), lambda entry: entry[1] < live)
     assert len(heap) <= ROOM_LEAST + 3 * live + 1

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import exp, log
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.quota.fair_use import FairUse, Used, used_at
+from tests.hypothesis_profile import reaches
 
 HALF_LIFE_MS = 64_000
 ADA = ("ada", "gpu")
@@ -67,6 +68,7 @@ def test_it_makes_no_difference_how_often_an_account_is_looked_at(
     milli_ms: int, held_milli: int, looks: list[int], at_ms: int
 ) -> None:
     times = sorted(at_ms + look for look in [*looks, 900_000])
+    reaches("an account that holds GPUs is looked at several times", held_milli and len({*times}) > 2)
     often, once = after(milli_ms, held_milli, *times, at_ms=at_ms), after(milli_ms, held_milli, times[-1], at_ms=at_ms)
     assert often.milli_ms == pytest.approx(once.milli_ms, rel=1e-6, abs=100 + milli_ms * 1e-8)
     assert often.tick_milli_ms == once.tick_milli_ms
@@ -77,6 +79,7 @@ def test_an_account_is_near_the_integral_of_what_was_held(steps: list[tuple[int,
     fair, now_ms, exact, held = FairUse(), 0, 0.0, 0
     fair.follow(HALF_LIFE_MS, {}, 0)
     rate = log(2) / HALF_LIFE_MS
+    reaches("an account gives back what it held", any(one > other for (_, one), (_, other) in pairwise(steps)))
     for pause_ms, gpus in steps:
         now_ms += pause_ms
         kept = exp(-rate * pause_ms)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.capacity.constraints import keeps
 from fallow.shared.cluster.capacity.labels import Labels
 from fallow.shared.cluster.capacity.masks import mask_from
+from tests.hypothesis_profile import reaches
 
 KEYS, VALUES = ("rack", "zone", "own"), ("a", "b", "c")
 LABELS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES))
@@ -28,10 +28,13 @@ def test_the_nodes_that_keep_a_rule_are_those_whose_labels_do(
     labels: list[dict[str, str]], changes: list[tuple[int, dict[str, str]]]
 ) -> None:
     index = Labels(labels)
+    is_changed = False
     for at, now in changes:
         number = at % len(labels)
+        is_changed |= labels[number] != now
         index.change(number, labels[number], now)
         labels[number] = now
+    reaches("the labels of a node change", is_changed)
     assert [index.keeping(rule) for rule in RULES] == [naive(labels, rule) for rule in RULES]
 
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.queue_order import Order, order_in
 from fallow.shared.events.values import JobSpec
+from tests.hypothesis_profile import reaches
 
 PRIORITIES = st.integers(-1_000_000, 1_000_000) | st.integers(-5, 5)
 SUBMITS = st.integers(0, 10**7)
@@ -67,6 +67,8 @@ def test_of_two_jobs_of_one_time_the_higher_priority_is_first_however_large_prio
     one: int, other: int, submit_ms: int
 ) -> None:
     higher, lower = max(one, other), min(one, other)
+    reaches("two jobs of one time have different priorities", higher > lower)
+    reaches("two jobs of one time have the same priority", higher == lower)
     queue = Queue(name="default")
     assert (place(queue, higher, submit_ms, 2) < place(queue, lower, submit_ms, 1)) == (higher > lower)
 
@@ -83,6 +85,7 @@ def test_nobody_is_overtaken_by_a_job_submitted_more_than_twice_the_cap_after_it
     ages: tuple[int, int], mine: int, other: int, submit_ms: int, later_ms: int
 ) -> None:
     queue = aged(*ages)
+    reaches("a job that came too late to overtake has the higher priority", other > mine)
     assert place(queue, mine, submit_ms) < place(queue, other, submit_ms + 2 * queue.aging_max_ms + later_ms)
 
 
@@ -91,6 +94,7 @@ def test_a_higher_priority_never_stands_behind_an_equally_old_or_younger_lower_o
     ages: tuple[int, int], priority: int, more: int, submit_ms: int, later_ms: int
 ) -> None:
     first = place(aged(*ages), priority + more, submit_ms, 1, "b")
+    reaches("a lower priority is as old, or younger by less than what age may make of it", later_ms < ages[1])
     assert first < place(aged(*ages), priority, submit_ms + later_ms, 2, "a")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.checks.invariants import usage_adds_up
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Quota
 from tests.cluster.examples import TWO_GPUS, cell, enqueued, node, place, quota, requeued, started, then
 from tests.cluster.histories import history
+from tests.hypothesis_profile import reaches
 
 
 def running_in(*quotas: e.QuotaSet) -> CellState:
@@ -47,9 +47,13 @@ def test_a_lowered_limit_evicts_nobody() -> None:
 @given(seed=st.integers(0, 2**32), moves=st.lists(st.integers(0, 2**32), max_size=6))
 def test_use_adds_up_however_tenants_are_moved(seed: int, moves: list[int]) -> None:
     state = history(seed, 30).state
+    is_moved = False
     for move in moves:
         parent = (None, "firm", "lab")[move % 3]
         tenant = ("ada", "bob", "eve")[move // 3 % 3]
         gpu_type = ("a100", "h100")[move // 9 % 2]
+        before = state.usage.copy()
         then(state, e.QuotaSet(quota=Quota(tenant=tenant, gpu_type=gpu_type, parent=parent)))
+        is_moved |= state.usage != before
+    reaches("a tenant that uses GPUs is moved to another parent", is_moved)
     assert usage_adds_up(state) == []

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from fallow.shared.cluster.quota.room import Borrower, lineage
 from fallow.shared.cluster.quota.tree import Account, QuotaTree
 from fallow.shared.events.operations import Quota
+from tests.hypothesis_profile import reaches
 
 GPU_TYPE = "gpu"
 TENANTS = [f"tenant-{number}" for number in range(6)]
@@ -41,6 +42,8 @@ def test_a_tenant_borrows_from_an_owner_what_fits_into_nothing_of_its_own(
 ) -> None:
     borrower = Borrower(tree, tenant, GPU_TYPE, more_milli)
     above = [each.account for each in lineage(tree.branches.get((tenant, GPU_TYPE)))]
+    borrowed = {borrows(tree, tenant, more_milli, (each, GPU_TYPE)) for each in TENANTS}
+    reaches("a tenant borrows from some owners, and not from others", len(borrowed) > 1)
     assert borrower.above == above
     for owner in [(each, GPU_TYPE) for each in TENANTS]:
         assert borrower.is_below(owner) is (owner in above)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fallow.shared.cluster.quota.rules import LEVELS_MOST, contradiction, fault_among, fault_in_pools, top_down
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.operations import Quota
+from tests.hypothesis_profile import reaches
 
 
 def share(tenant: str, guaranteed: int = 0, limit: int | None = None, parent: str | None = None) -> Quota:
@@ -156,26 +157,32 @@ def levels(quotas: list[Quota]) -> int:
     return max(level(quota.tenant) for quota in quotas)
 
 
-DEEP = st.lists(st.sampled_from([0, 0, 0, 0, 0, 0, 0, 1, 40]), min_size=LEVELS_MOST + 3, max_size=LEVELS_MOST + 3)
+DEEP = st.lists(st.sampled_from([*[0] * 20, 1, 40]), min_size=LEVELS_MOST + 3, max_size=LEVELS_MOST + 3)
 
 
 @given(PARENTS | DEEP)
 def test_a_tree_is_refused_exactly_if_a_line_of_it_has_more_levels(parents: list[int]) -> None:
     quotas = tree(parents)
+    reaches("a line of a tree has too many levels", levels(quotas) > LEVELS_MOST)
     assert (fault_among(table(*quotas), quotas, {}) is not None) is (levels(quotas) > LEVELS_MOST)
 
 
-@given(PARENTS | DEEP, PARENTS | DEEP, st.randoms(use_true_random=False))
+ORDERS = st.permutations(range(LEVELS_MOST + 3)) | st.just([*reversed(range(LEVELS_MOST + 3))])
+
+
+@given(PARENTS | DEEP, PARENTS | DEEP, ORDERS)
 def test_no_step_from_one_allowed_tree_to_another_is_forbidden_in_the_log(
-    before: list[int], after: list[int], random: Any
+    before: list[int], after: list[int], order: list[int]
 ) -> None:
     """Also where those that were below come to stand above."""
-    names = [quota.tenant for quota in tree(before)]
-    random.shuffle(names)
-    other = dict(zip(sorted(names), names, strict=True))
+    names = sorted(quota.tenant for quota in tree(before))
+    other = {name: names[at] for name, at in zip(names, order, strict=True)}
     old = table(*tree(before))
     new = [share(other[q.tenant], parent=other[q.parent] if q.parent else None) for q in tree(after)]
-    if fault_among(old, list(old.values()), {}) or fault_among(table(*new), new, {}):
+    is_allowed = not (fault_among(old, list(old.values()), {}) or fault_among(table(*new), new, {}))
+    turned = {(q.tenant, q.parent) for q in old.values() if q.parent} & {(q.parent, q.tenant) for q in new}
+    reaches("one that was below another comes to stand above it", is_allowed and turned)
+    if not is_allowed:
         return
     for quota in top_down(table(*new), new):
         assert contradiction(old, quota) is None

@@ -34,6 +34,7 @@ def test_a_tree_kept_by_delta_is_what_the_definition_says(listed: list[Quota], c
     for tenant, milli in changes:
         use.force(tenant, milli)
     books, branches = use.books(), use.tree.branches
+    reaches("a tenant uses GPUs below another one", any(b.parent and b.used_milli for b in branches.values()))
     assert {at: b.used_milli for at, b in branches.items()} == {at: books.use(at) for at in branches}
     assert {at: b.drawn_milli for at, b in branches.items()} == {at: books.drawn(at) for at in branches}
     assert {at: b.home_milli for at, b in branches.items()} == {at: books.at_home(at) for at in branches}
@@ -48,6 +49,7 @@ def test_a_tree_made_anew_counts_as_one_kept_by_delta(listed: list[Quota], chang
     for tenant, milli in changes:
         use.force(tenant, milli)
     by_delta = (use.counted(), {t: (c.home_idle_milli, c.guaranteed_idle_milli) for t, c in use.tree.cohorts.items()})
+    reaches("some cohort has a guarantee that is idle", any(idle for _, idle in by_delta[1].values()))
     use.tree.void()
     anew = (use.counted(), {t: (c.home_idle_milli, c.guaranteed_idle_milli) for t, c in use.tree.cohorts.items()})
     assert by_delta == anew
@@ -63,6 +65,7 @@ def test_what_is_undone_leaves_no_trace(
     before, usage, mark = use.counted(), dict(use.tree.usage), use.journal.checkpoint()
     for tenant, milli in undone:
         use.force(tenant, milli)
+    reaches("use of quotas is undone", use.counted() != before)
     use.journal.rollback(mark)
     assert (use.counted(), use.tree.usage) == (before, usage)
 
@@ -109,6 +112,7 @@ def test_a_tenant_uses_what_it_may_to_the_last(rules: dict[str, Any], most: int,
 def test_no_start_leaves_use_above_what_may_be_used(listed: list[Quota], changes: list[tuple[str, int]]) -> None:
     use = Use(tree_of(listed))
     started = [tenant for tenant, milli in changes if use.start(tenant, milli)]
+    reaches("quotas let some start, and others not", 0 < len(started) < len(changes))
     assert [wrong for tenant in started if (wrong := use.books().over((tenant, TYPE))) is not None] == []
 
 
@@ -117,10 +121,14 @@ def test_who_starts_only_what_is_available_never_uses_more_than_the_cell_has_or_
     listed: list[Quota], changes: list[tuple[str, int]], cell: int
 ) -> None:
     use = Use(tree_of(listed))
+    is_less = False
     assume(home_idle(use) <= cell)
     for tenant, milli in changes:
         free = cell - sum(use.own.values())
-        use.force(tenant, min(milli, available(use.tree, (tenant, TYPE), free)))
+        can = available(use.tree, (tenant, TYPE), free)
+        is_less |= can < min(milli, free)
+        use.force(tenant, min(milli, can))
+    reaches("less is available than is free and wanted", is_less)
     assert sum(use.own.values()) + home_idle(use) <= cell
 
 
@@ -133,6 +141,8 @@ def test_the_order_in_which_quotas_are_set_makes_no_difference(
     for tenant, milli in changes:
         at_once.force(tenant, milli)
         one_by_one.force(tenant, milli)
+    before = one_by_one.counted()
     for quota in second:
         set_quota(one_by_one.journal, one_by_one.tree, quota)
+    reaches("a quota that is set changes how use counts", one_by_one.counted() != before)
     assert (one_by_one.counted(), one_by_one.tree.usage) == (at_once.counted(), at_once.tree.usage)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.checks.invariants import live_bytes_equal_a_recount
 from fallow.shared.cluster.fold.rows import rows_of, state_from
 from fallow.shared.cluster.model.job import WAITING
@@ -22,6 +21,7 @@ from fallow.shared.events.value import replace
 from fallow.shared.events.values import Dependency, JobSpec, ProcessRun, VirtualRun
 from tests.cluster.examples import cell, enqueued, node, place, requeued, started, stopping, then
 from tests.cluster.histories import folded, history
+from tests.hypothesis_profile import reaches
 
 PLAIN = JobSpec(id="job", tenant="ada")
 RUN = ProcessRun(argv=("python", "train.py"), env={"SEED": "1"})
@@ -52,6 +52,8 @@ def by_hand(state: CellState) -> tuple[int, dict[str, int]]:
 @given(seed=st.integers(0, 2**32), decisions=st.integers(1, 60), cut=st.integers(0, 60))
 def test_every_reader_counts_what_is_there_after_any_history(seed: int, decisions: int, cut: int) -> None:
     historian = history(seed, decisions)
+    taken, _ = by_hand(historian.state)
+    reaches("jobs that hold texts are read from a snapshot and from the log", taken and 0 < cut < decisions)
     assert counted(historian.state) == by_hand(historian.state)
     assert counted(folded(historian.records)) == by_hand(historian.state)
     restored = state_from(list(rows_of(folded(historian.records[:cut]))))
@@ -66,6 +68,7 @@ def test_what_is_undone_is_not_counted(seed: int, decisions: int, moves: int) ->
     mark = state.checkpoint()
     for _ in range(moves):
         historian.move(state.at_ms)
+    reaches("what is undone changed how much texts take", counted(state) != before)
     state.rollback(mark)
     assert counted(state) == before
     assert live_bytes_equal_a_recount(state) == []
@@ -74,6 +77,7 @@ def test_what_is_undone_is_not_counted(seed: int, decisions: int, moves: int) ->
 @given(seed=st.integers(0, 2**32), decisions=st.integers(1, 60))
 def test_nothing_is_left_when_all_jobs_are_over(seed: int, decisions: int) -> None:
     state = history(seed, decisions).state
+    reaches("jobs of several tenants hold texts", len(state.live_bytes_of) > 1)
     for job in list(state.jobs.values()):
         waits = job.status in WAITING
         then(
@@ -124,6 +128,7 @@ def test_all_that_can_be_long_is_counted(fields: dict[str, object], size_bytes: 
 def test_texts_count_for_what_they_take_beside_the_smallest_table(argv: list[str], env: dict[str, str]) -> None:
     texts = [*argv, *env, *env.values()]
     table = max(sys.getsizeof(env) - SMALLEST_TABLE_BYTES, 0)
+    reaches("an environment takes more than the smallest table", table)
     taken = sum(sys.getsizeof(text) for text in texts) + table
     found = spec_bytes(replace(PLAIN, run=ProcessRun(argv=tuple(argv), env=env)))
     assert taken * 2 // 3 <= found

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fallow.shared.cluster.model.job import Job, index_of, worker_of
 from fallow.shared.cluster.model.workers_index import LEFT_MOST
 from fallow.shared.events.values import JobSpec, WorkerPlace
+from tests.hypothesis_profile import reaches
 
 NODES = ["node-1", "node-2", "node-3", "node-4"]
 
@@ -41,6 +42,7 @@ def test_workers_that_enter_and_leave_are_found_by_rank_and_by_node(data: st.Dat
     nodes = st.sampled_from(NODES)
     job = job_of(tuple(place(rank, data.draw(nodes)) for rank in range(data.draw(st.integers(0, 60)))))
     same_as_a_search(job)
+    ways = set[str]()
     for turn in range(1, data.draw(st.integers(1, 8)) + 1):
         held, before = {place.rank for place in job.workers}, job.workers
         if data.draw(st.booleans()):
@@ -48,13 +50,17 @@ def test_workers_that_enter_and_leave_are_found_by_rank_and_by_node(data: st.Dat
             ranks = sorted(data.draw(st.sets(st.sampled_from(free), max_size=5)) if free else ())
             job.workers = index_of(job).enter(tuple(place(rank, data.draw(nodes), turn) for rank in ranks))
             assert job.workers[: len(before)] == before
+            ways.add("enter" if ranks else "")
         elif held:
             gone = data.draw(st.sets(st.sampled_from(sorted(held)), max_size=LEFT_MOST + 2))
+            ways.add("leave" if gone else "")
             job.workers = index_of(job).leave(gone)
             assert job.workers == tuple(place for place in before if place.rank not in gone)
         if data.draw(st.integers(0, 3)) == 0:
             job.workers = before  # as when the change is undone
+            ways.add("undone")
         same_as_a_search(job)
+    reaches("workers enter a job and leave it, and some of that is undone", ways >= {"enter", "leave", "undone"})
 
 
 class Counted(tuple[WorkerPlace, ...]):
