@@ -177,25 +177,38 @@ def nodes_of(places: object) -> list[str]:
 
 
 NAMES = st.sampled_from(("a", "b", "c", None))
-MACHINES = st.lists(
-    st.builds(
-        Machine,
-        leaf=NAMES,
-        spine=st.sampled_from(("s", "t", None)),
-        gpus=st.sampled_from((2, 4, 8)),
-        used=st.integers(0, 2),
-        cpu=st.integers(0, 6),
-        domain=st.sampled_from(("x", "y", None)),
-        has_islands=st.booleans(),
-        memory=st.sampled_from((0, 0, 2, 5)),
-        gpu_type=st.sampled_from(("gpu", "gpu", "tpu")),
-        zone=st.sampled_from((None, "z1", "z2")),
-        taints=st.sampled_from(((), (), (), ("hot",), ("hot", "slow"))),
-        is_held_alone=st.booleans(),
-    ),
-    min_size=1,
-    max_size=8,
+ANY_MACHINE = st.builds(
+    Machine,
+    leaf=NAMES,
+    spine=st.sampled_from(("s", "t", None)),
+    gpus=st.sampled_from((2, 4, 8)),
+    used=st.integers(0, 2),
+    cpu=st.integers(0, 6),
+    domain=st.sampled_from(("x", "y", None)),
+    has_islands=st.booleans(),
+    memory=st.sampled_from((0, 0, 2, 5)),
+    gpu_type=st.sampled_from(("gpu", "gpu", "tpu")),
+    zone=st.sampled_from((None, "z1", "z2")),
+    taints=st.sampled_from(((), (), (), ("hot",), ("hot", "slow"))),
+    is_held_alone=st.booleans(),
 )
+ROOMY = st.builds(
+    Machine,
+    leaf=st.sampled_from(("a", "a", "b", None)),
+    spine=st.sampled_from(("s", "s", "s", "t")),
+    gpus=st.sampled_from((4, 8)),
+    used=st.integers(0, 2),
+    cpu=st.just(6),
+    domain=st.sampled_from(("x", "x", "y", None)),
+    has_islands=st.booleans(),
+    memory=st.just(5),
+    zone=st.sampled_from((None, None, "z1")),
+)
+"""A node that most jobs may use."""
+
+MACHINES = st.lists(ANY_MACHINE, min_size=1, max_size=8) | st.lists(ROOMY, min_size=2, max_size=8)
+"""Most gangs do not fit into a cell of the first kind."""
+
 RULES = st.just(()) | st.lists(st.sampled_from(sorted(ALLOWED)), max_size=2).map(tuple)
 TOLERATIONS = st.sampled_from(((), (), ("hot",), ("slow",), ("slow", "hot")))
 ALONE = st.sampled_from((False, False, True))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.gang import place_alike, place_gang
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
@@ -14,6 +13,7 @@ from fallow.shared.events.operations import Quota
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, WorkerPlace
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import MACHINES, Machine, gang, network, start, walked
 
 POLICIES = st.sampled_from(("best-fit", "e-binpack", "e-spread"))
@@ -49,6 +49,7 @@ def test_together_they_get_the_places_that_they_would_get_one_by_one(
 ) -> None:
     spec = gang("job", gpus, cpu=cpu)
     found = group_after_group(network(machines, policy), spec, most)
+    reaches("jobs that are alike fill one node and go on to another", len({place.node for place in found}) > 1)
     assert found == one_after_the_other(network(machines, policy), spec, most)
 
 
@@ -73,4 +74,5 @@ def test_a_walk_over_a_line_comes_to_the_same_starts_as_walks_over_its_jobs(
         if limit is not None:
             apply(state, e.QuotaSet(quota=Quota(tenant="ada", gpu_type="gpu", limit_milli=limit * 1000)), 0)
     together = walked(submit(states[0], specs))
+    reaches("a walk over a line starts some of its jobs, and not all", 0 < len(together) < len(specs))
     assert together == [start for spec in specs for start in walked(submit(states[1], [spec]))]

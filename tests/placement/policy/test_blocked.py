@@ -7,11 +7,11 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.queue.lines.blocked import AGAIN_MOST, ANY, ASKS_MOST, OF_A_TENANT, Blocked
 from fallow.services.placement.queue.lines.closing import Closing
 from fallow.services.placement.queue.lines.row import Ask, Need, Row
 from fallow.shared.events.reasons import PendingReason
+from tests.hypothesis_profile import reaches
 
 
 def need(tenant: str, ask: Ask = ANY, *, longest_ms: int = 0) -> Need:
@@ -111,6 +111,7 @@ def test_the_next_node_closes_just_when_the_first_run_there_would_not_be_over_in
     open_now = [begin_ms for begin_ms in begins_ms if now_ms + longest_ms <= begin_ms]
     closes_ms = [next(at_ms for at_ms in range(now_ms, 100) if at_ms + longest_ms > begin_ms) for begin_ms in open_now]
     closing = Closing(begins_ms, [waits, is_told], now_ms)
+    reaches("a node will close for a job that waits", closing.next_ms is not None)
     assert closing.next_ms == min(closes_ms, default=None)
     if closing.next_ms is not None:
         assert (closing.due(closing.next_ms - 1), closing.due(closing.next_ms)) == ({}, {waits: None})

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.fit.device_selection import devices_for
 from fallow.services.placement.search.gang import POLICIES, place_gang
 from fallow.shared.cluster.fold.apply import apply
@@ -17,6 +16,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import build_valid
 from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import POOL, gang, start
 
 PAIRS = NodeSpec(id="n", pool=POOL, gpus=8, islands=(4, 4), nics=(2, 2, 2, 2))
@@ -90,6 +90,7 @@ def test_no_choice_touches_fewer_islands_or_of_one_island_fewer_cards(
     assert len(set(devices)) == gpus
     assert set(devices) <= set(bits(free))
     touched = groups_of(devices, islands)
+    reaches("the devices of a worker are in several islands", len(touched) > 1)
     assert len(touched) == fewest_groups(bits(free), islands, gpus)
     for island in touched:
         here = [device for device in bits(free) if groups_of((device,), islands) == {island}]

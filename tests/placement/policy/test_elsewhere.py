@@ -25,6 +25,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import PendingReason, RequeueReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Level, NodeStatus, WorkerPlace
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import MACHINES, Machine, gang, indices_of, network, start, walked
 from tests.placement.policy.test_every_policy import GANGS, SHARES
 
@@ -126,7 +127,10 @@ def test_a_gang_gets_what_a_cell_without_these_nodes_gives_unless_the_whole_one_
     anywhere, cell = place_gang(network(machines, policy), spec), network(machines, policy)
     avoid = failed_on(numbers, which, anywhere)
     elsewhere = first_found(avoid, anywhere, lambda ids: place_gang(without(machines, policy, ids), spec))
-    assert place_job(cell, retried(spec, avoid)) == the_better(cell, spec, elsewhere, anywhere)
+    oracle = the_better(cell, spec, elsewhere, anywhere)
+    reaches("a gang starts elsewhere, since it has failed where it would start", oracle != anywhere)
+    reaches("a gang starts where it has failed, since it would be worse off elsewhere", oracle == anywhere != elsewhere)
+    assert place_job(cell, retried(spec, avoid)) == oracle
 
 
 @given(
@@ -156,6 +160,7 @@ def test_so_do_the_workers_of_jobs_that_are_no_gangs_and_replicas(
         lambda ids: places_for(without(machines, policy, ids), retried(spec, ()), fewest, most, 0),
     )
     oracle = the_better(cell, spec, elsewhere, anywhere)
+    reaches("workers and replicas start elsewhere, since they have failed where they would start", oracle != anywhere)
     assert places_for(cell, retried(spec, avoid), fewest, most, 0) == oracle
 
 
@@ -164,14 +169,17 @@ def test_to_look_elsewhere_leaves_no_trace_in_the_state_and_its_indices(
     machines: list[Machine], specs: list[JobSpec], policy: str, numbers: list[int]
 ) -> None:
     state = network(machines, policy)
+    is_elsewhere = False
     for number, spec in enumerate(specs):
-        place_gang(state, spec)
+        anywhere = place_gang(state, spec)
         before = digest_of(state)
         found = place_job(state, retried(spec, names(numbers)))
+        is_elsewhere |= found != anywhere
         assert digest_of(state) == before
         assert not any(node.is_full for node in state.nodes.values())
         if not isinstance(found, PendingReason):
             start(state, replace(spec, id=f"gang-{number}"), found)
+    reaches("a job that looks elsewhere finds other places", is_elsewhere)
     assert check_state(state) == []
     assert state.pools == recount(state.nodes)
     views = [view for pool in state.pools.values() for view in indices_of(pool)]
@@ -206,6 +214,8 @@ def test_jobs_that_are_alike_but_for_their_failures_start_as_if_each_was_placed_
         if not isinstance(found, PendingReason):
             apply(alone, e.JobStarted(job=job.id, attempt=1, workers=found), 0)
             expected.append((job.id, found))
+    has_failed = any({*alone.jobs[name].avoid} & {*alone.nodes} for name, _ in expected)
+    reaches("of jobs that are alike one starts that has failed on a node", has_failed)
     assert walked(together) == expected
 
 

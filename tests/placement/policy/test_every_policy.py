@@ -20,6 +20,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import (
     ALONE,
     MACHINES,
@@ -40,7 +41,7 @@ from tests.placement.policy.networks import (
 NAMES = st.sampled_from(sorted(POLICIES))
 LEVELS = st.sampled_from(tuple(Level))
 WISHES = st.builds(TopologyRequest, level=LEVELS, wish=st.sampled_from(tuple(Wish)), slice_workers=st.integers(1, 4))
-GANGS = st.builds(
+ANY_GANG = st.builds(
     gang,
     st.just("gang"),
     st.integers(1, 4),
@@ -55,6 +56,17 @@ GANGS = st.builds(
     tolerations=TOLERATIONS,
     exclusive=ALONE,
 )
+GANGS = ANY_GANG | st.builds(
+    gang,
+    st.just("gang"),
+    st.integers(1, 3),
+    st.integers(2, 7),
+    topology=st.none() | WISHES,
+    spread=st.none() | LEVELS,
+    kind=st.sampled_from(tuple(JobKind)),
+)
+"""Those of the second kind ask for nothing that few nodes have."""
+
 SHARES = st.builds(
     gang,
     st.just("gang"),
@@ -80,6 +92,7 @@ def test_what_a_policy_gives_can_be_taken_whole(machines: list[Machine], specs: 
         if not isinstance(found, PendingReason):
             assert [place.rank for place in found] == list(range(spec.workers))
             start(state, replace(spec, id=f"gang-{number}"), found)
+    reaches("a policy gives places to several gangs", sum(job.id.startswith("gang") for job in state.jobs.values()) > 1)
     assert check_state(state) == []
 
 
@@ -99,13 +112,16 @@ OPEN = st.builds(
 @given(machines=st.lists(EMPTY, min_size=2, max_size=4), specs=st.lists(OPEN, min_size=1, max_size=4))
 def test_the_ranks_of_one_node_follow_each_other(policy: str, machines: list[Machine], specs: list[JobSpec]) -> None:
     state = network(machines, policy)
+    is_apart = False
     for number, spec in enumerate(specs):
         found = place_gang(state, spec)
         if not isinstance(found, PendingReason):
             assert [place.rank for place in found] == list(range(spec.workers))
             nodes = [place.node for place in found]
+            is_apart |= 1 < len({*nodes}) < len(nodes)
             assert len([node for node, _ in groupby(nodes)]) == len({*nodes})
             start(state, replace(spec, id=f"gang-{number}"), found)
+    reaches("a gang is on several nodes, with several workers on one of them", is_apart)
 
 
 @given(machines=MACHINES, spec=GANGS | SHARES, policy=NAMES)
@@ -114,6 +130,7 @@ def test_without_a_wish_a_gang_starts_exactly_if_the_nodes_have_room(
 ) -> None:
     spec, state = replace(spec, topology=None), network(machines, policy)
     has_room = holds(state, spec, sorted(state.nodes)) >= spec.workers
+    reaches("nodes have room for a gang without a wish", has_room and spec.workers > 1)
     assert (places_or_none(state, spec) is not None) == has_room
 
 
@@ -125,6 +142,7 @@ def test_a_required_unit_is_found_exactly_if_there_is_one(
     state = network(machines, policy)
     found = places_or_none(state, spec)
     there_is = any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, level).values())
+    reaches("there is a unit for a gang that requires one", there_is and spec.workers > 1)
     assert (found is not None) == there_is
     assert len({unit_of(state, level, node) for node in found or ()}) <= 1
     assert all(unit_of(state, level, node)[-1] for node in found or ())
@@ -136,6 +154,7 @@ def test_a_required_unit_binds_shares_of_devices_too(machines: list[Machine], sp
     state = network(machines)
     found = places_or_none(state, spec)
     there_is = any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, level).values())
+    reaches("there is a unit for a gang of shares that requires one", there_is and spec.workers > 1)
     assert (found is not None) == there_is
     assert len({unit_of(state, level, node) for node in found or ()}) <= 1
 
@@ -159,6 +178,7 @@ def test_required_slices_are_found_exactly_if_any_division_fits(
     found = places_or_none(state, spec)
     rooms = [holds(state, spec, nodes) for nodes in units_of(state, level).values()]
     slices = [slice_] * (spec.workers // slice_) + [spec.workers % slice_] * (spec.workers % slice_ > 0)
+    reaches("several slices of a gang find a unit each", found is not None and len(slices) > 1)
     assert (found is not None) == some_division(rooms, slices)
     in_order = [(found or [])[at : at + slice_] for at in range(0, spec.workers, slice_)]
     assert all(len({unit_of(state, level, node) for node in nodes}) <= 1 for nodes in in_order)
@@ -169,6 +189,8 @@ def test_a_preferred_wish_never_keeps_a_gang_waiting(machines: list[Machine], sp
     state = network(machines, policy)
     wish = replace(spec.topology or TopologyRequest(level=Level.LEAF), wish=Wish.PREFERRED)
     has_room = holds(state, spec, sorted(state.nodes)) >= spec.workers
+    is_met = any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, wish.level).values())
+    reaches("a gang starts though no unit holds it that it prefers", has_room and not is_met)
     assert (places_or_none(state, replace(spec, topology=wish)) is not None) == has_room
 
 
@@ -178,7 +200,9 @@ def test_a_preferred_unit_is_used_wherever_one_holds_the_gang(
 ) -> None:
     state = network(machines)
     found = places_or_none(state, replace(spec, topology=TopologyRequest(level=level)))
-    if any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, level).values()):
+    is_met = any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, level).values())
+    reaches("a unit holds a gang that prefers one", is_met and spec.workers > 1)
+    if is_met:
         assert len({unit_of(state, level, node) for node in found or ()}) == 1
 
 
@@ -186,14 +210,18 @@ def test_a_preferred_unit_is_used_wherever_one_holds_the_gang(
 def test_e_binpack_uses_one_leaf_group_where_one_holds_the_gang(machines: list[Machine], spec: JobSpec) -> None:
     spec, state = replace(spec, topology=None), network(machines)
     found = places_or_none(state, spec)
-    if any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, Level.LEAF).values()):
+    one_holds_it = any(holds(state, spec, nodes) >= spec.workers for nodes in units_of(state, Level.LEAF).values())
+    reaches("a leaf group holds a gang of several workers", one_holds_it and spec.workers > 1)
+    if one_holds_it:
         assert len({unit_of(state, Level.LEAF, node) for node in found or ()}) == 1
 
 
 @given(machines=MACHINES, spec=GANGS)
 def test_e_binpack_uses_one_node_where_one_holds_the_gang(machines: list[Machine], spec: JobSpec) -> None:
     spec, state = replace(spec, topology=None), network(machines)
-    if any(room_on(state, spec, node) >= spec.workers for node in state.nodes):
+    one_holds_it = any(room_on(state, spec, node) >= spec.workers for node in state.nodes)
+    reaches("a node holds a gang of several workers", one_holds_it and spec.workers > 1)
+    if one_holds_it:
         assert len(set(places_or_none(state, spec) or ())) == 1
 
 
@@ -202,7 +230,9 @@ def test_the_order_in_which_nodes_came_makes_no_difference(
     machines: list[Machine], spec: JobSpec, policy: str, data: st.DataObject
 ) -> None:
     order = data.draw(st.permutations(range(len(machines))))
-    assert place_gang(network(machines, policy), spec) == place_gang(network(machines, policy, order), spec)
+    found = place_gang(network(machines, policy), spec)
+    reaches("a gang has places whatever order nodes came in", order != sorted(order) and isinstance(found, tuple))
+    assert found == place_gang(network(machines, policy, order), spec)
 
 
 @given(machines=MACHINES, specs=st.lists(GANGS | SHARES, min_size=2, max_size=6), data=st.data())
@@ -210,12 +240,16 @@ def test_the_indices_equal_a_recount_after_starts_and_rollbacks(
     machines: list[Machine], specs: list[JobSpec], data: st.DataObject
 ) -> None:
     state = network(machines, data.draw(NAMES))
+    undone, kept = False, False
     for number, spec in enumerate(specs):
         found, mark = place_gang(state, spec), state.checkpoint()
-        if not isinstance(found, PendingReason):
+        if started := not isinstance(found, PendingReason):
             start(state, replace(spec, id=f"gang-{number}"), found)
             place_gang(state, spec)
-        state.rollback(mark) if data.draw(st.booleans()) else state.commit(mark)
+        is_undone = data.draw(st.booleans())
+        undone, kept = undone or (is_undone and started), kept or (started and not is_undone)
+        state.rollback(mark) if is_undone else state.commit(mark)
+    reaches("one start is undone, and another one stays", undone and kept)
     assert state.pools == recount(state.nodes)
     views = [view for pool in state.pools.values() for view in indices_of(pool)]
     assert [differs_from_recount(view) for view in views] == [None] * len(views)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.queue.fair_share import Share, Shares, totals_of
 from fallow.services.placement.queue.fair_share_heap import FairShareHeap
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
@@ -16,6 +15,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.fair_use import FairUse, Used
 from fallow.shared.cluster.quota.quota import Account
 from fallow.shared.events.operations import Quota
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, cell_with, joined, lost
 
 FILE = CellFile(
@@ -133,6 +133,7 @@ def test_the_turns_are_those_of_a_comparison_of_all_level_by_level(
     weights: dict[str, int], held: dict[str, int], tenants: list[str], turns: list[tuple[str, int]], submits: list[int]
 ) -> None:
     state = with_family(weights, held)
+    reaches("tenants below the same one compete for turns", turns and len(PARENTS.keys() & {*tenants}) > 1)
     shares = Shares(state, 0)
     came = {name: (submits[number], number) for number, name in enumerate(tenants)}
     tournament, left = FairShareHeap(shares, came), dict.fromkeys(tenants)

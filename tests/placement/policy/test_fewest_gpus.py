@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.fit.fewest_gpus import CHOICES_MOST, Offer, _Choice, cheapest
+from tests.hypothesis_profile import reaches
 
 Kinds = list[tuple[int, int, int]]
 
@@ -60,6 +61,7 @@ def test_the_fewest_gpus_of_a_few_nodes(kinds: Kinds, workers: int, gpus: int | 
     st.integers(1, 60),
 )
 def test_no_choice_of_nodes_has_fewer_gpus(kinds: Kinds, workers: int) -> None:
+    reaches("nodes of several kinds together have the fewest GPUs", len(cheapest(offers_of(kinds), workers)) > 1)
     assert counted(kinds, workers) == fewest(kinds, workers)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallow.services.placement.fit.filling import Order, count_room, fill, fullest, lowest
@@ -23,7 +23,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
-from tests.hypothesis_profile import EXAMPLES
+from tests.hypothesis_profile import EXAMPLES, reaches
 from tests.placement.policy.networks import (
     ALONE,
     MACHINES,
@@ -43,7 +43,7 @@ WAYS: dict[str, Callable[[CellState, JobSpec], list[Seat]]] = {
     "spread": spread,
 }
 MILLI = st.sampled_from((1, 100, 250, 300, 333, 500, 501, 999, 1_000, 2_000))
-GANGS = st.builds(
+ANY_GANG = st.builds(
     gang,
     st.just("gang"),
     workers=st.integers(1, 9) | st.integers(10, 60),
@@ -56,6 +56,11 @@ GANGS = st.builds(
     tolerations=TOLERATIONS,
     exclusive=ALONE,
 )
+GANGS = ANY_GANG | st.builds(
+    gang, st.just("gang"), workers=st.integers(1, 9), milli=MILLI, spread=st.none() | st.sampled_from(tuple(Level))
+)
+"""Those of the second kind ask for nothing that few nodes have."""
+
 OTHERS = st.lists(st.builds(gang, st.just("other"), milli=MILLI, workers=st.integers(1, 3)), max_size=6)
 FAILURES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 1)), max_size=3)
 
@@ -87,7 +92,8 @@ def test_a_gang_is_where_its_workers_would_be_one_by_one(
     state = in_use(machines, policy, others, failures)
     seats = node_by_node(WAYS[policy](state, spec))
     found = place_gang(state, spec)
-    event(f"placed: {isinstance(found, tuple)}")
+    has_others = any(name.startswith("other") for name in state.jobs)
+    reaches(f"a gang has places beside others under {policy}", has_others and isinstance(found, tuple))
     if len(seats) < spec.workers:
         assert isinstance(found, PendingReason)
     else:
@@ -115,6 +121,7 @@ def test_as_many_are_counted_as_find_places(
     resources = replace(spec.resources, gpu_milli=wants if wants < 1_000 else 1_000 * (wants // 500 - 1))
     spec = replace(spec, resources=resources)
     found = sum(many for _, _, many in fill(FreeCapacity.of(state, pool, spec), spec, most, fullest))
+    reaches("a pool has room for some workers of a job, and not for all", 0 < found < most)
     assert count_room(FreeCapacity.of(state, pool, spec), spec, most) == found
     if wants:
         assert len(place_replicas(state, pool, replace(spec, kind=JobKind.INFERENCE, gang=False), (), most)) == found
@@ -129,6 +136,7 @@ def test_what_is_counted_of_each_unit_is_what_it_holds(
     pool = state.pools[POOL]
     topology = topology_for(state, pool, spec)
     shares = FractionalGang(state, pool, topology, spec)
+    has_choice = False
     for level, units in topology.levels.items():
         held = {}
         for unit in range(len(units.paths)):
@@ -136,8 +144,10 @@ def test_what_is_counted_of_each_unit_is_what_it_holds(
             held[unit] = sum(many for _, _, many in fill(room, spec, spec.workers, fullest))
             assert shares.room_in(level, unit) == held[unit]
         fit = [unit for unit, many in held.items() if many >= spec.workers and units.named >> unit & 1]
+        has_choice |= len(fit) > 1
         whole = {unit: sum(topology.free[slot] for slot in units.slots(unit)) for unit in fit}
         assert shares.smallest(level, spec.workers) == min(fit, key=lambda unit: (whole[unit], unit), default=None)
+    reaches("several units of a level hold a gang of shares", has_choice)
 
 
 ZONE = {JobKind.INFERENCE: "inference"}

@@ -7,7 +7,6 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.policy.frag_aware.demand import ask_of
 from fallow.services.placement.policy.frag_aware.node_score_index import NodeScoreIndex, board_of
 from fallow.services.placement.search.gang import place_gang
@@ -18,6 +17,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.pods import cell, machine, nodes_of, pod, start, wait
 
 GPU_TYPES = ("gpu", "old")
@@ -109,7 +109,8 @@ def test_a_gang_starts_whole_or_not_at_all() -> None:
 @given(drawn=MACHINES, wanted=PODS)
 def test_nothing_is_ever_promised_twice(drawn: list[Drawn], wanted: list[Wanted]) -> None:
     state = cell(nodes_from(drawn))
-    nodes_of(state, pods_from(wanted))
+    placed = nodes_of(state, pods_from(wanted))
+    reaches("some pods find places, and for others nothing is left", {"-"} < {*placed})
     assert check_state(state) == []
     assert all(n.cpu_used <= n.spec.cpu_milli and n.memory_used <= n.spec.memory_mib for n in state.nodes.values())
 
@@ -121,6 +122,7 @@ def test_other_names_of_the_nodes_change_nothing_but_names(
     names = data.draw(st.permutations(range(len(drawn))))
     one, other = cell(nodes_from(drawn)), cell(nodes_from(drawn, list(names)))
     placed, placed_other = nodes_of(one, pods_from(wanted)), nodes_of(other, pods_from(wanted))
+    reaches("other names of nodes are in another order", names != sorted(names) and {*placed} != {"-"})
     assert [node == "-" for node in placed] == [node == "-" for node in placed_other]
     assert looks(one) == looks(other)
 
@@ -130,10 +132,12 @@ def test_costs_kept_by_delta_are_those_counted_from_nothing(
     drawn: list[Drawn], wanted: list[Wanted], data: st.DataObject
 ) -> None:
     state, specs = cell(nodes_from(drawn)), pods_from(wanted)
+    undone, kept = False, False
     for spec in specs:
         mark = state.checkpoint()
-        start(state, spec)
-        state.rollback(mark) if data.draw(st.booleans()) else state.commit(mark)
+        is_started, is_undone = start(state, spec) is not None, data.draw(st.booleans())
+        undone, kept = undone or (is_started and is_undone), kept or (is_started and not is_undone)
+        state.rollback(mark) if is_undone else state.commit(mark)
         if data.draw(st.booleans()):
             node = data.draw(st.sampled_from(list(state.nodes.values())))
             status = data.draw(st.sampled_from((NodeStatus.READY, NodeStatus.CORDONED)))
@@ -144,3 +148,4 @@ def test_costs_kept_by_delta_are_those_counted_from_nothing(
             asks = [ask_of(each) for each in specs]
             assert [board.least(ask, None) for ask in asks] == [anew.least(ask, None) for ask in asks]
             assert [board.least(ask, 1) for ask in asks] == [anew.least(ask, 1) for ask in asks]
+    reaches("the start of one pod is undone, and that of another one stays", undone and kept)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.queue.head_index import HeadIndex
+from tests.hypothesis_profile import reaches
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ def test_a_job_competes_with_just_those_heads_that_could_be_where_it_could_be(
     jobs: list[tuple[dict[str, int], list[str]]], batches: list[list[Waiting]]
 ) -> None:
     index = HeadIndex[Waiting]()
+    is_some = False
     for heads in batches:
         for head in heads:
             index.add(head)
@@ -39,4 +40,6 @@ def test_a_job_competes_with_just_those_heads_that_could_be_where_it_could_be(
                 if is_near and (head.under is None or head.under in tenants):
                     wanted.append(head)
             due = [head for head in wanted if head.is_due]
+            is_some |= 0 < len(wanted) < len(index.all)
             assert index.over(number, reach, tenants) == due + [head for head in wanted if not head.is_due]
+    reaches("a job competes with some heads, and not with others", is_some)

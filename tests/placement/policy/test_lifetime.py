@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.gang import place_gang
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
@@ -20,6 +19,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.reasons import PendingReason, StopReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeStatus, WorkerPlace
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.naive_lifetime import naive_node
 from tests.placement.policy.networks import Machine, gang, network, node_spec
 
@@ -37,7 +37,7 @@ class Life:
             Machine(None, gpus=random.choice((2, 4, 4, 8)), cpu=random.choice((4, 20)), gpu_type=random.choice(TYPES))
             for _ in range(random.randint(1, 7))
         ]
-        self.state, self.jobs = network(self.machines, "lifetime"), 0
+        self.state, self.jobs, self.joined = network(self.machines, "lifetime"), 0, 0
 
     def live(self, steps: int) -> None:
         for _ in range(steps):
@@ -93,6 +93,7 @@ class Life:
         for spec in asked:
             found = place_gang(self.state, spec)
             node = None if isinstance(found, PendingReason) else found[0].node
+            self.joined += node is not None and bool(self.state.nodes[node].jobs)
             assert node == naive_node(self.state, spec)
 
     def running(self) -> list[str]:
@@ -166,7 +167,9 @@ TYPES = ("gpu", "gpu", "tpu")
 
 @given(st.integers(0, 10**9))
 def test_a_worker_goes_where_the_rule_says_whatever_happened_before(seed: int) -> None:
-    Life(seed).live(25)
+    life = Life(seed)
+    life.live(25)
+    reaches("a worker goes beside one that runs, by how long both run", life.joined)
 
 
 def cell(*used: tuple[int, dict[str, int]], empty: int = 1) -> CellState:

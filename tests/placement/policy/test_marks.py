@@ -8,7 +8,6 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.constraints import Needs
 from fallow.shared.cluster.capacity.hardware import REMEMBERED_MOST, Hardware, hardware_of
@@ -23,11 +22,13 @@ from fallow.shared.cluster.capacity.topology import (
     topology_of,
 )
 from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.node import ZONE_NAME, Node, is_in_zone
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, Level, NodeStatus
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import Machine, gang, indices_of, may_use, network, node_spec
 from tests.placement.policy.test_network_index import MOVES, Cell, Move
 
@@ -132,9 +133,11 @@ def test_the_masks_are_right_after_whatever_happens(before: list[Move], undone: 
         cell.do(move)
         cell.ask()
     mark = cell.state.checkpoint()
+    before_rows = digest_of(cell.state)
     for move in undone:
         cell.do(move)
         cell.ask()
+    reaches("what is undone has changed what the masks go by", digest_of(cell.state) != before_rows)
     cell.state.rollback(mark)
     cell.ask()
     for move in after:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.gang import place_gang
 from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
 from fallow.shared.cluster.fold.apply import apply
@@ -15,6 +14,7 @@ from fallow.shared.events.operations import CellPolicy, Quota
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import POOL, gang, start
 
 POLICIES = st.sampled_from(("best-fit", "first-fit", "spread", "e-binpack"))
@@ -66,6 +66,7 @@ def test_what_does_not_fit_once_does_not_fit_after_other_starts(
     nodes: Types, limits: dict[str, int], policy: str, jobs: list[tuple[int, int]]
 ) -> None:
     state, blocked = cell(nodes, limits, policy), list[JobSpec]()
+    is_passed = False
     for number, (gpus, workers) in enumerate(jobs):
         spec = gang(f"job-{number}", gpus, workers)
         found = place_gang(state, spec)
@@ -73,5 +74,7 @@ def test_what_does_not_fit_once_does_not_fit_after_other_starts(
             blocked.append(spec)
         else:
             start(state, replace(spec, id=f"job-{number}"), found)
+            is_passed |= bool(blocked)
         for waiting in blocked:
             assert isinstance(place_gang(state, waiting), PendingReason)
+    reaches("a job starts after one that does not fit", is_passed)

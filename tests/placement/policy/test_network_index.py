@@ -10,17 +10,18 @@ from itertools import count
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.gang import place_gang
 from fallow.shared.cluster.capacity.capacity import recount
 from fallow.shared.cluster.capacity.topology import Topology, differs_from_recount, topology_of
 from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.node import is_in_zone
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, Level, NodeRole, NodeSpec, NodeStatus, TopologyRequest
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import NAMES, Machine, gang, indices_of, network, node_spec, start
 
 Move = tuple[str, int, str | None]
@@ -105,10 +106,12 @@ def test_the_index_is_right_after_whatever_happens(before: list[Move], undone: l
         cell.do(move)
         cell.ask()
     mark = cell.state.checkpoint()
+    before_rows = digest_of(cell.state)
     for move in undone:
         cell.do(move)
         for pool in cell.state.pools.values():
             topology_of(cell.state, pool)
+    reaches("what is undone has changed what the index of the network goes by", digest_of(cell.state) != before_rows)
     cell.state.rollback(mark)
     cell.ask()
     for move in after:

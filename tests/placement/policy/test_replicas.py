@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.replicas import place_replicas
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Resources, WorkerPlace
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import POOL, Machine, network
 
 
@@ -108,5 +108,7 @@ def test_each_replica_goes_to_a_domain_with_the_fewest_of_those_with_room(
 ) -> None:
     state = network(machines)
     places = placed(state, service(gpus=gpus, spread=Level.LEAF), most)
+    leaves = {leaf_of(machines, int(place.node[1:])) for place in places}
+    reaches("replicas are in several domains, and some share one", 1 < len(leaves) < len(places))
     assert rules_broken(machines, gpus, places) == []
     assert len(places) == min(most, sum((machine.gpus - machine.used) // gpus for machine in machines))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.fit.gang_packing import GangPacker
 from fallow.services.placement.search.topology_request import fits_anywhere, seeker_of
 from fallow.shared.cluster.capacity.topology import topology_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.values import JobSpec, Level
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import POOL, Machine, gang, network, room_on
 
 MACHINES = st.builds(
@@ -50,20 +50,25 @@ def test_a_unit_holds_so_many_workers_as_its_nodes_hold_together(
     machines: list[Machine], spec: JobSpec, workers: int
 ) -> None:
     state = network(machines)
+    rooms = []
     topology = topology_of(state, state.pools[POOL])
     for level in (Level.LEAF, Level.SPINE, Level.SUPERSPINE):
         for unit in range(len(topology.levels[level].paths)):
             room = sum(room_on(state, spec, topology.nodes[slot].id) for slot in topology.levels[level].slots(unit))
+            rooms.append(room)
             gang_ = GangPacker(topology, spec)
             assert gang_.fits(level, unit, workers) == (room >= workers)
             assert gang_.room_in(level, unit) == room
+    reaches("a unit holds workers, and fewer than wanted", any(0 < room < workers for room in rooms))
 
 
 @given(st.lists(MACHINES, min_size=1, max_size=12), GANGS)
 def test_a_gang_fits_anywhere_if_all_nodes_together_hold_it(machines: list[Machine], spec: JobSpec) -> None:
     state = network(machines)
     pool = state.pools[POOL]
-    room = sum(room_on(state, spec, node) for node in state.nodes)
+    rooms = [room_on(state, spec, node) for node in state.nodes]
+    room = sum(rooms)
+    reaches("nodes hold a gang together, and none holds it alone", room >= spec.workers > max(rooms))
     assert fits_anywhere(seeker_of(state, pool, topology_of(state, pool), spec)) == (room >= spec.workers)
 
 

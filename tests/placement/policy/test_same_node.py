@@ -15,6 +15,7 @@ from fallow.shared.events.operations import CellPolicy, Quota
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Level, NodeStatus, TopologyRequest
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import POOL, Machine, gang, node_spec, start
 
 PACKING = ("best-fit", "e-binpack", "e-spread")
@@ -31,10 +32,10 @@ NODES = st.lists(
         zone=st.sampled_from((None, None, "z1", "inference")),
         taints=st.sampled_from(((), (), ("hot",))),
     ),
-    min_size=1,
+    min_size=2,
     max_size=6,
 )
-JOBS = st.builds(
+ANY_JOB = st.builds(
     gang,
     job=st.just("job"),
     gpus=st.sampled_from((1, 1, 1, 2, 3)),
@@ -49,7 +50,12 @@ JOBS = st.builds(
     pools=st.sampled_from(((), (POOL,), (POOL,), ("other", POOL))),
     topology=st.sampled_from((None, None, None, TopologyRequest(level=Level.NODE))),
 )
-STEPS = st.lists(st.tuples(JOBS, st.integers(0, 40)), min_size=4, max_size=16)
+PLAIN = st.builds(gang, job=st.just("job"), gpus=st.sampled_from((1, 1, 1, 2)), pools=st.just((POOL,)))
+"""Such jobs go one after the other to one node."""
+
+STEPS = st.one_of(
+    [st.lists(st.tuples(job, st.integers(0, 40)), min_size=4, max_size=16) for job in (ANY_JOB, PLAIN, PLAIN | ANY_JOB)]
+)
 """Jobs one after the other; with low numbers something happens to the node of the last one before the next comes."""
 
 
@@ -70,10 +76,12 @@ def test_it_is_the_place_that_a_search_finds(
     machines: list[Machine], policy: str, steps: list[tuple[JobSpec, int]], limit: int | None
 ) -> None:
     state = cell(machines, policy, limit)
+    is_found = False
     for number, (job, event) in enumerate(steps):
         spec = replace(job, id=f"job-{number}")
         happens(state, event)
         at_once = place_on_same(state, spec)
+        is_found |= bool(at_once)
         assert state.pools, "now all of them are counted"
         assert not place_on_same(state, spec)
         found = place_gang(state, spec)
@@ -81,6 +89,7 @@ def test_it_is_the_place_that_a_search_finds(
             assert found == (at_once[0],)
         if not isinstance(found, PendingReason):
             start(state, spec, found)
+    reaches("a job has its place without a search", is_found)
 
 
 @given(machines=NODES, policy=st.sampled_from(PACKING), steps=STEPS, most=st.integers(1, 9))
@@ -88,15 +97,18 @@ def test_several_that_are_alike_get_the_places_that_searches_would_find_one_by_o
     machines: list[Machine], policy: str, steps: list[tuple[JobSpec, int]], most: int
 ) -> None:
     state = cell(machines, policy)
+    many = 0
     for number, (job, _) in enumerate(steps):
         for at, place in enumerate(place_on_same(state, job, most)):
             assert state.pools, "now all of them are counted"
             assert place_gang(state, job) == (place,)
             start(state, replace(job, id=f"job-{number}-{at}"), (place,))
+            many = max(many, at + 1)
         assert state.pools
         found = place_gang(state, job)
         if not isinstance(found, PendingReason):
             start(state, replace(job, id=f"job-{number}"), found)
+    reaches("several jobs that are alike have their places without a search", many > 1)
 
 
 def happens(state: CellState, event: int) -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.lifecycle.runs.surplus import in_order_of_cost
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.job import Job
@@ -24,6 +23,7 @@ from fallow.shared.events.values import (
     RunStatus,
     WorkerPlace,
 )
+from tests.hypothesis_profile import reaches
 
 LEAVES = st.sampled_from(("a", "b", None))
 NODES = st.lists(st.tuples(LEAVES, st.booleans()), min_size=1, max_size=5)
@@ -77,6 +77,8 @@ def test_each_goes_as_if_those_before_it_were_gone(
         status = NodeStatus.DRAINING if drains else NodeStatus.READY
         apply(state, NodeChanged(spec=spec, boot="boot-1", status=status), 0)
     job = service(replicas, len(nodes), level)
+    used = {state.nodes[place.node].status for place in job.workers}
+    reaches("a service has replicas on nodes that drain and on others", len(used) > 1)
     found = [place.rank for place in in_order_of_cost(state, job, job.workers)]
     assert found == one_after_the_other(state, job, level)
 
