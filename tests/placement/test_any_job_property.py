@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.admission.service import AdmissionService
 from fallow.services.placement.search.gang import POLICIES
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
@@ -42,7 +41,7 @@ from fallow.shared.events.values import (
     Wish,
     WorkerPlace,
 )
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.world import CELL, World, failed, finished, joined, lost, report, set_policy, set_quotas
 
 T = TypeVar("T")
@@ -243,21 +242,32 @@ def live(seed: int, kind: type[Cell] = Cell) -> Counter[str]:
     return cell.reached
 
 
-@pytest.mark.parametrize("seed", [40, 119])
-def test_worlds_that_show_it(seed: int) -> None:
-    live(seed)
+@pytest.mark.parametrize(
+    ("seed", "shown"),
+    [
+        (40, ("services", "some of its workers", "a place in the network", "several pools")),
+        (119, ("services", "alone on its nodes", "shares of a device", "labels")),
+    ],
+)
+def test_worlds_that_show_it(seed: int, shown: tuple[str, ...]) -> None:
+    reached = live(seed)
+    assert [what for what in shown if not reached[what]] == []
 
 
 @COSTLY
 @given(st.integers(0, 10**9))
 def test_whatever_admission_lets_in_is_decided_upon_and_starts_with_its_fewest_workers(seed: int) -> None:
-    live(seed)
+    reaches("a job of which more is asked than GPUs is started", any(live(seed)[what] for what in WISHES))
 
 
 @COSTLY
 @given(st.integers(0, 10**9))
 def test_so_it_is_where_most_jobs_find_a_node(seed: int) -> None:
-    live(seed, RoomyCell)
+    reached = live(seed, RoomyCell)
+    reaches("where most jobs find a node, several wishes are met", sum(reached[what] > 0 for what in WISHES) > 1)
+
+
+WISHES = ("alone on its nodes", "a place in the network", "failure domains", "labels", "some of its workers")
 
 
 def test_the_property_is_about_something() -> None:

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.gang import POLICIES
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
@@ -25,7 +24,7 @@ from fallow.shared.events.operations import Cordon, Quota, Uncordon
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeStatus, Resources, WorkerPlace
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas
 
 TENANTS = ("ada", "bob", "eve")
@@ -232,21 +231,37 @@ class NearlyAllIsOwned(Cell):
         )
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 56, 89, 117, 512_000])
-def test_worlds_that_show_it(seed: int) -> None:
-    live(seed)
+ALONE, SEVERAL = "starts alone", "starts alone of several workers"
+
+
+@pytest.mark.parametrize(
+    ("seed", "shown"),
+    [
+        (0, (SEVERAL,)),
+        (2, ("starts",)),
+        (16, (SEVERAL, "waits alone", "waits")),
+        (41, (SEVERAL, "waits alone")),
+        (56, (ALONE,)),
+        (89, ("starts", "waits")),
+        (117, (ALONE,)),
+    ],
+)
+def test_worlds_that_show_it(seed: int, shown: tuple[str, ...]) -> None:
+    reached = live(seed)
+    assert [what for what in shown if not reached[what]] == []
 
 
 @COSTLY
 @given(st.integers(0, 10**9))
 def test_what_owners_do_not_lend_stays_idle_for_them_whoever_is_alone_on_its_nodes(seed: int) -> None:
-    live(seed)
+    reaches("a job starts alone on its nodes beside what owners do not lend", live(seed)[ALONE])
 
 
 @COSTLY
 @given(st.integers(0, 10**9))
 def test_it_does_so_where_nearly_all_is_theirs(seed: int) -> None:
-    live(seed, NearlyAllIsOwned)
+    reached = live(seed, NearlyAllIsOwned)
+    reaches("where nearly all is theirs, a job starts alone or waits for it", reached[ALONE] or reached["waits alone"])
 
 
 @pytest.mark.parametrize("kind", [Cell, NearlyAllIsOwned])
