@@ -60,12 +60,19 @@ def contended(finished: int) -> Staged[Contended, float]:
     count = 15_000
     sent = [Sent(0, "small", Ready(0, b"", b"", [])) for _ in range(count)]
     started = array("d", [1.0] * finished + [NEVER] * (count - finished))
-    told = Told(started, started=finished, finished=finished, last_finish_s=66.0)
+    over = array("d", [6.0] * finished + [NEVER] * (count - finished))
+    told = Told(started, over, started=finished, finished=finished, last_finish_s=66.0)
     return Staged(Contended(sent, [0.0] * count, told, ProcessorTime({}).used()), K1.floor_s, True, {})
 
 
-def test_of_a_workload_that_finished_all_gpu_time_in_use_is_told() -> None:
-    assert figure_of(K1, contended(15_000)).body["use_pct"] == 100.0
+def test_of_a_workload_that_finished_the_work_and_what_was_held_for_it_are_told_beside_kueues() -> None:
+    figure = figure_of(K1, contended(15_000))
+    assert (figure.body["use_pct"], figure.body["held_pct"]) == (100.0, round(100 * 15_000 * 5 / (600 * 66), 1))
+    kueue = figure.body["kueue"]
+    assert isinstance(kueue, dict)
+    assert (kueue["use_pct"], kueue["held_pct"]) == (18.8, 55.9)
+    assert "100.0 % of all GPU time is work; Kueue 18.8 %" in figure.lines
+    assert figure.lines[-1].endswith("(58.7 % and 6.7 s without), all else is without")
 
 
 @pytest.mark.parametrize("finished", [150, 14_999])

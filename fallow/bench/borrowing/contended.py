@@ -44,6 +44,16 @@ class Contended:
         """From the first submission to the end of the last job."""
         return self.told.last_finish_s - self.due_s[0]
 
+    def held_pct(self, contention: Contention) -> float:
+        """GPUs that jobs held from the decision that starts them to the one that says that they are over, in the mean
+        over that time. As Kueue counts its use, which begins and ends with what its status says.
+        """
+        gpus = {sort.name: sort.gpus for sort in contention.sorts}
+        told = self.told
+        spans = zip(self.jobs, told.started_s, told.finished_s, strict=True)
+        held_s = sum(gpus[job.sort] * (over_s - begun_s) for job, begun_s, over_s in spans)
+        return round(100 * held_s / (contention.gpus * self.wall_s), 1)
+
     def mean_s(self) -> dict[str, float]:
         """The mean time to admission by class: from the submission to the decision that starts the job."""
         waits: dict[str, list[float]] = {}
@@ -109,18 +119,22 @@ def figure_of(contention: Contention, staged: Staged[Contended, float]) -> Figur
             f"only {found.told.finished} of {len(found.jobs)} jobs finished: no figure, since it covers all jobs"
         )
     kueue, jobs_sent, means = contention.kueue, len(found.jobs), found.mean_s()
-    use_pct = round(100 * contention.work_gpu_ms / 1000 / (contention.gpus * found.wall_s), 1)
+    use_pct, held_pct = contention.use_pct(found.wall_s), found.held_pct(contention)
+    kueue_use_pct = contention.use_pct(kueue.wall_s)
     body: dict[str, object] = {
         "wall_s": round(found.wall_s, 1),
         "use_pct": use_pct,
+        "held_pct": held_pct,
         "mean_s": means,
         "preemption": False,
         "baseline": round(floor_s, 1),
         "kueue": {
             "wall_s": kueue.wall_s,
             "wall_s_here": kueue.wall_s_here,
-            "use_pct": kueue.use_pct,
+            "use_pct": kueue_use_pct,
+            "held_pct": kueue.held_pct,
             "mean_s": dict(kueue.mean_s),
+            "settings": kueue.settings,
         },
         "jobs": jobs_sent,
         "started": found.told.started,
@@ -132,10 +146,12 @@ def figure_of(contention: Contention, staged: Staged[Contended, float]) -> Figur
             f"{found.wall_s:.1f} s for {jobs_sent} jobs, {found.told.finished} of them finished; "
             f"at least {floor_s:.1f} s by the work there is; Kueue {kueue.wall_s:.1f} s{_run_here(kueue)}"
         ),
-        f"{use_pct:.1f} % of all GPU time in use; Kueue {kueue.use_pct:.1f} %",
+        f"{use_pct:.1f} % of all GPU time is work; Kueue {kueue_use_pct:.1f} %",
+        f"{held_pct:.1f} % is held by jobs, from decision to decision; Kueue {kueue.held_pct:.1f} % by its status",
         "mean time to admission: "
         + ", ".join(f"{sort} {mean_s:.2f} s (Kueue {kueue.mean_s[sort]:.1f})" for sort, mean_s in means.items()),
-        "without preemption; Kueue's figures are its own, from its own machine, with preemption",
+        "without preemption; Kueue's figures are its own, from its own machine, with preemption"
+        + (f"; {kueue.settings}" if kueue.settings else ""),
     ]
     return Figure(contention.name, lines, body, found.used, staged.durable)
 

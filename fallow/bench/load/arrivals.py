@@ -90,10 +90,12 @@ class Ends(Arrivals):
 @dataclass(slots=True)
 class Told:
     """What the log says of the jobs of a load. `started_s`: when the first start of each was read, -1 if none was.
-    `gone_s`: when one that had not started was cancelled or refused, by its number.
+    `finished_s`: the same of its end, where that is asked for. `gone_s`: when one that had not started was cancelled or
+    refused, by its number.
     """
 
     started_s: array[float]
+    finished_s: array[float] = field(default_factory=lambda: array("d"))
     started: int = 0
     gone_s: dict[int, float] = field(default_factory=dict)
     finished: int = 0
@@ -104,7 +106,7 @@ class Told:
 
 async def told_by(arrivals: Arrivals, log: Log, jobs: int) -> Told:
     """Read the log once more, up to what had arrived. Raises LogOverflowed, LogUnavailable."""
-    told = Told(array("d", [NEVER]) * jobs)
+    told = Told(array("d", [NEVER]) * jobs, array("d", [NEVER]) * jobs)
     end = arrivals.first + len(arrivals.at_s)
     async for record in records_of(log, [arrivals.tp]):
         if arrivals.first <= record.offset < end:
@@ -124,4 +126,4 @@ def _take(told: Told, value: bytes, at_s: float) -> None:
             told.started += 1
         elif effect["kind"] == "JobFinished":
             told.finished += 1
-            told.last_finish_s = at_s
+            told.finished_s[number] = told.last_finish_s = at_s

@@ -186,7 +186,7 @@ async def put_load(
         await arrivals.stop()
         await sender.stop()
     told = await told_by(arrivals, stage.log, first + count)
-    del told.started_s[:first]
+    del told.started_s[:first], told.finished_s[:first]
     return Load.of(rate, sender, told, window, stage.rss_mb())
 
 
