@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 from fallow.cli.wrong_use import WrongValue
+from fallow.shared.whole_file import target_of, what_else
 
 COUNT_MOST = 1_000_000
 
@@ -50,18 +50,27 @@ def folder_to_read(value: Given) -> Given:
 
 
 def file_to_write(value: Given) -> Given:
-    """A file that is there, or can be made in a folder that is there."""
+    """A regular file that is there, or can be made in a folder that is there. A link leads to one of these."""
     for path in _each(value):
-        if not path.parent.is_dir():
-            what = "is a file" if path.parent.exists() else "does not exist"
-            _refuse(path, f"cannot be written: {path.parent} {what}")
-        if not path.exists():
-            _must_allow(path.parent, os.W_OK | os.X_OK, "written")
-        elif path.is_dir():
-            _refuse(path, "must be a file, and is a folder")
+        try:
+            target = target_of(path)
+        except OSError as error:
+            _refuse(path, str(error.strerror))
+        folder = path.parent if target == path.absolute() else target.parent
+        if not folder.is_dir():
+            what = "is a file" if folder.exists() else "does not exist"
+            _refuse(path, f"cannot be written: {folder} {what}")
+        if target.exists():
+            _must_allow(target, os.W_OK, "written")
         else:
-            _must_allow(path, os.W_OK, "written")
+            _must_allow(folder, os.W_OK | os.X_OK, "written")
     return value
+
+
+def file_in(folder: Path, name: str) -> Path:
+    """Where to write this file of a folder that a command makes. Raises OSError where something else has its name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return target_of(folder / name)
 
 
 def folder_to_write(value: Given) -> Given:
@@ -86,7 +95,7 @@ def _each(value: Given) -> Iterator[Path]:
 
 def _is_folder(path: Path) -> bool:
     try:
-        return stat.S_ISDIR(path.stat().st_mode)
+        return what_else(path) == "a folder"
     except OSError as error:
         _refuse(path, f"cannot be used: {error.strerror}")
 

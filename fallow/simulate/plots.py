@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fallow.cli.paths import file_in
 from fallow.simulator.trace.course import Steps
 from fallow.simulator.trace.run import TraceRun
 
@@ -135,7 +136,7 @@ def figure(panels: int, size: tuple[float, float]) -> Iterator[tuple[Figure, lis
 
 def save(drawn: Figure, path: Path) -> Path:
     """Write it; nothing in it tells when or with what."""
-    drawn.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    drawn.savefig(file_in(path.parent, path.name), format="svg", metadata={"Date": None, "Creator": None})
     return path
 
 

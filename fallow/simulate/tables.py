@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fallow.cli.output.durations import duration
 from fallow.cli.output.output import print_table
+from fallow.cli.paths import file_in
 from fallow.shared.events.values import NodeSpec
 from fallow.simulate.seeds import Told
 from fallow.simulator.trace.books import JOB_COLUMNS, PLACEMENT_COLUMNS
@@ -17,18 +18,16 @@ from fallow.simulator.trace.run import TraceRun
 
 def write_run(run: TraceRun, nodes: Sequence[NodeSpec], folder: Path) -> None:
     """jobs.csv, placements.csv and nodes.csv: from these each figure can be computed again."""
-    folder.mkdir(parents=True, exist_ok=True)
     books = run.measures.books
-    _write(folder / "jobs.csv", JOB_COLUMNS, books.job_rows())
-    _write(folder / "placements.csv", PLACEMENT_COLUMNS, books.placement_rows())
+    _write(file_in(folder, "jobs.csv"), JOB_COLUMNS, books.job_rows())
+    _write(file_in(folder, "placements.csv"), PLACEMENT_COLUMNS, books.placement_rows())
     rows = ((node.id, node.pool, node.gpu_type, node.gpus) for node in nodes)
-    _write(folder / "nodes.csv", ("node_id", "pool", "gpu_type", "gpus"), rows)
+    _write(file_in(folder, "nodes.csv"), ("node_id", "pool", "gpu_type", "gpus"), rows)
 
 
 def write_summary(told: Mapping[str, object], folder: Path) -> None:
     """summary.json: what `--json` prints."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "summary.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    file_in(folder, "summary.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

@@ -60,8 +60,22 @@ CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Who may write in the folder may leave what is no file there: a link is not followed, and nothing is waited for."""
 
 
+class NoRegularFile(OSError):
+    """Something that is no regular file, or may not be opened, has a file's name: says which, and what to do."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(errno.EINVAL, what, str(path))
+
+    def __str__(self) -> str:
+        """The file first."""
+        way = "end the workers of the node, move it away, and start again"
+        return f"{self.filename} {self.strerror}; only a process of this user can have done that: {way}"
+
+
 class DiskFiles:
-    """Files below a folder of the operating system. Raises OSError, also where something else has a file's name."""
+    """Files below a folder of the operating system. Raises OSError: NoRegularFile where something else has a file's
+    name.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -70,7 +84,7 @@ class DiskFiles:
     def open(self, name: str, *, to_append: bool = False) -> int:
         """As the port says."""
         path = self._folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         return _opened(path, os.O_RDWR | os.O_CREAT | (os.O_APPEND if to_append else 0))
 
     def close(self, file: int) -> None:
@@ -144,12 +158,39 @@ class DiskFiles:
         _sync_folder(path.parent)
 
 
+_NOT_TO_BE_OPENED = {errno.ELOOP, errno.ENXIO, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM}
+"""What a link, a pipe, a socket, a folder, or a file without rights says."""
+
+
 def _opened(path: Path, flags: int) -> int:
-    file = os.open(path, flags | CAREFUL, 0o644)
+    try:
+        file = os.open(path, flags | CAREFUL, 0o644)
+    except OSError as error:
+        if error.errno in _NOT_TO_BE_OPENED:
+            raise NoRegularFile(path, _what_is_wrong(path, error)) from error
+        raise
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise OSError(errno.EINVAL, "no regular file", str(path))
+        raise NoRegularFile(path, _IS_NONE)
     return file
+
+
+_IS_NONE = "is no regular file"
+
+
+def _what_is_wrong(path: Path, error: OSError) -> str:
+    try:
+        is_regular = stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        is_regular = True
+    return f"cannot be opened: {error.strerror}" if is_regular else _IS_NONE
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NoRegularFile(path, "is no folder") from error
 
 
 def _sync_folder(path: Path) -> None:

@@ -13,6 +13,8 @@ from fallow.shared.runtime.settings import ServiceSettings
 UIDS_FROM, UIDS_TO = 1_000, 2**32 - 2
 """The users of workers are among these: lower numbers are the system's own, and the last one is no user."""
 
+OPEN_FILES_FEWEST = 64
+
 
 class ExecutorSettings(ServiceSettings):
     """Read from FALLOW_<NAME>."""
@@ -40,7 +42,7 @@ class AgentSettings(ServiceSettings):
     keep_runs: int = Field(1_000, ge=1, le=1_000_000, description="folders of runs that are over and stay")
     worker_uids: str = Field("", description="FIRST-LAST: numbers of users as whom workers run, for root; else its own")
     worker_open_files: int = Field(
-        65_536, ge=0, le=2**30, description="files that a process may have open; 0: any number"
+        65_536, ge=0, le=2**30, description="files that a process may have open, 64 at least; 0: any number"
     )
     worker_processes: int = Field(
         32_768, ge=0, le=2**22, description="processes and threads of a worker; 0: any number"
@@ -49,6 +51,14 @@ class AgentSettings(ServiceSettings):
         4_096, ge=0, le=2**30, description="how long each output of a worker may be; 0: any length"
     )
     report_every_wall_ms: int = Field(10_000, ge=10, le=600_000, description="time between two reports")
+
+    @field_validator("worker_open_files")
+    @classmethod
+    def _a_program_can_begin(cls, files: int) -> int:
+        if 0 < files < OPEN_FILES_FEWEST:
+            # With fewer the worker ends before its program says why: its libraries cannot be opened.
+            raise ValueError(f"must be 0, or {OPEN_FILES_FEWEST} at least")
+        return files
 
     @field_validator("worker_uids")
     @classmethod

@@ -11,6 +11,10 @@ class ProjectorSettings(ServiceSettings):
     """How much it takes at once, and from when on its view counts as too old."""
 
     poll_records: int = Field(50, ge=1, le=5_000, description="decisions that are applied in one step at most")
-    gather_wall_ms: int = Field(200, ge=0, description="while decisions keep coming, the view moves once in so long")
-    view_lag_wall_ms: int = Field(5_000, ge=1, description="not ready while the view is behind for longer")
-    view_lag_records: int = Field(10_000, ge=1, description="not ready while the view is behind by more")
+    gather_wall_ms: int = Field(
+        200, ge=0, le=60_000, description="while decisions keep coming, the view moves once in so long"
+    )
+    view_lag_wall_ms: int = Field(
+        5_000, ge=1, le=86_400_000, description="not ready while the view is behind for longer"
+    )
+    view_lag_records: int = Field(10_000, ge=1, le=10**9, description="not ready while the view is behind by more")

@@ -30,7 +30,9 @@ from fallow.shared.runtime.host import Host
 from fallow.shared.runtime.http.health import Health, HealthServer
 from fallow.shared.runtime.logs import set_up_logs
 from fallow.shared.runtime.settings import ServiceSettings, SettingsError, shown
+from fallow.shared.runtime.standard_streams import open_missing_streams
 from fallow.shared.runtime.telemetry import Telemetry
+from fallow.shared.whole_file import whole_file
 
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 SettingsT_co = TypeVar("SettingsT_co", bound=ServiceSettings, covariant=True)
@@ -84,6 +86,7 @@ def serve(name: str, main: Main[SettingsT], settings: SettingsT | type[SettingsT
     """Runs a service until it ends, then ends the process with its exit code. Given a class, reads the settings
     first.
     """
+    open_missing_streams()
     try:
         loaded = settings.load() if isinstance(settings, type) else settings
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -252,6 +255,5 @@ async def wait_for(
 
 def write_whole(path: Path, text: str) -> None:
     """Writes a file so that a reader sees all of it or none."""
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
+    with whole_file(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")

@@ -34,6 +34,9 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,62}[a-
 LATEST_CELL_MS = 2**60
 """The latest cell time that a record can hold."""
 
+CLOCK_AHEAD_MS = 60_000
+"""By so much the clock of the machine that set the origin may be ahead of this one."""
+
 CLOCK_ROOM_MS = 10 * 365 * 86_400_000
 """For so long a cell's clock must be able to go on."""
 
@@ -156,7 +159,9 @@ class ServiceSettings(KafkaSecurity):
     log_level: Annotated[str, StringConstraints(to_lower=True, pattern="^(debug|info|warning|error)$")] = "info"
 
     clock: ClockKind = ClockKind.WALL
-    clock_origin_ms: int = Field(0, ge=0, description="wall time at which cell time is 0; all services share it")
+    clock_origin_ms: int = Field(
+        0, ge=0, le=LATEST_CELL_MS, description="wall time at which cell time is 0; all services share it"
+    )
     clock_speed: float = Field(1.0, gt=0, le=1_000_000, description="cell milliseconds for one of wall time")
 
     replicas: int = Field(1, ge=1, le=100, description="copies of each topic, as they were asked for at creation")
@@ -175,6 +180,16 @@ class ServiceSettings(KafkaSecurity):
         if not is_redis(url.get_secret_value()):
             raise ValueError(REDIS_RULE)
         return url
+
+    @field_validator("clock_origin_ms")
+    @classmethod
+    def _cell_time_has_begun(cls, origin_ms: int) -> int:
+        now_ms = time.time_ns() // 1_000_000
+        if origin_ms > now_ms + CLOCK_AHEAD_MS:
+            raise ValueError(
+                f"must be a moment that is past: this machine's clock says {now_ms}, and cell time stands still before"
+            )
+        return origin_ms
 
     @field_validator("clock_speed")
     @classmethod
@@ -210,5 +225,5 @@ def explanation(settings: type[KafkaSecurity], error: ValidationError) -> list[s
         field = str(problem["loc"][0]) if problem["loc"] else "settings"
         variable = f"{settings.model_config.get('env_prefix', '')}{field}".upper()
         value = "" if field in UNSHOWN else f" = {shown(os.environ.get(variable, ''))}"
-        lines.append(f"{variable}{value}: {problem['msg']}")
+        lines.append(f"{variable}{value}: {problem['msg'].removeprefix('Value error, ')}")
     return lines

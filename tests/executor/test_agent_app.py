@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import stat
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from fallow.services.executor.app.agent import Agent, NodeTakenOver
 from fallow.services.executor.app.own_machine import as_node
 from fallow.services.executor.policy.records import Said
 from fallow.services.executor.processes.driver import ProcessDriver
-from fallow.services.executor.processes.state_folder import StateFolder
+from fallow.services.executor.processes.state_folder import StateFolder, StateFolderUnusable
 from fallow.services.executor.processes.supervisor import marked, start_ticks
 from fallow.services.executor.settings import AgentSettings
 from fallow.shared.events.base import Event
@@ -26,6 +28,7 @@ from fallow.shared.events.values import ProcessRun, RunStatus
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.endings import ending_of
 from fallow.shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
 from tests.executor.cells import CELL, Writer, each_said, node
@@ -243,3 +246,52 @@ async def test_a_node_whose_first_lease_cannot_be_written_does_not_join(world: W
     await eventually(lambda: "node-1" in world.writer.state.nodes)
     context.stopping.set()
     await task
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_link_to_itself(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def a_socket(path: Path) -> None:
+    os.mknod(path, 0o600 | stat.S_IFSOCK)
+
+
+def odd_lines(path: Path) -> None:
+    path.write_bytes(b"junk\n")
+
+
+NAMES = (f"diaries/{CELL}-0-of-1.jsonl", f"reigns/{CELL}-0-of-1")
+ODD = [(name, make) for name in NAMES for make in (a_pipe, a_folder, a_link_to_itself, a_socket)]
+
+
+@pytest.mark.parametrize(("name", "make"), [*ODD, ("diaries", a_pipe), ("reigns", a_pipe), (NAMES[0], odd_lines)])
+async def test_what_a_worker_puts_in_place_of_a_file_ends_the_agent_in_words(
+    world: World, name: str, make: Callable[[Path], None]
+) -> None:
+    path = world.folder / "state" / name
+    path.parent.mkdir(parents=True)
+    make(path)
+    for _ in range(2):  # the next start meets it again
+        _, task = world.start("state")
+        with pytest.raises(StateFolderUnusable) as ended:
+            await task
+        known = ending_of(ended.value)
+        assert known is not None
+        assert known[0].exit_code == 2
+        assert name in known[1]
+        assert "end the workers of the node, move" in known[1]
+        assert "and start again" in known[1]
+        assert len(known[1].splitlines()) == 1
+        world.folders.pop().close()
+    path.rename(path.with_name("away"))
+    _, task = world.start("state")
+    await eventually(lambda: world.said(NodeJoined) > 0)
+    assert not task.done()

@@ -22,6 +22,7 @@ from fallow.shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, stat
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.encoding import shorten
 from fallow.shared.log.port import Outgoing
+from fallow.shared.whole_file import whole_file
 
 FORMAT = 1
 WHAT = "a cell of fallow"
@@ -77,18 +78,13 @@ class Archive:
 def write_archive(path: Path, state: CellState, unread: Iterable[Unread]) -> Head:
     """Write the file; the name has it only once it is whole. Raises OSError."""
     head = Head(state.cell, state.version, state.at_ms, state.chain, digest_of(state))
-    part = path.with_name(f"{path.name}.part")
-    try:
-        with _open(part, "wb", is_packed=path.suffix == ".gz") as file:
-            checksum, count = blake2b(digest_size=16), 0
-            for line in _lines(head, state, unread):
-                file.write(line)
-                checksum.update(line)
-                count += 1
-            file.write(_line({"end": count, "checksum": checksum.hexdigest()}))
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path) as part, _open(part, "wb", is_packed=path.suffix == ".gz") as file:
+        checksum, count = blake2b(digest_size=16), 0
+        for line in _lines(head, state, unread):
+            file.write(line)
+            checksum.update(line)
+            count += 1
+        file.write(_line({"end": count, "checksum": checksum.hexdigest()}))
     return head
 
 

@@ -25,6 +25,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.value import plain
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.port import LogUnavailable, Record, UnreadableRecords
+from fallow.shared.whole_file import target_of
 
 app = typer.Typer(no_args_is_help=True, help="Read the decision log, and repair it.")
 app.command()(at)
@@ -123,7 +124,7 @@ async def _export(access: Access, file: Path, cell: str | None) -> tuple[int, li
         reader, count, idle, left_out = log.reader({tp: position}), 0, 0, list[str]()
         last: Record | None = None
         await reader.start()
-        with open_text(file, "w") as output:
+        with open_text(target_of(file), "w") as output:
             while position < end and idle < IDLE_POLLS_MOST:
                 try:
                     records = await reader.poll(READ_ONCE, POLL_WAIT_MS)

@@ -6,8 +6,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-LOWEST = 3
-"""The first number of a file that is no standard stream."""
+from fallow.shared.runtime.standard_streams import open_missing_streams
 
 
 class OutputFails(Exception):
@@ -44,15 +43,9 @@ def _failure(error: OSError) -> OutputFails:
 
 
 def open_streams() -> bool:
-    """Whether there is a standard output. What is missing of the standard streams leads nowhere from now on: a file
-    that is opened later would get its number, and with it the words of whoever writes there.
-    """
+    """Whether there is a standard output. What is missing of the standard streams leads nowhere from now on."""
     is_open = sys.stdout is not None
-    while (number := os.open(os.devnull, os.O_RDWR)) < LOWEST:
-        pass
-    os.close(number)
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - as long as the process
+    open_missing_streams()
     if type(sys.stdout) is TextIOWrapper:
         said, is_line = sys.stdout, sys.stdout.line_buffering
         encoding = said.encoding

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fallow.cli.log.read_back import LogOverflowed, read_back
+from fallow.cli.paths import file_in
 from fallow.cli.verify.verification import LiveCheck
 from fallow.cli.verify.verify import Verification
 from fallow.local.local_cell import LocalCell
@@ -107,12 +108,11 @@ async def _held_against_redis(stage: LocalCell, found: Verification) -> Verifica
 
 def write_report(report: Report, workload: Workload, folder: Path) -> None:
     """jobs.csv, nodes.csv and summary.json: from the two tables each figure of the summary can be computed again."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_rows(folder / "jobs.csv", report.rows)
+    write_rows(file_in(folder, "jobs.csv"), report.rows)
     lines = ["node_id,pool,gpu_type,gpus\n"]
     lines += [f"{node.id},{node.pool},{node.gpu_type},{node.gpus}\n" for node in workload.nodes]
-    (folder / "nodes.csv").write_text("".join(lines), encoding="utf-8")
-    (folder / "summary.json").write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
+    file_in(folder, "nodes.csv").write_text("".join(lines), encoding="utf-8")
+    file_in(folder, "summary.json").write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
 
 
 def show_report(report: Report, console: Console) -> None:

@@ -15,11 +15,13 @@ from functools import cache, partial
 from fallow.services.executor.app.catching_up import CatchingUp
 from fallow.services.executor.app.outbox import Batch, Outbox, without_outdated
 from fallow.services.executor.app.own_machine import FindMachine, OwnMachine, own_machine
-from fallow.services.executor.diaries import GROWN_BYTES, Diaries, Lives
+from fallow.services.executor.diaries import GROWN_BYTES, Diaries, DiaryUnreadable, Lives
+from fallow.services.executor.files import NoRegularFile
 from fallow.services.executor.policy.lease import Lease, gone_on_with
 from fallow.services.executor.policy.machine_agent import OwnNode, keeps_boot
 from fallow.services.executor.policy.turn import Now, Observation, Start, Stop, Turn
 from fallow.services.executor.policy.worker_environment import Gang, gang_of
+from fallow.services.executor.processes.state_folder import StateFolderUnusable
 from fallow.services.executor.settings import AgentSettings
 from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.values import NodeStatus
@@ -78,6 +80,13 @@ async def main(
             machine.state.close()
 
 
+def _of_files(error: BaseException) -> BaseException | None:
+    """The error, or the one in a group, that a new start would meet again: a person has to look at a file."""
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for inner in error.exceptions if (found := _of_files(inner)) is not None), None)
+    return error if isinstance(error, (NoRegularFile, DiaryUnreadable)) else None
+
+
 @dataclass(slots=True)
 class Begun:
     """What there is once the node has begun: the node, and what it says on its way to the log."""
@@ -114,7 +123,15 @@ class Agent:
         self._catching_up = CatchingUp(context, log, layout.tp("decisions", machine.cell), machine.cell)
 
     async def run(self) -> None:
-        """Work until the process is to stop. Raises NodeTakenOver."""
+        """Work until the process is to stop. Raises NodeTakenOver, StateFolderUnusable."""
+        try:
+            await self._work()
+        except Exception as error:
+            if (unusable := _of_files(error)) is None:
+                raise
+            raise StateFolderUnusable(f"state_dir = {self._context.settings.state_dir}: {unusable}") from error
+
+    async def _work(self) -> None:
         if not await wait_for(self._context, "the decision log", self._caught_up, (LogUnavailable, OSError)):
             return
         if not await wait_for(self._context, f"node {self._spec.id}", self._is_free, (LogUnavailable,)):

@@ -1,0 +1,54 @@
+"""Files that somebody names: what else may have their name, and how one is written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def what_else(path: Path) -> str | None:
+    """What stands where this path leads to, in words; None for a regular file, and for nothing. Raises OSError."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "no regular file")
+
+
+def target_of(path: Path) -> Path:
+    """Where to write what goes to this path: behind its links, also where nothing is there yet. Raises OSError where
+    something that is no regular file is there: its own is no content, and to replace it takes it from all others.
+    """
+    target = Path(os.path.realpath(path))
+    if what := what_else(target):
+        raise OSError(errno.EINVAL, f"must be a regular file, and is {what}", str(path))
+    return target
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """A new and empty file to be filled, which becomes the one of this path when nothing failed. Raises OSError."""
+    target = target_of(path)
+    part = target.with_name(f"{target.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        if target.exists():  # who may read the old one may read the new one
+            os.fchmod(opened, stat.S_IMODE(target.stat().st_mode))
+        yield part
+        part.replace(target_of(target))
+    finally:
+        os.close(opened)
+        part.unlink(missing_ok=True)

@@ -1,0 +1,161 @@
+"""What a command writes goes into a regular file, or nowhere: whatever else has the name stays what it is."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fallow.cli.cell.archive import read_archive, write_archive
+from fallow.cli.paths import file_in, file_to_write
+from fallow.cli.wrong_use import WrongValue
+from fallow.shared.runtime.process import write_whole
+from fallow.shared.whole_file import whole_file
+from tests.cli.logs import an_honest_log
+from tests.hypothesis_profile import reaches
+
+
+def nothing(_: Path) -> None:
+    """No file has the name."""
+
+
+def a_file(path: Path) -> None:
+    path.write_text("before")
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_socket(path: Path) -> None:
+    with _within(path.parent), socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)  # its whole path may be longer than a socket's name
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_device(path: Path) -> None:
+    if os.geteuid():  # who may not replace the machine's own
+        path.symlink_to("/dev/null")
+        return
+    try:
+        os.mknod(path, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    except PermissionError:  # in a container
+        a_socket(path)
+
+
+GOOD: tuple[Callable[[Path], None], ...] = (nothing, a_file)
+BAD: tuple[Callable[[Path], None], ...] = (a_pipe, a_socket, a_folder, a_device)
+
+
+@contextmanager
+def _within(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def seen(folder: Path) -> dict[str, object]:
+    """All that a folder holds: kinds, the targets of links, and the content of files."""
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        kind = stat.S_IFMT(path.lstat().st_mode)
+        link = str(path.readlink()) if stat.S_ISLNK(kind) else None
+        found[path.name] = (kind, link, path.read_text() if stat.S_ISREG(kind) else None)
+    return found
+
+
+def laid_out(folder: Path, kind: Callable[[Path], None], links: int) -> tuple[Path, Path]:
+    """The path to be given, and the one to which it leads by so many links."""
+    (folder / "there").mkdir()
+    target = given_path = folder / "there" / "target"
+    kind(target)
+    for number in range(links):
+        link = folder / f"link{number}"
+        link.symlink_to(given_path)
+        given_path = link
+    return given_path, target
+
+
+def filled(path: Path) -> None:
+    """Without waiting for somebody who reads a pipe."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
+    with os.fdopen(os.open(path, flags, 0o644), "w", encoding="utf-8") as file:
+        file.write("after")
+
+
+def by_option(path: Path) -> None:
+    file_to_write(path)
+    filled(path)
+
+
+def by_folder(path: Path) -> None:
+    filled(file_in(path.parent, path.name))
+
+
+def at_once(path: Path) -> None:
+    write_whole(path, "after")
+
+
+def archived(path: Path) -> None:
+    write_archive(path, an_honest_log().state, ())
+    assert read_archive(path).head.version == 9
+    filled(path)
+
+
+WAYS: tuple[Callable[[Path], None], ...] = (by_option, by_folder, at_once, archived)
+
+
+@given(st.sampled_from((*GOOD, *BAD)), st.integers(0, 3), st.sampled_from(WAYS))
+def test_a_regular_file_is_written_and_nothing_else_is_touched(
+    tmp_path_factory: pytest.TempPathFactory, kind: Callable[[Path], None], links: int, way: Callable[[Path], None]
+) -> None:
+    folder = tmp_path_factory.mktemp("written")
+    path, target = laid_out(folder, kind, links)
+    before = seen(folder)
+    reaches("what is no regular file", kind in BAD)
+    if kind in BAD:
+        with pytest.raises((OSError, WrongValue), match="must be a regular file, and is a "):
+            way(path)
+        assert seen(folder) == before
+        return
+    way(path)
+    assert target.read_text() == "after"
+    assert seen(folder) == before | {"target": (stat.S_IFREG, None, "after")}
+
+
+def test_a_link_that_leads_to_itself_is_refused(tmp_path: Path) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for way in WAYS:
+        with pytest.raises((OSError, WrongValue)):
+            way(loop)
+    assert str(loop.readlink()) == str(loop)
+
+
+def test_what_failed_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("before")
+    with pytest.raises(FileNotFoundError), whole_file(file) as part:
+        part.write_text((tmp_path / "missing").read_text())
+    assert (file.read_text(), [*tmp_path.iterdir()]) == ("before", [file])
+
+
+def test_a_file_that_is_written_anew_keeps_who_may_read_it(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("before")
+    file.chmod(0o640)
+    write_whole(file, "after")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640

@@ -1,0 +1,62 @@
+"""Each number that a service reads from its environment has bounds: one that is out of them ends it at its start."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from fallow.services.admission.settings import AdmissionSettings
+from fallow.services.executor.settings import AgentSettings, ExecutorSettings
+from fallow.services.metrics.settings import MetricsSettings
+from fallow.services.placement.settings import PlacementSettings
+from fallow.services.projector.settings import ProjectorSettings
+from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.runtime.settings import ServiceSettings, SettingsError
+
+ALL = (
+    ServiceSettings,
+    *(AdmissionSettings, ExecutorSettings, AgentSettings, MetricsSettings),
+    *(PlacementSettings, ProjectorSettings, QueueingSettings),
+)
+NUMBERS = sorted(
+    {(kind, name) for kind in ALL for name, field in kind.model_fields.items() if field.annotation in {int, float}},
+    key=str,
+)
+NOW_MS = time.time_ns() // 1_000_000
+
+
+def refusal(kind: type[Any], name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What is said of this field; empty where it is taken."""
+    variable = f"FALLOW_{name.upper()}"
+    monkeypatch.setenv(variable, value)
+    try:
+        kind.load()
+    except SettingsError as error:
+        return "".join(line for line in str(error).splitlines() if line.startswith(f"{variable} = {value!r}: "))
+    return ""
+
+
+@pytest.mark.parametrize("value", ["9" * 23, "-1", "1e999", "nan"])
+@pytest.mark.parametrize(("kind", "name"), NUMBERS)
+def test_a_number_without_sense_is_refused(
+    kind: type[Any], name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refusal(kind, name, value, monkeypatch)
+
+
+@pytest.mark.parametrize("ahead_ms", [3_600_000, 10 * 365 * 86_400_000])
+def test_cell_time_that_has_not_begun_is_refused(ahead_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = "must be a moment that is past: this machine's clock says "
+    assert rule in refusal(ServiceSettings, "clock_origin_ms", str(NOW_MS + ahead_ms), monkeypatch)
+
+
+def test_clocks_of_machines_may_differ_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_CLOCK_ORIGIN_MS", str(NOW_MS + 10_000))
+    assert ServiceSettings.load().clock_origin_ms == NOW_MS + 10_000
+
+
+@pytest.mark.parametrize("few", ["1", "63"])
+def test_a_worker_may_open_what_a_program_needs_to_begin(few: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "must be 0, or 64 at least" in refusal(AgentSettings, "worker_open_files", few, monkeypatch)
