@@ -10,7 +10,7 @@ from fallow.shared.events.effects import JobEnqueued, JobStarted, NodeChanged, R
 from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
 from fallow.shared.runtime.clocks import wall_ms
 from tests.contract.eventually import eventually
-from tests.queueing.queueing_world import Cell, SmallLog, starts_planned
+from tests.queueing.queueing_world import Cell, HandHost, SmallLog, starts_planned
 
 
 async def test_each_plan_says_who_is_next_as_of_the_newest_decision() -> None:
@@ -98,11 +98,11 @@ async def test_while_starts_are_planned_they_are_confirmed_though_nothing_is_dec
 @pytest.mark.parametrize(("bytes_max", "is_said"), [(10**6, True), (350, False)])
 async def test_planned_starts_that_topic_queue_never_takes_keep_no_order_back(bytes_max: int, *, is_said: bool) -> None:
     cell, jobs = Cell(), tuple(f"wait-{number}" for number in range(8))
-    cell.log = SmallLog(cell.broker, bytes_max)
+    cell.log, cell.host = SmallLog(cell.broker, bytes_max), HandHost()  # one plan: no time comes for a second one
     cell.fill(*jobs)
     async with cell.planned() as context:
-        await eventually(lambda: cell.newest() == [("default", 8, jobs)])
-        await asyncio.sleep(0.1)
+        await eventually(lambda: context.registry.get_sample_value("fallow_queue_plans_total", {"cell": "main"}) == 1)
+        assert cell.newest() == [("default", 8, jobs)]
         assert context.health.waiting_for is None
         left_unsaid = context.registry.get_sample_value("fallow_queue_too_large_total", {"cell": "main"})
     assert [start.job for start in cell.starts()] == list(jobs if is_said else ())
