@@ -99,7 +99,7 @@ class Access:
     async def client(self) -> AsyncIterator[DirectClient]:
         """A client, let go of in the end. Raises CellFileError; NoCellHere where what is not there yet never comes."""
         from fallow.shared.client.direct import DirectClient  # noqa: PLC0415 - the same
-        from fallow.shared.client.port import NotYet  # noqa: PLC0415 - the same
+        from fallow.shared.client.port import ClientUnavailable, NotYet  # noqa: PLC0415 - the same
         from fallow.shared.log.kafka.log import KafkaLog  # noqa: PLC0415 - the same
         from fallow.shared.view.redis_view import RedisFunctions  # noqa: PLC0415 - the same
 
@@ -110,6 +110,8 @@ class Access:
             yield client
         except NotYet as error:
             raise await self._no_cell(error.cell) or error from error
+        except ClientUnavailable as error:
+            raise await self._no_topics(str(error)) or error from error
         finally:
             await client.stop()
             await functions.stop()
@@ -118,6 +120,12 @@ class Access:
         from fallow.cli.cells_there import no_such  # noqa: PLC0415 - the same
 
         return await no_such(self, cell)
+
+    async def _no_topics(self, told: str) -> Exception | None:
+        """What is to be told where Kafka answers, and did not say what was asked since it has no such topics."""
+        from fallow.cli.cells_there import no_topics  # noqa: PLC0415 - the same
+
+        return await no_topics(self) if told.startswith("Kafka: offsets of ") else None
 
 
 def _address(variable: str, given: str | None) -> str | None:

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -114,7 +115,6 @@ REDIS_SOURCES = ("docker", "path", "wheel")
 """What `up` and the like can start, where no address is given (shared/runtime/stack/choose.py)."""
 
 NAMESPACE_RULE = "must be 1 to 64 of a-z, 0-9, dot, dash and underscore, and begin and end with a letter or digit"
-_ADDRESS = re.compile(r"--kafka|--redis")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 
 
@@ -189,6 +189,15 @@ def options(
     context.obj = Access(kafka or None, redis or None, namespace, cell_file)
 
 
+def servers_given(words: Sequence[str]) -> list[str]:
+    """Of which servers an address was given, by the environment or by an option."""
+    options = [word.partition("=")[0] for word in words]
+    # The folder of secrets may hold the URL of Redis.
+    variables = {"Kafka": ("FALLOW_KAFKA",), "Redis": ("FALLOW_REDIS", "FALLOW_SECRETS_DIR")}
+    is_set = {name: any(os.environ.get(each) for each in names) for name, names in variables.items()}
+    return [name for name in variables if is_set[name] or f"--{name.lower()}" in options]
+
+
 def main() -> None:
     """Run the command line. What a user can do something about is one line on standard error, never a traceback."""
     # What its libraries log on the way to an error says the error itself.
@@ -217,6 +226,5 @@ def main() -> None:
         if known is None:
             raise
         code, text = known
-        given = (os.environ.get("FALLOW_KAFKA"), os.environ.get("FALLOW_REDIS"), *_ADDRESS.findall(" ".join(sys.argv)))
-        say_error(error, f"fallow: {without_address(code, text, given)}")
+        say_error(error, f"fallow: {without_address(code, text, servers_given(sys.argv))}")
         sys.exit(code)

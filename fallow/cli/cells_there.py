@@ -36,6 +36,22 @@ async def found_in(log: Log, layout: Layout) -> dict[str, str]:
     return {cell: event.cell if isinstance(event, Decision) else cell for cell, event in events.items()}
 
 
+async def no_topics(access: Access) -> NoCellHere | None:
+    """What is to be told where this Kafka has no topics of the namespace; None where it has, or nobody can say."""
+    log = KafkaLog(access.kafka_access, "fallow-cli")
+    try:
+        await log.start()
+        there = await log.partitions(access.layout().topic("decisions"))
+    except LogUnavailable:
+        return None
+    finally:
+        await log.stop()
+    if there:
+        return None
+    why = "another name was meant, or `fallow topics create` has not made them yet"
+    return NoCellHere(f"there are no topics of namespace {access.namespace} (FALLOW_NAMESPACE) at this Kafka: {why}")
+
+
 async def no_such(access: Access, cell: str) -> NoCellHere | None:
     """What is to be told where this cell has no log here; None where it has, or where nobody can say."""
     try:

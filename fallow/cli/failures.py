@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
 from enum import IntEnum
 from pathlib import Path
 from typing import NoReturn
@@ -85,12 +85,14 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
 _PLACE = re.compile(r"(?:no Kafka at|connecting to) ([^ ]*[^ .:,])")
 
 
-def without_address(code: Exit, text: str, given: Iterable[str | None]) -> str:
-    """The line, with what to do where nothing answers at the addresses that are taken when none is `given`."""
+def without_address(code: Exit, text: str, given: Collection[str]) -> str:
+    """The line, with what to do where nothing answers at the address that is taken when none is given. `given` are the
+    servers, Kafka or Redis, of which one was.
+    """
     is_away = code is Exit.AWAY and ("no Kafka at" in text or "connecting to" in text)
-    if not is_away or any(given):
-        return text
     what = "Redis" if text.startswith("Redis") else "Kafka"
+    if not is_away or what in given:
+        return text
     found = _PLACE.search(text)
     where = "" if found is None else f" at {found[1]}"
     return (

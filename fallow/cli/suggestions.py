@@ -14,7 +14,7 @@ ELSEWHERE = {
     **dict.fromkeys(("srun", "salloc"), "submit FILE --wait"),
     **dict.fromkeys(("scancel", "qdel", "delete", "kill", "stop"), "cancel ID"),
     **dict.fromkeys(("describe", "why", "logs"), "job ID"),
-    **dict.fromkeys(("suspend", "scontrol"), "hold ID"),
+    "suspend": "hold ID",
     **dict.fromkeys(("resume",), "release ID"),
     **dict.fromkeys(("sinfo", "top"), "nodes"),
     **dict.fromkeys(("sacctmgr", "quotas"), "quota show"),
@@ -26,6 +26,29 @@ ELSEWHERE = {
     "reload": "cell reload",
 }
 """Words of Slurm, of Kubernetes, and of our own groups where the group was left out; with what does it here."""
+
+SCONTROL = {
+    **dict.fromkeys(("hold", "uhold", "suspend"), "hold ID"),
+    **dict.fromkeys(("release", "resume"), "release ID"),
+    "show": "job ID",
+}
+"""What `scontrol` does, by its next word."""
+
+_AGAIN = "a job that is over stays over: submit it under a new id (docs/coming-from.md)"
+_WAIT = "`fallow submit FILE --wait` follows what it submits, `fallow job ID` tells how a job stands"
+_CHANGE = "a job is changed by `fallow scale ID WORKERS`, `fallow hold ID`, or `fallow cancel ID` and a new id"
+_ALERTS = "what to watch, and what to do then, stands in docs/operations.md (When something is wrong)"
+
+WAYS = {
+    **dict.fromkeys(("retry", "requeue", "resubmit", "rerun", "restart"), _AGAIN),
+    **dict.fromkeys(("wait", "watch", "follow", "attach", "strigger"), _WAIT),
+    **dict.fromkeys(("update", "modify", "alter", "edit", "patch"), _CHANGE),
+    **dict.fromkeys(("alert", "alerts", "health", "monitor", "prometheus"), _ALERTS),
+}
+"""Words for what no command of ours does, with what does it; behind `scontrol`, too."""
+
+OPTION_WAYS = {"job": dict.fromkeys(("--follow", "-f", "--wait", "--watch"), _WAIT)}
+"""The same of options, by the command."""
 
 IN_GROUPS = {
     "node": {
@@ -68,8 +91,19 @@ OPTIONS = {
 """Options of others, with ours."""
 
 
-TOO_MANY = {"quota set": "a number of GPUs is given by an option: --limit 8, --guaranteed 8"}
-"""What a word too many may have been meant for, by the command behind which it stood."""
+def words_too_many(command: str, words: str) -> str:
+    """What the words too many behind a command may have been meant for; "" where that is not known."""
+    if command != "quota set":
+        return ""
+    first = words.partition(" ")[0]
+    if first.isdecimal():
+        return "a number of GPUs is given by an option: --limit 8, --guaranteed 8"
+    return f"a GPU type is given by an option: --gpu-type {first}"
+
+
+def way_for(group: str, word: str, behind: str = "") -> str:
+    """How that is done for which this word, first of all, is no command of ours; "" where it may be one."""
+    return "" if group else WAYS.get(behind if word == "scontrol" else word, "")
 
 
 def command_meant(group: str, word: str, known: Collection[str], behind: str = "") -> str:
@@ -77,7 +111,8 @@ def command_meant(group: str, word: str, known: Collection[str], behind: str = "
     stood, "" for the first word of all; `known` are the group's commands, and `behind` is the next word.
     """
     if not group:
-        found = KINDS.get(behind, "jobs") if word == "get" else ELSEWHERE.get(word)
+        by_next = {"get": KINDS.get(behind, "jobs"), "scontrol": SCONTROL.get(behind, "hold ID")}
+        found = by_next.get(word) or ELSEWHERE.get(word)
     else:
         found = IN_GROUPS.get(group, {}).get(word)
     guessed = [name for name in known if name not in NEVER_GUESSED]

@@ -9,9 +9,10 @@ from typing import Any
 
 import typer
 
-from fallow.cli.suggestions import TOO_MANY, command_meant, option_meant
+from fallow.cli.suggestions import OPTION_WAYS, command_meant, option_meant, way_for, words_too_many
 
 _NO_COMMAND = re.compile(r"No such command '(.*?)'\.", re.DOTALL)
+_TOO_MANY = re.compile(r"unexpected extra arguments? ?(?:\(s\))? ?\((.+)\)", re.DOTALL)
 
 OWN_WORDS = {
     "Input should be ": "must be ",
@@ -58,15 +59,18 @@ def in_one_line(error: typer.TyperException) -> str:
 def _about_words(command: str, error: typer.TyperException) -> str:
     """Wrong use that is not of one value: a command or an option that there is not, or one too many."""
     context, option = getattr(error, "ctx", None), getattr(error, "option_name", None)
-    message, meant = error.format_message(), ""
+    message, meant, way, ours = error.format_message(), "", "", command.removeprefix("fallow").strip()
     if found := _NO_COMMAND.match(message):
         message, known = found[0], context.command.list_commands(context) if context is not None else ()
-        meant = command_meant(command.removeprefix("fallow").strip(), found[1], known, _behind(found[1]))
+        way = way_for(ours, found[1], _behind(found[1]))
+        meant = "" if way else command_meant(ours, found[1], known, _behind(found[1]))
     elif context is not None and type(error).__name__ == "NoSuchOption":
-        message = error.message
+        message, way = error.message, OPTION_WAYS.get(ours, {}).get(str(option), "")
         meant = option_meant(str(option), [name for param in context.command.params for name in param.opts])
+    elif found := _TOO_MANY.search(message):
+        way = words_too_many(ours, found[1])
     told = f"{command}: {_lower(message)}"
-    if "unexpected extra" in message and (way := TOO_MANY.get(command.removeprefix("fallow").strip())):
+    if way:
         return f"{told}; {way}; see {command} --help"
     return f"{told}; did you mean {meant}? See {command} --help" if meant else f"{told}; see {command} --help"
 

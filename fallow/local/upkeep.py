@@ -7,17 +7,22 @@ import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.runtime.endings import FENCED, WRONG_SETTINGS
 from fallow.shared.runtime.stack.child import StackError, telling_line
-from fallow.shared.runtime.stack.restarts import Deaths, Restarts, how_it_ended
+from fallow.shared.runtime.stack.restarts import WORDLESS, Deaths, Restarts, how_it_ended
 from fallow.shared.runtime.stack.server import Server, Source
 from fallow.shared.runtime.stack.services import Ended, Services
 
 LOOK_AGAIN_S = 0.25
 READY_TOLD_S = 30.0
+NO_START = "did not start"
 REPAIR = "In another terminal: fallow log repair; then start this again."
+
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -78,23 +83,26 @@ class Upkeep:
             return
         if ended.exit_code == WRONG_SETTINGS:
             raise StackError(str(ended))
-        deaths = self.restarts.of(ended.name, 0)
-        if await self._pause(ended.name, how_it_ended(ended.exit_code), line, deaths):
+        deaths, words = self.restarts.of(ended.name, 0), "" if ended.exit_code in WORDLESS else line
+        if await self._pause(ended.name, how_it_ended(ended.exit_code), words, deaths):
             await self.services.restart(ended.name)
             deaths.started(monotonic_ms())
 
     async def _keep_server(self, name: str, server: Server) -> None:
-        deaths, how = self.restarts.of(name, 0), "died"
+        deaths, starts = self.restarts.of(name, 0), True
         while await self._goes_on(LOOK_AGAIN_S):
             if await self._beside(lambda: server.is_running):
                 continue
             if server.source is Source.EMBEDDED:
                 raise StackError(f"{server.description} died, and with it all that it held:\n{server.tail()}")
-            if not await self._pause(name, how, telling_line(server.tail()), deaths):
+            how, words = (
+                await self._beside(lambda: _end_of(server)) if starts else (NO_START, telling_line(server.tail()))
+            )
+            if not await self._pause(name, how, words, deaths):
                 return
-            how = "did not start" if await self._did_not_start(server) else "died"
+            starts = not await self._did_not_start(server)
             deaths.started(monotonic_ms())
-            if how == "died":
+            if starts:
                 self.say(f"{name} runs again at {server.address}")
 
     async def _did_not_start(self, server: Server) -> bool:
@@ -105,10 +113,11 @@ class Upkeep:
         return False
 
     async def _pause(self, name: str, how: str, line: str, deaths: Deaths) -> bool:
-        """Say it and wait; whether it is to be started again."""
+        """Say it and wait; whether it is to be started again. `line`: what it said of its end, "" for nothing."""
         wait_s = deaths.died(monotonic_ms()) / 1000
         often = "" if deaths.in_a_row == 1 else f", {deaths.in_a_row} times in a row"
-        self.say(f"{name} {how}{often}; it is started again in {wait_s:g} s. It said: {line}")
+        said = f" It said: {line}" if line else ""
+        self.say(f"{name} {how}{often}; it is started again in {wait_s:g} s.{said}")
         return await self._goes_on(wait_s)
 
     async def _goes_on(self, wait_s: float) -> bool:
@@ -117,5 +126,12 @@ class Upkeep:
                 await self.stopping.wait()
         return not self.stopping.is_set()
 
-    async def _beside(self, work: Callable[[], object]) -> object:
+    async def _beside(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.starter, work)
+
+
+def _end_of(server: Server) -> tuple[str, str]:
+    """How a server ended, and what it said of it: nothing where it was killed."""
+    code = server.exit_code
+    words = "" if code in WORDLESS else telling_line(server.tail())
+    return ("died" if code is None else how_it_ended(code)), words

@@ -58,6 +58,12 @@ class Brokers:
         """Whether all of them run."""
         return all(broker.is_running for broker in self.all.values())
 
+    @property
+    def exit_code(self) -> int | None:
+        """That of the first that has ended."""
+        codes = (broker.exit_code for broker in self.all.values())
+        return next((code for code in codes if code is not None), None)
+
     def start(self) -> None:
         """Starts all at once: none answers before two are there."""
         for broker in self.all.values():

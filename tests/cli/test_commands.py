@@ -256,13 +256,21 @@ def test_a_job_that_lives_may_be_submitted_again(told: Fallow) -> None:
 
 
 @pytest.mark.real_kafka
+def test_who_sends_to_a_namespace_without_topics_is_told_its_name(fallow: Fallow, namespace: str) -> None:
+    done = fallow("submit", "-", stdin="{id: first, tenant: vision}")
+    assert done.returncode == Exit.AWAY
+    assert done.stderr.startswith(f"fallow: there are no topics of namespace {namespace} (FALLOW_NAMESPACE)")
+
+
+@pytest.mark.real_kafka
 def test_a_page_of_jobs_says_that_there_are_more_and_how_to_go_on(told: Fallow) -> None:
     begin = told("jobs", "--limit", "1").stdout.splitlines()
     assert begin[0].startswith("the first 1 job of cell main at version ")
     assert begin[-1] == "and more: --after first"
     nobodys = told("jobs", "--tenant", "visoin")
-    assert nobodys.returncode == 0
+    assert (nobodys.returncode, nobodys.stdout) == (Exit.NO, "")
     assert nobodys.stderr.startswith("fallow: visoin is no tenant of the cell file (")
+    assert last(told("jobs", "--tenant", "visoin", "--json"))["jobs"] == []
     assert not told("jobs", "--tenant", "vision").stderr
     rest = told("jobs", "--limit", "2", "--after", "first").stdout
     assert rest.startswith("2 jobs behind first of cell main at version ")

@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from fallow.cli import paths
-from fallow.cli.app import COMMANDS, LazyGroup, main
+from fallow.cli.app import COMMANDS, LazyGroup, main, servers_given
 from fallow.cli.cell.policy import _read
 from fallow.cli.failures import Exit, without_address
 from fallow.cli.ids import ID_RULE
@@ -381,11 +381,24 @@ def test_a_password_in_an_address_is_not_shown(
 
 def test_where_no_address_is_given_and_nothing_answers_it_is_said_what_to_do() -> None:
     away = "Kafka: no Kafka at 127.0.0.1:9092: KafkaConnectionError('x')"
-    told = without_address(Exit.AWAY, away, (None, None))
+    told = without_address(Exit.AWAY, away, ())
     assert told.endswith("paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed")
     assert told.startswith("FALLOW_KAFKA is not set, and no Kafka answers at 127.0.0.1:9092: ")
-    assert without_address(Exit.AWAY, away, ("127.0.0.1:9092", None)) == away
-    assert without_address(Exit.NO, "damaged", (None, None)) == "damaged"
+    assert without_address(Exit.AWAY, away, ("Kafka",)) == away
+    assert without_address(Exit.NO, "damaged", ()) == "damaged"
+
+
+@pytest.mark.parametrize(("server", "other"), [("Kafka", "Redis"), ("Redis", "Kafka")])
+def test_the_address_that_was_forgotten_is_named_though_the_other_one_was_given(
+    server: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(f"FALLOW_{server.upper()}", raising=False)
+    monkeypatch.delenv("FALLOW_SECRETS_DIR", raising=False)
+    monkeypatch.setenv(f"FALLOW_{other.upper()}", "x")
+    assert servers_given(["fallow", "jobs"]) == [other]
+    assert servers_given(["fallow", f"--{server.lower()}=x", "jobs"]) == ["Kafka", "Redis"]
+    away = {"Kafka": "Kafka: no Kafka at a:1: x", "Redis": "Redis: Error 111 connecting to a:1."}
+    assert without_address(Exit.AWAY, away[server], [other]).startswith(f"FALLOW_{server.upper()} is not set, and no")
 
 
 TIME_RULE = "must be a whole number of milliseconds, or a number and a unit: 500ms, 90s, 10min, 2h, 1d"

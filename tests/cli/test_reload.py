@@ -9,6 +9,7 @@ from typing import cast
 
 import pytest
 
+from fallow.cli.cell import reload, reload_answer
 from fallow.cli.cell.reload import ask_for_reload, is_in_force_elsewhere, worst
 from fallow.cli.cell.reload_answer import QUIET_MS, ReloadAnswer, obstacle
 from fallow.cli.failures import Exit
@@ -130,8 +131,25 @@ def test_without_an_answer_it_is_told_what_the_cell_still_goes_by() -> None:
     assert (answer.is_over(3_600_000), answer.code) == (False, Exit.AWAY)
     assert answer.text == (
         f"no answer yet from cell main: it still goes by cell file {effect_of(OLD).digest[:8]}, which differs from "
-        "cell.yaml in tenants; the copy that placement reads may be an older one, or have an error: see its log"
+        "cell.yaml in tenants; placement has not read the request yet: is it ready (`/readyz`)?"
     )
+
+
+def test_where_placement_has_read_the_request_and_nothing_changed_the_answer_is_no() -> None:
+    answer = answer_to(a_cell())
+    answer.is_read(5_000)
+    assert (answer.is_over(5_000), answer.is_over(5_000 + QUIET_MS), answer.code) == (False, True, Exit.NO)
+    assert answer.text == (
+        f"cell main still goes by cell file {effect_of(OLD).digest[:8]}, which differs from cell.yaml in tenants: "
+        "placement has read its own copy of the file again, and that is another one, or has an error; "
+        "its log names it. Make the change there, or start the services with this file (FALLOW_CELL_FILE)"
+    )
+
+
+def test_a_part_of_the_file_that_came_shows_that_the_rest_is_on_its_way() -> None:
+    answer = answer_to(a_cell(), *quotas_of(NEW))
+    answer.is_read(0)
+    assert (answer.is_over(3_600_000), answer.code) == (False, Exit.AWAY)
 
 
 def test_settings_that_contradict_others_are_named_and_the_first_few_of_many() -> None:
@@ -188,6 +206,10 @@ class TwoCells:
             yield []
 
 
+async def never_read(_: str) -> bool:
+    return False
+
+
 TWO = a_file(Tenant(name="bob"), cells=("main", "east"))
 
 
@@ -198,7 +220,7 @@ def answers_of_two() -> list[ReloadAnswer]:
 async def test_every_cell_is_asked_and_waited_for() -> None:
     client = TwoCells(*(News(cell, effect_of(TWO), version=3) for cell in TwoCells.cells))
     answers = answers_of_two()
-    await ask_for_reload(cast("CellClient", client), answers, 60_000)
+    await ask_for_reload(cast("CellClient", client), answers, 60_000, never_read)
     assert [(type(asked), asked.cell) for asked in client.asked] == [(ReloadCell, "main"), (ReloadCell, "east")]
     assert [answer.code for answer in answers] == [Exit.OK, Exit.OK]
     assert worst(answers) is Exit.OK
@@ -206,15 +228,35 @@ async def test_every_cell_is_asked_and_waited_for() -> None:
 
 async def test_the_wait_for_a_cell_that_does_not_answer_has_an_end() -> None:
     answers = answers_of_two()
-    await ask_for_reload(cast("CellClient", TwoCells(News("east", effect_of(TWO), version=3))), answers, 20)
+    await ask_for_reload(cast("CellClient", TwoCells(News("east", effect_of(TWO), version=3))), answers, 20, never_read)
     assert [answer.code for answer in answers] == [Exit.AWAY, Exit.OK]
     assert worst(answers) is Exit.AWAY
 
 
 async def test_a_no_of_one_cell_is_worse_than_silence_of_another() -> None:
     answers = answers_of_two()
-    await ask_for_reload(cast("CellClient", TwoCells(News("east", effect_of(OTHER), version=3))), answers, 20)
+    await ask_for_reload(
+        cast("CellClient", TwoCells(News("east", effect_of(OTHER), version=3))), answers, 20, never_read
+    )
     assert worst(answers) is Exit.NO
+
+
+async def test_whether_a_cell_has_read_the_request_is_looked_for_until_it_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(reload, "QUIET_MS", 5)
+    monkeypatch.setattr(reload_answer, "QUIET_MS", 5)
+    looks: list[str] = []
+
+    async def at_the_second_look(cell: str) -> bool:
+        looks.append(cell)
+        return looks.count(cell) > 1
+
+    answers = answers_of_two()
+    client = TwoCells(News("east", effect_of(TWO), version=3))
+    await asyncio.wait_for(ask_for_reload(cast("CellClient", client), answers, 60_000, at_the_second_look), 10)
+    assert looks == ["main", "main"]
+    assert [answer.code for answer in answers] == [Exit.NO, Exit.OK]
 
 
 def test_a_copy_beside_the_one_that_is_in_force_is_most_likely_not_read_by_the_services(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from fallow.cli.app import COMMANDS, main
-from fallow.cli.suggestions import ELSEWHERE, IN_GROUPS, KINDS, NEVER_GUESSED, command_meant
+from fallow.cli.suggestions import ELSEWHERE, IN_GROUPS, KINDS, NEVER_GUESSED, SCONTROL, WAYS, command_meant
 from tests.cli.test_options import LEAVES
 
 SEE_NODE = "See fallow node --help"
@@ -67,6 +68,8 @@ def test_a_mistyped_word_is_never_answered_with_a_command_that_nothing_takes_bac
         ("jobs --statu x", "fallow jobs: no such option: --statu; did you mean --status? See fallow jobs --help"),
         ("jobs --zzz", "fallow jobs: no such option: --zzz; see fallow jobs --help"),
         ("zzzzz", "fallow: no such command 'zzzzz'; see fallow --help"),
+        ("scontrol release 7", "fallow: no such command 'scontrol'; did you mean fallow release ID? See fallow --help"),
+        ("scontrol 7", "fallow: no such command 'scontrol'; did you mean fallow hold ID? See fallow --help"),
         ("get", "fallow: no such command 'get'; did you mean fallow jobs? See fallow --help"),
     ],
 )
@@ -79,15 +82,46 @@ def test_the_word_that_was_meant_is_told(
     assert (ended.value.code, capsys.readouterr().err) == (2, told + "\n")
 
 
+@pytest.mark.parametrize(
+    ("typed", "way"),
+    [
+        *((f"{word} 7", "submit it under a new id") for word in ("retry", "requeue", "resubmit", "scontrol requeue")),
+        *((f"{word} 7", "`fallow submit FILE --wait`") for word in ("wait", "watch", "job 7 --follow", "job 7 -f")),
+        ("scontrol update 7", "`fallow scale ID WORKERS`"),
+        ("alerts", "docs/operations.md (When something is wrong)"),
+    ],
+)
+def test_what_no_command_does_is_told_with_its_way(
+    typed: str, way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["fallow", *typed.split()])
+    with pytest.raises(SystemExit):
+        main()
+    told = capsys.readouterr().err
+    assert way in told
+    assert "did you mean" not in told
+
+
+def test_every_page_that_is_named_has_what_is_promised() -> None:
+    docs = Path(__file__).parents[2] / "docs"
+    assert "## When something is wrong" in (docs / "operations.md").read_text(encoding="utf-8")
+    assert "new id" in (docs / "coming-from.md").read_text(encoding="utf-8")
+
+
 def test_every_command_that_is_told_is_one() -> None:
-    told = [*ELSEWHERE.values(), *KINDS.values(), *(found for group in IN_GROUPS.values() for found in group.values())]
+    told = [
+        *ELSEWHERE.values(),
+        *SCONTROL.values(),
+        *KINDS.values(),
+        *(found for group in IN_GROUPS.values() for found in group.values()),
+    ]
     for words in told:
         names = [word for word in words.split() if word.islower() and not word.startswith("-")]
         assert " ".join(names) in LEAVES, words
 
 
 def test_no_word_of_our_own_is_taken_for_one_of_others() -> None:
-    assert [word for word in ELSEWHERE if word in COMMANDS] == []
+    assert [word for word in (*ELSEWHERE, *WAYS) if word in COMMANDS] == []
     assert [(group, word) for group, words in IN_GROUPS.items() for word in words if f"{group} {word}" in LEAVES] == []
 
 
@@ -95,6 +129,10 @@ def test_no_word_of_our_own_is_taken_for_one_of_others() -> None:
     ("typed", "told"),
     [
         (["quota", "set", "vision", "8"], "--limit 8"),
+        (["quota", "set", "vision", "h100", "--limit", "24"], "a GPU type is given by an option: --gpu-type h100"),
+        (["policy", "set", "placement", "e-binpack"], "placement=e-binpack"),
+        (["policy", "set", "placement"], "placement=VALUE"),
+        (["policy", "set", "placement", "backfill_wait_ms=1s"], "placement=VALUE"),
         (["submit", "job.yaml", "--array", "0-19"], "must be a number of elements from 1 to 1000, such as 20"),
         (["submit", "job.yaml", "--array", "0"], "must be a number of elements from 1 to 1000, such as 20"),
     ],

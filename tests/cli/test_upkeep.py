@@ -25,8 +25,9 @@ class FlawedServer:
 
     address, description = "127.0.0.1:1", "a flawed server"
 
-    def __init__(self, *, fails: int = 0, source: Source = Source.JARS) -> None:
+    def __init__(self, *, fails: int = 0, source: Source = Source.JARS, exit_code: int | None = None) -> None:
         self.source, self.is_running, self._fails, self.lines = source, False, fails, "it was killed"
+        self.exit_code = exit_code
 
     def start(self) -> None:
         if self._fails:
@@ -86,7 +87,9 @@ async def test_a_killed_service_runs_again(tmp_path: Path) -> None:
         await eventually(says(said, "tiny was killed by SIGKILL; it is started again in 0.5 s"), within_s=30)
         await eventually(lambda: upkeep.services.pid("tiny") != before, within_s=30)
         await upkeep.services.wait_ready()
-        assert sum("is started again" in line for line in said) == 1
+        assert [line for line in said if "is started again" in line] == [
+            "tiny was killed by SIGKILL; it is started again in 0.5 s."
+        ]
 
 
 async def test_a_wrong_setting_ends_all_with_the_reason(tmp_path: Path) -> None:
@@ -110,6 +113,26 @@ async def test_a_server_that_does_not_start_is_tried_again_and_told(tmp_path: Pa
         "Kafka did not start, 2 times in a row; it is started again in 1 s. It said: its data are damaged",
         "Kafka runs again at 127.0.0.1:1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "told"),
+    [
+        (-9, "Kafka was killed by SIGKILL; it is started again in 0.5 s."),
+        (1, "Kafka ended with code 1; it is started again in 0.5 s. It said: the disk is full"),
+        (
+            143,
+            "Kafka ended with code 143, as SIGTERM makes it; it is started again in 0.5 s. It said: the disk is full",
+        ),
+        (-11, "Kafka was killed by SIGSEGV; it is started again in 0.5 s. It said: the disk is full"),
+    ],
+)
+async def test_a_server_that_is_killed_has_not_told_of_it(exit_code: int, told: str, tmp_path: Path) -> None:
+    server = FlawedServer(exit_code=exit_code)
+    server.lines = "WARN of the start\nthe disk is full"
+    async with kept(tmp_path, server) as (_, said, _):
+        await eventually(says(said, "Kafka runs again at 127.0.0.1:1"), within_s=30)
+    assert [line for line in said if line.startswith("Kafka")] == [told, "Kafka runs again at 127.0.0.1:1"]
 
 
 async def test_the_embedded_broker_takes_its_records_along(tmp_path: Path) -> None:

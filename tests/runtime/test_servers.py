@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from signal import SIGKILL
 
 import pytest
 import redis
@@ -69,7 +70,9 @@ async def test_kafka_keeps_its_records_over_a_stop_and_a_kill(own_kafka: kafka_j
     own_kafka.stop()
     own_kafka.start()
     assert await append(own_kafka.address, "kept", b"second") == 1
+    assert own_kafka.exit_code is None
     own_kafka.kill()
+    assert own_kafka.exit_code == -SIGKILL
     own_kafka.start()
     assert await read(own_kafka.address, "kept", 2) == [b"first", b"second"]
 
@@ -98,6 +101,7 @@ def test_valkey_keeps_its_log_of_writes_over_a_kill(own_valkey: valkey.Valkey) -
     with redis.Redis.from_url(own_valkey.address) as client:
         client.set("kept", "yes")
     own_valkey.kill()
+    assert own_valkey.exit_code == -SIGKILL
     own_valkey.start()
     with redis.Redis.from_url(own_valkey.address) as client:
         assert client.get("kept") == b"yes"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -75,10 +76,10 @@ def _read(settings: list[str]) -> dict[str, Any]:
     what is none as words; a time in milliseconds may be written as a duration, too.
     """
     found: dict[str, Any] = {}
-    for text in settings:
+    for text, behind in pairwise([*settings, ""]):
         key, equals, value = text.partition("=")
         if not equals or key not in CellPolicy.__struct_fields__ or key in found:
-            refuse("KEY=VALUE", text, _key_rule(key, is_pair=bool(equals), is_twice=key in found))
+            refuse("KEY=VALUE", text, _key_rule(key, behind, is_pair=bool(equals), is_twice=key in found))
         found[key] = _time(key, value) if key.endswith("_ms") else _value(value)
     return found
 
@@ -106,13 +107,13 @@ def _value(text: str) -> Any:
         return text
 
 
-def _key_rule(key: str, *, is_pair: bool, is_twice: bool) -> str:
-    """What is wrong with a setting that is none, stands twice or has no value."""
+def _key_rule(key: str, behind: str, *, is_pair: bool, is_twice: bool) -> str:
+    """What is wrong with a setting that is none, stands twice or has no value; `behind` is the word behind it."""
     known = CellPolicy.__struct_fields__
     if is_pair and is_twice:
         return f"{key} stands twice"
     if key in known:
-        return f"must be a setting and its value: {key}=VALUE"
+        return f"must be a setting and its value: {key}={behind if behind and '=' not in behind else 'VALUE'}"
     return f"there is no setting {key}{meant(key, known)}; `fallow policy show` lists them"
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.cell.reload_answer import ReloadAnswer, obstacle
+from fallow.cli.cell.reload_answer import QUIET_MS, ReloadAnswer, obstacle
 from fallow.cli.failures import Exit, end_with, say
 from fallow.cli.log.newest import newest_state
 from fallow.cli.node.operate import operation
@@ -19,8 +19,10 @@ from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import file_to_read
 from fallow.shared.client.port import CellClient
 from fallow.shared.cluster.model.file_in_force import as_effect
+from fallow.shared.events.decisions import input_name
 from fallow.shared.events.operations import ReloadCell
 from fallow.shared.log.admin.topic_admin import missing_topics
+from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.opening import declared_topics
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.runtime.files.cell_file import CellFileError, load_cell_file
@@ -49,7 +51,8 @@ def reload(
     given = access_of(context)
     access = given if file is None else replace(given, cell_file=file)
     names = [each.name for each in access.cells().cells] if cell is None else [access.cell(cell)]
-    answers = run(_reload(access, given.cell_path, names, timeout_s * 1000))
+    usual = dict.fromkeys((given.cell_path, replace(given, cell_file=None).cell_path))
+    answers = run(_reload(access, list(usual), names, timeout_s * 1000))
     if as_json:
         told = [answer.as_object() for answer in answers]
         print_json({"ok": worst(answers) is Exit.OK, "file": str(access.cell_path), "cells": told})
@@ -64,8 +67,8 @@ def reload(
         raise typer.Exit(worst(answers))
 
 
-async def _reload(access: Access, usual: Path, cells: list[str], wait_ms: int) -> list[ReloadAnswer]:
-    """What becomes of the reload in each cell; `usual` is the file that commands read, and services too where their
+async def _reload(access: Access, usual: Sequence[Path], cells: list[str], wait_ms: int) -> list[ReloadAnswer]:
+    """What becomes of the reload in each cell; `usual` are the files that commands read, and services too where their
     environment is the same. Ends the command, and asks for nothing, where the services would refuse
     the file. Raises ClientUnavailable, and as `newest_state` does.
     """
@@ -76,13 +79,41 @@ async def _reload(access: Access, usual: Path, cells: list[str], wait_ms: int) -
             end_with(Exit.NO, f"fallow: {access.cell_path}: {why}")
         answers.append(ReloadAnswer(file, str(access.cell_path), state))
     await warn_of_missing_topics(access)
-    if is_in_force_elsewhere(usual, access.cell_path, [answer.digest_before for answer in answers]):
+    digests = [answer.digest_before for answer in answers]
+    for file_read in (path for path in usual if is_in_force_elsewhere(path, access.cell_path, digests)):
         wait_ms = min(wait_ms, OTHER_COPY_MS)
-        where = f"the services read {usual}, unless their FALLOW_CELL_FILE says otherwise, and that file is in force"
+        where = (
+            f"the services read {file_read}, unless their FALLOW_CELL_FILE says otherwise, and that file is in force"
+        )
         say(f"fallow: {where}: copy {access.cell_path} there first; this command waits {wait_ms // 1000} s")
+        break
     async with access.client() as client:
-        await ask_for_reload(client, answers, wait_ms)
+        await ask_for_reload(client, answers, wait_ms, Requests(access).are_read)
     return answers
+
+
+@dataclass
+class Requests:
+    """The operations of cells, and how far each cell has read them."""
+
+    access: Access
+    ends: dict[str, int] = field(default_factory=dict)
+
+    async def are_read(self, cell: str) -> bool:
+        """Whether the cell has taken in all that was there when this was first asked. Raises LogUnavailable, and as
+        `newest_state` does.
+        """
+        layout = self.access.layout()
+        if cell not in self.ends:
+            tp = layout.tp("operations", cell)
+            log = KafkaLog(self.access.kafka_access, "fallow-cli")
+            await log.start()
+            try:
+                self.ends[cell] = (await log.end_offsets([tp]))[tp]
+            finally:
+                await log.stop()
+        state = await newest_state(self.access, cell)
+        return state.inputs.get(input_name("operations", layout.ordinals[cell]), 0) >= self.ends[cell]
 
 
 def is_in_force_elsewhere(usual: Path, wished: Path, in_force: Sequence[str | None]) -> bool:
@@ -107,19 +138,27 @@ async def warn_of_missing_topics(access: Access) -> None:
         say(f"fallow: {', '.join(missing)}: not there. Run: fallow topics create")
 
 
-async def ask_for_reload(client: CellClient, answers: Sequence[ReloadAnswer], wait_ms: int) -> None:
+async def ask_for_reload(
+    client: CellClient, answers: Sequence[ReloadAnswer], wait_ms: int, are_read: Callable[[str], Awaitable[bool]]
+) -> None:
     """Ask each of these cells to read the file again, and take in what they say, for as long as `wait_ms` at the most.
-    Raises ClientUnavailable.
+    `are_read` tells whether a cell has read its requests: where nothing comes of it, it is asked now and then. Raises
+    ClientUnavailable, and as `are_read` does.
     """
     by_cell = {answer.cell: answer for answer in answers}
     marks = [await client.operate(operation(ReloadCell, cell=cell)) for cell in by_cell]
-    begin_ms = monotonic_ms()
+    begin_ms, look_ms = monotonic_ms(), QUIET_MS
     async with aclosing(client.news(marks[0])) as stream:
         async for some in stream:
             for news in some:
                 if news.cell in by_cell:
                     by_cell[news.cell].take(news)
             waited_ms = monotonic_ms() - begin_ms
+            if waited_ms >= look_ms:
+                look_ms = waited_ms + QUIET_MS
+                for answer in answers:
+                    if not answer.is_over(waited_ms) and await are_read(answer.cell):
+                        answer.is_read(waited_ms)
             if waited_ms > wait_ms or all(answer.is_over(waited_ms) for answer in answers):
                 break
 

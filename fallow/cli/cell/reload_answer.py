@@ -20,7 +20,11 @@ FILE, POLICY = "file", "policy"
 
 REFUSALS_NAMED_MOST = QUOTAS_NAMED_MOST = 3
 
-COPY = "the copy that placement reads may be an older one, or have an error: see its log"
+NOT_READ = "placement has not read the request yet: is it ready (`/readyz`)?"
+OTHER_COPY = (
+    "placement has read its own copy of the file again, and that is another one, or has an error; its log names it. "
+    "Make the change there, or start the services with this file (FALLOW_CELL_FILE)"
+)
 
 QUIET_MS = 2_000
 """A file that is in force already gets no answer: after so long without one nothing more is to come."""
@@ -52,6 +56,7 @@ class ReloadAnswer:
         self._open |= {} if state.policy == self._policy else {POLICY: None}
         self._open |= {at: None for at, quota in self._quotas.items() if state.quotas.get(at) != quota}
         self._was_so_before = not self._open
+        self._read_ms: int | None = None
         self._refusals: list[str] = []
         old = _read(self._before)
         self._dropped = {(quota.tenant, quota.gpu_type) for quota in (() if old is None else quotas_dropped(old, file))}
@@ -79,6 +84,10 @@ class ReloadAnswer:
             return
         self.version = news.version
 
+    def is_read(self, waited_ms: int) -> None:
+        """The cell has taken in the request, as was seen after so long a wait."""
+        self._read_ms = waited_ms
+
     @property
     def digest_before(self) -> str | None:
         """The name of the file by which the cell went when the reload was asked for."""
@@ -90,13 +99,15 @@ class ReloadAnswer:
             return True
         if not self._open and not self._was_so_before:
             return True
+        if self._is_still_other and self._read_ms is not None:
+            return waited_ms >= self._read_ms + QUIET_MS
         may_be_all = self._was_so_before or (self._refusals and FILE not in self._open)
         return bool(may_be_all) and waited_ms >= QUIET_MS
 
     @property
     def code(self) -> Exit:
         """0 if the cell goes by the file, 1 if it does not or not in all, 3 if that is not known yet."""
-        if self._is_other:
+        if self._is_other or self._is_still_other:
             return Exit.NO
         if FILE in self._open:
             return Exit.AWAY
@@ -112,6 +123,8 @@ class ReloadAnswer:
                 f"cell {self.cell} goes by {_called(self._now)} now, which differs from {self._name}"
                 f"{self._parts(self._now, ' in ')}: placement reads another copy of the file"
             )
+        if self._is_still_other:
+            return f"cell {self.cell} still goes by {self._still_by}: {OTHER_COPY}"
         if self.code is Exit.AWAY:
             return f"no answer yet from cell {self.cell}: {self._still}"
         refused = "".join(f"; refused: {text}" for text in self._refusals[:REFUSALS_NAMED_MOST])
@@ -131,6 +144,11 @@ class ReloadAnswer:
     def _is_other(self) -> bool:
         return self._now is not self._before and not self._is_wanted(self._now)
 
+    @property
+    def _is_still_other(self) -> bool:
+        """Whether the request was read and brought nothing: a changed file would have come along with it."""
+        return self._read_ms is not None and self.version is None and FILE in self._open
+
     def _is_wanted(self, effect: CellFileSet | None) -> bool:
         return effect is not None and effect.digest == self._wanted.digest
 
@@ -138,8 +156,11 @@ class ReloadAnswer:
     def _still(self) -> str:
         if FILE not in self._open:
             return f"{self._name} is in force, but what was set at run time still counts"
-        differs = f"which differs from {self._name}{self._parts(self._before, ' in ')}"
-        return f"it still goes by {_called(self._before)}, {differs}; {COPY}"
+        return f"it still goes by {self._still_by}; {NOT_READ}"
+
+    @property
+    def _still_by(self) -> str:
+        return f"{_called(self._before)}, which differs from {self._name}{self._parts(self._before, ' in ')}"
 
     @property
     def _since(self) -> str:

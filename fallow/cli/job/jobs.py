@@ -11,7 +11,7 @@ import typer
 
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.retry import patiently
-from fallow.cli.failures import say
+from fallow.cli.failures import Exit, end_with
 from fallow.cli.log.sentences import gpus
 from fallow.cli.near import listed, meant
 from fallow.cli.output.counts import counted
@@ -55,7 +55,10 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
-    """List jobs: where each runs, or why it waits, or when it ended, as long as the cell remembers it."""
+    """List jobs: where each runs, or why it waits, or when it ended, as long as the cell remembers it.
+
+    Exit 1 if the tenant is none of the cell file and has no such jobs.
+    """
     access = access_of(context)
     name = access.cell(cell)
     wanted = {*(status or ()), *((each for each in JobStatus if each not in FINAL) if live else ())}
@@ -64,16 +67,20 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
     read = without_places(read, [queue.name for queue in part.queues if queue.order is QueueOrder.FAIR_SHARE])
     if as_json:
         print_json(as_object(name, read, "jobs"))
-        return
-    # A part of a long list is told in the order in which `--after` goes on behind its last one.
+    known = dict.fromkeys(each.name for each in access.cells().tenants)
+    if not read.value and tenant is not None and tenant not in known:
+        end_with(Exit.NO, f"fallow: {tenant} is no tenant of the cell file ({listed(known)}){meant(tenant, known)}")
+    if not as_json:
+        _tell(name, read, after, is_cut=is_cut)
+
+
+def _tell(cell: str, read: Read[tuple[JobRow, ...]], after: str, *, is_cut: bool) -> None:
+    """For people. A part of a long list is told in the order in which `--after` goes on behind its last one."""
     is_all = not after and not is_cut
     rows = sorted(read.value, key=by_number) if is_all else read.value
     which = counted(len(rows), "job") + (f" behind {after}" if after else "")
-    title = f"{'the first ' if is_cut else ''}{which} of cell {name} at version {read.version}"
+    title = f"{'the first ' if is_cut else ''}{which} of cell {cell} at version {read.version}"
     print_table(title, COLUMNS, [_row(job) for job in rows], SPARE)
-    known = dict.fromkeys(each.name for each in access.cells().tenants)
-    if not rows and tenant is not None and tenant not in known:
-        say(f"fallow: {tenant} is no tenant of the cell file ({listed(known)}){meant(tenant, known)}")
     if is_cut:
         print_line(f"and more: --after {rows[-1].id}")
 

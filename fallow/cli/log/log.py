@@ -169,7 +169,9 @@ def as_object(decision: Decision) -> dict[str, Any]:
     """The decision for programs, with a sentence for each of its effects. Its own fields are all there, also those that
     its record leaves out. Beside each `by` stands whether it is vouched for.
     """
-    shown = {"inputs": {}, "input_checksums": {}, "effects": [], **plain(decision)}
+    shown = plain(decision)
+    for name, nothing in (("inputs", {}), ("input_checksums", {}), ("effects", [])):
+        shown.setdefault(name, nothing)
     for effect in shown["effects"]:
         if "by" in effect:
             effect["vouched"] = False  # nothing vouches for a name yet

@@ -17,6 +17,7 @@ from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.runtime.stack import kafka_wire, valkey
 from fallow.shared.runtime.stack.child import StackError, told_by
 from fallow.shared.runtime.stack.ports import LOCAL, free_port
+from fallow.shared.runtime.stack.restarts import SIGNAL_BASE
 from fallow.shared.runtime.stack.server import Source
 
 KAFKA_IMAGE = "apache/kafka:4.3.1"
@@ -75,6 +76,14 @@ class Container:
     def is_running(self) -> bool:
         """Whether it was created and has not ended, as the engine tells."""
         return self._container is not None and not self._has_ended()
+
+    @property
+    def exit_code(self) -> int | None:
+        """As the engine tells, which adds 128 to the number of a signal."""
+        if self._container is None or not self._has_ended():
+            return None
+        code = int(self._container.get_wrapped_container().attrs["State"]["ExitCode"])
+        return code if code <= SIGNAL_BASE else SIGNAL_BASE - code
 
     def start(self) -> None:
         """Creates the container, or starts it again, and waits until it answers."""

@@ -51,6 +51,11 @@ class EmbeddedBroker:
         """Whether its process was started and has not ended."""
         return self._child.is_running
 
+    @property
+    def exit_code(self) -> int | None:
+        """That of its process."""
+        return self._child.exit_code
+
     def start(self) -> None:
         """Starts it and waits for its address."""
         self._output.unlink(missing_ok=True)

@@ -152,6 +152,11 @@ class KafkaFromJars:
         """Whether its process was started and has not ended."""
         return self._child is not None and self._child.is_running
 
+    @property
+    def exit_code(self) -> int | None:
+        """That of its process."""
+        return None if self._child is None else self._child.exit_code
+
     def start(self) -> None:
         """Starts the broker and waits for its answer, and for the first start also until it coordinates groups."""
         is_new = not self._has_storage

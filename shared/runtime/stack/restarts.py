@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from signal import Signals
+from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals
 
 PAUSE_FIRST_MS, PAUSE_MOST_MS = 500, 30_000
 CALM_MS = 60_000
 """What has run for so long has recovered: its next death is a first one again."""
+
+
+SIGNAL_BASE = 128
+"""A shell, a container and Java end with this and the number of the signal that ended them."""
+
+WORDLESS = {-SIGKILL, -SIGTERM, -SIGINT, -SIGHUP}
+"""Ends that somebody else brought about: what the process wrote before tells nothing of them."""
 
 
 @dataclass(slots=True)
@@ -42,7 +49,8 @@ class Restarts:
 
 def how_it_ended(exit_code: int) -> str:
     """The end of a process in words: its exit code, or the signal that killed it."""
-    if exit_code >= 0:
-        return f"ended with code {exit_code}"
     known = {int(number): number.name for number in Signals}
+    if exit_code >= 0:
+        by = known.get(exit_code - SIGNAL_BASE)
+        return f"ended with code {exit_code}" + (f", as {by} makes it" if by else "")
     return f"was killed by {known.get(-exit_code, f'signal {-exit_code}')}"

@@ -36,6 +36,10 @@ class Server(Protocol):
     def is_running(self) -> bool:
         """Whether it was started and has not ended. May take a moment: it is not asked from an event loop."""
 
+    @property
+    def exit_code(self) -> int | None:
+        """With which code it ended, negative for a signal; None while it runs, or if nobody knows. Asked as above."""
+
     def start(self) -> None:
         """Starts it and waits until it answers; StackError when it does not."""
 
@@ -62,6 +66,11 @@ class Given:
     def is_running(self) -> bool:
         """True: whether it does is not ours to watch."""
         return True
+
+    @property
+    def exit_code(self) -> int | None:
+        """Nobody here knows of its end."""
+        return None
 
     def start(self) -> None:
         """It runs already."""

@@ -126,6 +126,11 @@ class Valkey:
         """Whether its process was started and has not ended."""
         return self._child.is_running
 
+    @property
+    def exit_code(self) -> int | None:
+        """That of its process."""
+        return self._child.exit_code
+
     def start(self) -> None:
         """Starts it and waits until it has loaded its data and answers."""
         self.data_dir.mkdir(parents=True, exist_ok=True)
