@@ -37,8 +37,8 @@ from being lost until a wait is over, and `EvictionsResumed` ends it. A lost nod
 a while, or by `RemoveNode`. `Cordon`, `Drain` and `Uncordon` say what an operator wants of it; `PlanMaintenance` and
 `CancelMaintenance` what is known ahead, which becomes `MaintenanceSet` and, when the time has come,
 `MaintenanceBegan`; `DeviceFailed` and `DeviceChanged` take single GPUs out and in. `NodeFailures` keeps which jobs
-failed on it in a row, and `LeaseExpired` how often in a row it was lost: too many of either, and `NodeChanged` takes
-it into quarantine.
+failed on it in a row, and `LeaseExpired` and `NodeHeard` how often in a row its lease ran out: too many of either, and
+`NodeChanged` takes it into quarantine.
 
 **The life of a loan.** `OfferLoan` (or `InferenceDemand` that leaves servers idle) lets loaning publish `LoanProposed`;
 placement answers `NodeLent` or `ProposalRefused`. A lent node works for training until `RecallLoan`, new demand or its

@@ -423,7 +423,13 @@ class NodeSilent(NodeEffect):
 
 
 class NodeHeard(NodeEffect):
-    """The node that was silent has said something: it may get new work again."""
+    """The node that was silent has said something: it may get new work again. With `flaps` its lease had run out, so it
+    had stopped its own work, though it was not declared lost: that counts as the `flaps`th time in a row, and it is to
+    get no new work before `rests_until_ms`.
+    """
+
+    flaps: Count = 0
+    rests_until_ms: Millis = 0
 
 
 class NodeRemoved(NodeEffect):

@@ -218,6 +218,10 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (e.NodeHeard(node="node-1"), "Node node-1 is reporting again."),
     (
+        e.NodeHeard(node="node-1", flaps=2, rests_until_ms=7),
+        "Node node-1 is reporting again. Its lease had run out, so it had stopped its own work, 2 times in a row.",
+    ),
+    (
         e.NodeLent(node="node-1", loan="l1", to_pool="training"),
         "Node node-1 is lent to pool training until recalled (loan l1).",
     ),

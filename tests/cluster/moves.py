@@ -141,7 +141,7 @@ def node_falls_silent_or_speaks(world: Historian, at_ms: int) -> Effects:
     if node is None:
         return []
     if node.silent_wall_ms and world.random.random() < 0.6:
-        return [e.NodeHeard(node=node.id)]
+        return [e.NodeHeard(node=node.id, flaps=at_ms % 3, rests_until_ms=at_ms if at_ms % 3 else 0)]
     return [
         e.NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=node.silent_wall_ms + 7_500, held_wall_ms=at_ms % 3)
     ]

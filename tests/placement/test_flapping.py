@@ -129,6 +129,59 @@ def test_nodes_that_flap_together_take_out_a_tenth_of_the_pool_at_most() -> None
     assert sum(not is_ready(world, node) for node in nodes) == 2
 
 
+def flap_together(world: World, *nodes: str) -> None:
+    """So many nodes are silent beyond their leases that none that is in use is declared lost, and they are back."""
+    used = [node for node in nodes if is_ready(world, node)]
+    pass_time(world, SILENCE_MS, *nodes)
+    assert world.service.leases_frozen
+    assert all(is_ready(world, node) for node in used)
+    world.tell(*(report(node) for node in nodes))
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_nodes_that_are_back_before_they_are_lost_flap_too_and_no_more_than_a_tenth_rests(*, restarts: bool) -> None:
+    """Their own leases ran out, and with them the work on them, while many silent nodes were not declared lost."""
+    nodes = [f"n{number:02}" for number in range(20)]
+    world = cell_with(*(joined(node) for node in nodes))
+    for _ in range(2):
+        flap_together(world, *nodes[:8])
+        assert all(is_ready(world, node) for node in nodes)
+        if restarts:
+            world.restart()
+    flap_together(world, *nodes[:8])
+    resting = [world.state.nodes[node] for node in nodes if not is_ready(world, node)]
+    assert [node.id for node in resting] == nodes[:2]
+    assert all(
+        node.quarantined and "it was lost 3 times in a row, or silent beyond its lease" in node.reason
+        for node in resting
+    )
+    flap_together(world, *nodes)
+    assert [node for node in nodes if not is_ready(world, node)] == nodes[:2], "nor where all nodes are cut off"
+    assert {world.state.nodes[node].quarantined_until_ms for node in nodes[:2]} == {world.now_ms + 2 * REST_MS}
+    pass_time(world, 2 * REST_MS + 1)
+    assert all(is_ready(world, node) for node in nodes)
+
+
+def test_a_short_silence_of_many_nodes_does_not_count() -> None:
+    nodes = [f"n{number:02}" for number in range(20)]
+    world = cell_with(*(joined(node) for node in nodes))
+    for _ in range(5):
+        pass_time(world, SILENCE_MS - 5_000, *nodes[:8])
+        world.tell(*(report(node) for node in nodes))
+    assert all(is_ready(world, node) and not world.state.nodes[node].flaps for node in nodes)
+
+
+def test_what_an_operator_has_closed_does_not_rest_when_it_is_back_before_it_is_lost() -> None:
+    nodes = [f"n{number:02}" for number in range(20)]
+    world = cell_with(*(joined(node) for node in nodes))
+    world.run(spec_of("job"))
+    (used,) = world.nodes_of("job")
+    world.tell(Cordon(cell=CELL, node=used, reason="a fan"))
+    for _ in range(4):
+        flap_together(world, used, *[node for node in nodes if node != used][:8])
+    assert (world.state.nodes[used].reason, world.state.nodes[used].quarantined) == ("a fan", False)
+
+
 def test_a_quarantine_that_ends_while_its_node_is_lost_is_over_when_it_comes_back() -> None:
     world = cell_with(*(joined(node) for node in NODES))
     for _ in range(3):

@@ -207,6 +207,12 @@ def _lease_expired(x: e.LeaseExpired) -> str:
     return f"Node {x.node} (boot {x.boot}) is lost{often}: {x.reason or 'it was silent for too long'}."
 
 
+def _heard(x: e.NodeHeard) -> str:
+    often = f", {x.flaps} times in a row" if x.flaps > 1 else ""
+    lapsed = f" Its lease had run out, so it had stopped its own work{often}." if x.flaps else ""
+    return f"Node {x.node} is reporting again.{lapsed}"
+
+
 def _failures(x: e.NodeFailures) -> str:
     if not x.jobs:
         return f"A job has ended well on node {x.node} after others failed there."
@@ -304,7 +310,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.NodeRemoved: lambda x: f"Node {x.node} was removed from the cell.",
     e.EvictionsHeld: _held_back,
     e.EvictionsResumed: lambda _: "Few nodes are silent: each is declared lost when its lease runs out.",
-    e.NodeHeard: lambda x: f"Node {x.node} is reporting again.",
+    e.NodeHeard: _heard,
     e.NodeLent: _lent,
     e.NodeLoanDraining: _loan_draining,
     e.NodeReclaimed: lambda x: f"Node {x.node} is back at home (loan {x.loan}).",

@@ -179,6 +179,8 @@ def node_heard(state: CellState, effect: e.NodeHeard, at_ms: int) -> None:
     node = node_of(state, effect.node)
     require(node.silent_wall_ms > 0, f"node {node.id} was not silent")
     change_node(state, node, silent_wall_ms=0, silence_noted_ms=0, held_from_wall_ms=0)
+    if effect.flaps:
+        change_node(state, node, flaps=effect.flaps, rests_until_ms=effect.rests_until_ms)
     _speaks(state, node)
 
 

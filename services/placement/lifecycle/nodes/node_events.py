@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.lifecycle.nodes import invalid_events as strays
-from fallow.services.placement.lifecycle.nodes import nodes
+from fallow.services.placement.lifecycle.nodes import nodes, quarantine
 from fallow.services.placement.lifecycle.nodes.event_dedup import Sequences, StaleReason, Word
 from fallow.services.placement.lifecycle.nodes.invalid_events import RejectedEvent
 from fallow.services.placement.lifecycle.nodes.leases import Leases
@@ -19,7 +19,6 @@ from fallow.services.placement.lifecycle.runs import runs
 from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.effects import NodeHeard
 from fallow.shared.events.nodes import (
     DeviceFailed,
     LivingNode,
@@ -136,7 +135,8 @@ class NodeEvents:
         if node is not None:
             self.leases.heard(word.node, wall_ms)
             if node.silent_wall_ms:
-                decision.emit(NodeHeard(node=word.node))
+                has_lapsed = node.silent_wall_ms > self.leases.patience_ms(decision.state, word.node)
+                quarantine.heard(decision, node, has_lapsed=has_lapsed and not isinstance(word, NodeLost))
         return True
 
 

@@ -8,7 +8,8 @@ element of an array by itself, for their being alike is not why they failed. A l
 
 One that is silent beyond its lease and back, again and again, is out for a time that doubles with each further loss.
 Losses count together that come within an hour of each other, or of the end of its quarantine. Counted are leases that
-ran out: neither a new boot, nor what an operator declares lost.
+ran out, also where the node was back before it was declared lost, because many were silent at once: by then it had
+stopped its own work. Neither a new boot counts, nor what an operator declares lost.
 
 Jobs fail for reasons of their own, and networks break for many nodes at once. So no more than a tenth of a pool (and at
 least one node) is taken out. One tenant's failures take nothing from others: where the cell file has several, at most
@@ -29,7 +30,7 @@ from fallow.shared.cluster.model.job import Job, index_of
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import later
-from fallow.shared.events.effects import NodeChanged, NodeFailures
+from fallow.shared.events.effects import NodeChanged, NodeFailures, NodeHeard
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import NodeStatus, RunStatus
 
@@ -167,11 +168,37 @@ def back(state: CellState, node: Node, now_ms: int) -> tuple[NodeStatus, str, bo
     until_ms = node.quarantined_until_ms
     if node.quarantined and rest_is_over(node, now_ms):
         return NodeStatus.READY, "", False, None
-    is_free = node.wanted is NodeStatus.READY or (node.quarantined and until_ms is not None)
-    if is_free and node.rests_until_ms > now_ms and (node.quarantined or _has_room(state, node)):
-        reason = f"quarantined: it was lost {node.flaps} times in a row, with less than an hour between"
-        return NodeStatus.CORDONED, reason, True, node.rests_until_ms
+    if _has_to_rest(state, node, now_ms):
+        return NodeStatus.CORDONED, _flapped(node), True, node.rests_until_ms
     return node.wanted, node.reason, node.quarantined, until_ms
+
+
+def heard(decision: DecisionBuilder, node: Node, *, has_lapsed: bool) -> None:
+    """A node that was silent speaks. `has_lapsed`: its lease had run out, so it had stopped its own work, though it was
+    not declared lost meanwhile.
+    """
+    if not has_lapsed:
+        decision.emit(NodeHeard(node=node.id))
+        return
+    flaps, rests_until_ms = flaps_after(node, decision.now_ms)
+    decision.emit(NodeHeard(node=node.id, flaps=flaps, rests_until_ms=rests_until_ms))
+    back_now = decision.state.nodes[node.id]
+    if _has_to_rest(decision.state, back_now, decision.now_ms):
+        rests = become(back_now, NodeStatus.CORDONED)
+        decision.emit(
+            replace(rests, reason=_flapped(back_now), quarantined=True, quarantined_until_ms=back_now.rests_until_ms)
+        )
+
+
+def _has_to_rest(state: CellState, node: Node, now_ms: int) -> bool:
+    """Whether a node that is back has flapped too often to be used at once, and its pool can do without it."""
+    is_free = node.wanted is NodeStatus.READY or (node.quarantined and node.quarantined_until_ms is not None)
+    return is_free and node.rests_until_ms > now_ms and (node.quarantined or _has_room(state, node))
+
+
+def _flapped(node: Node) -> str:
+    often = f"it was lost {node.flaps} times in a row, or silent beyond its lease"
+    return f"quarantined: {often}, with less than an hour between"
 
 
 def rest_is_over(node: Node, now_ms: int) -> bool:
