@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +235,14 @@ def test_a_limit_of_a_run_below_a_minute_is_told_with_what_may_have_been_meant(
 def test_of_many_wishes_for_almost_nothing_the_first_few_are_told() -> None:
     text = "\n".join(f"- {{id: j{n}, tenant: ada, resources: {{gpu_milli: 1}}}}" for n in range(40))
     assert list(odd_units(read_jobs(text, "f")))[5:] == ["and 35 more wishes of this kind"]
+
+
+def test_of_very_many_mistakes_the_first_are_told_and_the_others_counted() -> None:
+    keys = "".join(f"key{number}: {number}\n" for number in range(50_000))
+    began_s = time.process_time()
+    with pytest.raises(JobFileError) as refused:
+        read_jobs(f"id: a\ntenant: t\n{keys}", "jobs.yaml")
+    took_s = time.process_time() - began_s
+    lines = str(refused.value).splitlines()
+    assert (len(lines), lines[-1]) == (21, "jobs.yaml: and 49980 more"), lines[-1]
+    assert took_s < 10

@@ -4,13 +4,21 @@ wrong and where.
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.log.admin.topics import TopicsFileError, parse_topics
 from fallow.shared.runtime.files.cell_file import CellFileError, parse_cell_file
-from fallow.shared.runtime.files.yaml_text import NUMBER_CHARS_MOST, YamlTextError, read_yaml, read_yaml_documents
+from fallow.shared.runtime.files.yaml_text import (
+    LONG_CHARS,
+    NUMBER_CHARS_MOST,
+    YamlTextError,
+    read_yaml,
+    read_yaml_documents,
+)
 
 FIELDS = ("ordinal", "driver", "node_lease_wall_ms")
 """Fields that want a number, a word, or nothing of that name."""
@@ -193,3 +201,28 @@ def test_many_mappings_that_merge_a_large_one_are_refused() -> None:
 
 def test_a_mapping_that_merges_itself_is_read_once() -> None:
     assert read_yaml("a: &a {k: 1, <<: *a}") == {"a": {"k": 1}}
+
+
+LONG = "# " + "x" * LONG_CHARS + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\na: 2\n", "line 3: a: the key stands in line 2 already"),
+        ("1: 2\n", "line 2: the key 1 is no text: put it in quotes"),
+        ("a: 010\n", "line 2: 010: a number does not begin with 0; put text in quotes"),
+        ("[" * 5_000, "line 2: nested in more than 100 levels"),
+        ("a: [\n", "line 3: not YAML: "),
+        ("a: !!python/object:os.system {}\n", "line 2: not YAML: could not determine a constructor"),
+    ],
+)
+def test_a_long_text_is_judged_by_the_same_rules(text: str, said: str) -> None:
+    assert _mistake(LONG + text).startswith(said)
+
+
+def test_a_long_text_costs_little_for_each_key() -> None:
+    began_s = time.process_time()
+    found = read_yaml("".join(f"key{number}: {number}\n" for number in range(50_000)))
+    assert len(found) == 50_000
+    assert time.process_time() - began_s < 8  # the other loader takes 16 here

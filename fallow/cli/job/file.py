@@ -42,19 +42,22 @@ def read_jobs(
     A file holds a job, a list of jobs, a mapping with the one key `jobs`, or several of these as YAML documents or JSON
     lines. Raises JobFileError.
     """
-    found: list[JobSpec] = []
-    mistakes: list[str] = []
+    found, mistakes, count = list[JobSpec](), list[str](), 0
     for number, item in enumerate(_items(text, name), start=1):
         if tenant is not None and isinstance(item, dict):
             item.setdefault("tenant", tenant)
         try:
             found.append(_job(_with(item, array, after)))
         except ValidationError as error:
-            mistakes += [f"{name}: {_called(number, item)}: {line}" for line in _lines(error)]
+            count += error.error_count()
+            if len(mistakes) < MISTAKES_TOLD:  # thousands of lines, of which nobody reads more, would take a minute
+                lines = _lines(error, MISTAKES_TOLD - len(mistakes))
+                mistakes += [f"{name}: {_called(number, item)}: {line}" for line in lines]
         except ValueError as error:
+            count += 1
             mistakes.append(f"{name}: {_called(number, item)}: {error}")
     if mistakes:
-        more = [f"{name}: and {len(mistakes) - MISTAKES_TOLD} more"] if len(mistakes) > MISTAKES_TOLD else []
+        more = [f"{name}: and {count - MISTAKES_TOLD} more"] if count > MISTAKES_TOLD else []
         # Keys of the file stand in these lines, with whatever signs they have.
         raise JobFileError("\n".join(map(visible, [*mistakes[:MISTAKES_TOLD], *more])))
     _ids_are_once(found, name)
@@ -157,9 +160,10 @@ def _job(item: Any) -> JobSpec:
     return job
 
 
-def _lines(error: ValidationError) -> list[str]:
+def _lines(error: ValidationError, most: int) -> list[str]:
+    """So many of the mistakes."""
     lines = []
-    for problem in error.errors(include_url=False):
+    for problem in error.errors(include_url=False)[:most]:
         kind, value, context = problem["type"], problem["input"], problem.get("ctx", {})
         field = shorten(_field(problem["loc"]))
         if kind in _OF_THE_DRIVER:  # told of `run`, which is at fault in this field

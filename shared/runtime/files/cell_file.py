@@ -17,13 +17,12 @@ from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.encoding import shorten
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.files.yaml_text import (
-    DEPTH_MOST,
     FieldPath,
     QuickYamlLoader,
-    YamlTextError,
     error_of,
     field_name,
     key_mistakes,
+    look_at_depth,
 )
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
@@ -121,7 +120,7 @@ def _quotas_of_no_pool(file: CellFile, places: _Places) -> Iterator[str]:
 
 def _read(text: str, name: str) -> tuple[yaml.Node, Any]:
     """The nodes of a YAML text and the values that they stand for. Raises CellFileError, YAMLError, YamlTextError."""
-    _look_at_depth(text)
+    look_at_depth(text)
     loader = QuickYamlLoader(text)  # type: ignore[call-arg]  # its base is chosen when it runs
     try:
         root = loader.get_single_node()
@@ -133,16 +132,6 @@ def _read(text: str, name: str) -> tuple[yaml.Node, Any]:
         return root, loader.construct_document(root)
     finally:
         loader.dispose()
-
-
-def _look_at_depth(text: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=QuickYamlLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEPTH_MOST:
-            line = event.start_mark.line + 1  # type: ignore[union-attr]  # each event that is parsed has its mark
-            raise YamlTextError(f"line {line}: nested in more than {DEPTH_MOST} levels")
 
 
 def _all_of(name: str, mistakes: list[str]) -> CellFileError:

@@ -55,10 +55,15 @@ class QuickYamlLoader(_PlainConstructor, getattr(yaml, "CSafeLoader", yaml.SafeL
     """
 
 
+LONG_CHARS = 65_536
+"""A longer text is read by the quick loader, which says less well what is wrong:
+the other takes minutes for some MB."""
+
+
 def read_yaml(text: str) -> Any:
     """The one document of a text. Raises YamlTextError."""
     try:
-        return yaml.load(text, Loader=YamlLoader)  # noqa: S506 - it is the safe one, made stricter
+        return yaml.load(text, Loader=_loader_for(text))  # noqa: S506 - each is a safe one, made stricter
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise error_of(error) from error
 
@@ -66,9 +71,27 @@ def read_yaml(text: str) -> Any:
 def read_yaml_documents(text: str) -> Iterator[Any]:
     """Each document of a text. Raises YamlTextError, where a document cannot be read."""
     try:
-        yield from yaml.load_all(text, Loader=YamlLoader)
+        yield from yaml.load_all(text, Loader=_loader_for(text))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise error_of(error) from error
+
+
+def _loader_for(text: str) -> type[YamlLoader | QuickYamlLoader]:
+    if len(text) < LONG_CHARS:
+        return YamlLoader
+    look_at_depth(text)
+    return QuickYamlLoader
+
+
+def look_at_depth(text: str) -> None:
+    """To be called before the quick loader. Raises YamlTextError where the text nests in too many levels, YAMLError."""
+    depth = 0
+    for event in yaml.parse(text, Loader=QuickYamlLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEPTH_MOST:
+            line = event.start_mark.line + 1  # type: ignore[union-attr]  # each event that is parsed has its mark
+            raise YamlTextError(f"line {line}: nested in more than {DEPTH_MOST} levels")
 
 
 def error_of(error: Exception) -> YamlTextError:
