@@ -45,7 +45,8 @@ def demo(
         kafka, redis = kafka_for_demo(folder / "kafka"), redis_for_demo(folder / "redis")
         console.print(what_this_is(kafka, redis), highlight=False, soft_wrap=True)
         console.print(
-            f"{counted(count, 'job')} on {counted(nodes, 'node')}, a day in {DAY_MS / speed / 1000:.0f} s",
+            f"{counted(count, 'job')} on {counted(nodes, 'node')}: a day in {DAY_MS / speed / 1000:.0f} s, "
+            "then on until the last job is over",
             highlight=False,
         )
         namespace = NAMESPACE if kafka.server.source is Source.EMBEDDED else f"{NAMESPACE}-{os.getpid()}"

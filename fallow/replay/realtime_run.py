@@ -38,6 +38,16 @@ async def run_paced(stage: LocalCell, workload: Workload, clock: WallCellClock, 
 async def _show(feed: Feed, watch: Watch, display: Display) -> None:
     total = len(feed.workload.commands)
     while True:
-        what = f"{feed.sent}/{total} sent" if feed.sent < total else "waiting for the rest"
-        display.show(f"{day_time(feed.clock.now_ms() - feed.base_ms)}  {what}", watch.view())
+        has_live = watch.has_live_jobs(feed.workload.endless)
+        display.show(
+            f"{day_time(feed.clock.now_ms() - feed.base_ms)}  {stage_of(feed.sent, total, has_live=has_live)}",
+            watch.view(),
+        )
         await asyncio.sleep(SHOW_EVERY_S)
+
+
+def stage_of(sent: int, total: int, *, has_live: bool) -> str:
+    """How far a run is: commands are submissions, cancels and other wishes. `has_live`: jobs are left that will end."""
+    if sent < total:
+        return f"{sent} of {total} commands sent"
+    return "waiting for the last jobs to end" if has_live else "all jobs are over; waiting for the services"

@@ -260,6 +260,9 @@ def test_who_sends_to_a_namespace_without_topics_is_told_its_name(fallow: Fallow
     done = fallow("submit", "-", stdin="{id: first, tenant: vision}")
     assert done.returncode == Exit.AWAY
     assert done.stderr.startswith(f"fallow: there are no topics of namespace {namespace} (FALLOW_NAMESPACE)")
+    first, again = (fallow("topics", "create").stdout.splitlines() for _ in range(2))
+    assert (first[0].startswith("created: "), f"topics of namespace {namespace} at" in first[1]) == (True, True)
+    assert f"topics of namespace {namespace} at" in again[0]
 
 
 @pytest.mark.real_kafka

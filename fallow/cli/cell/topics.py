@@ -13,7 +13,7 @@ from fallow.cli.failures import Exit
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.shared.log.admin.access_admin import AccessReport, check_access, put_access_in_force
-from fallow.shared.log.admin.topic_admin import TopicsReport, check_topics, create_topics
+from fallow.shared.log.admin.topic_admin import TopicsReport, check_topics, create_topics, missing_topics
 from fallow.shared.log.admin.topics import TopicSpec
 from fallow.shared.log.opening import declared_access, declared_topics
 
@@ -28,9 +28,13 @@ def create(context: typer.Context, replicas: Replicas = 1, embedded: Embedded = 
     """Create missing topics, add partitions, set how long records are kept, and put the declared rights in force."""
     access = access_of(context)
     specs = declared(access, replicas)
+    missing = run(missing_topics(access.kafka_access, specs))
     report = run(create_topics(access.kafka_access, specs, replicas=replicas, embedded=embedded))
     rules = frozenset() if embedded else declared_access(access.cells(), access.namespace)
     rights = None if embedded else run(put_access_in_force(access.kafka_access, rules))
+    made = [topic for topic in missing if topic not in {found.topic for found in report.differences}]
+    if made and not as_json:
+        print_line(f"created: {counted(len(made), 'topic')}")
     answer(access, specs, report, rights, as_json=as_json)
 
 
@@ -85,7 +89,8 @@ def _lines(
 ) -> list[str]:
     lines = [found.text for found in report.differences]
     if not lines:
-        lines.append(f"{counted(len(specs), 'topic')} at {access.kafka_address} are as declared")
+        where = f"of namespace {access.namespace} at {access.kafka_address}"
+        lines.append(f"{counted(len(specs), 'topic')} {where} are as declared")
     if rights is None:
         lines.append("rights: the broker checks none, every client may read and write every topic")
     else:
