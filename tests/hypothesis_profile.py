@@ -21,6 +21,7 @@ settings.register_profile(
     "fallow",
     max_examples=max(EXAMPLES, IN_CI_LEAST) if "CI" in os.environ else EXAMPLES,
     deadline=None,
+    derandomize=False,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

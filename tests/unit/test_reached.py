@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 from tests.hypothesis_profile import REACHED, counted, never_reached, reaches, shown
+
+ROOT = Path(__file__).parent.parent.parent
+PROFILE = "import tests.hypothesis_profile as p; print(p.settings.default.derandomize, p.COSTLY.derandomize)"
+
+
+def test_each_run_in_ci_searches_examples_of_its_own() -> None:
+    """Hypothesis itself takes the same ones each time where it sees that it runs in CI."""
+    environment = {**os.environ, "CI": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", PROFILE], check=True, capture_output=True, env=environment, cwd=ROOT)
+    assert done.stdout.split() == [b"False", b"False"]
 
 
 def test_what_was_reached_is_handed_over_once() -> None:
