@@ -14,6 +14,7 @@ from fallow.shared.log.machine.losses import Place
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
 from fallow.shared.log.reading import input_checksum
+from tests.hypothesis_profile import reaches
 
 TP: TopicPartition = ("jobs", 0)
 OTHER: TopicPartition = ("operations", 0)
@@ -53,6 +54,7 @@ def test_a_topic_that_goes_on_is_handed_out_from_its_place(
 ) -> None:
     read, deleted = min(read, count), min(read, deleted, count)
     broker = filled(count)
+    reaches("records before a place are deleted, and others stand behind it", deleted > 0 and read < count)
     place = place_at(read) if is_known else Place(read)
     reader = ContinuedReader(MemoryLog(broker), {TP: read}, {TP: place})
     assert reader.positions() == {TP: read}
@@ -74,6 +76,7 @@ def test_no_record_of_a_topic_that_was_cut_and_filled_anew_is_handed_out(
     broker.now_ms = lambda: 1
     write(broker, TP, what, more)
     end = kept + more
+    reaches("a topic that was cut is filled beyond the place of its reader", end >= read)
     if end < read - 1:
         with pytest.raises(LogTruncated) as told:
             asyncio.run(read_all(reader))

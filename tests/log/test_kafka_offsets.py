@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.log.kafka.offsets import TrueOffsets
+from tests.hypothesis_profile import reaches
 from tests.log.raw_batches import raw_batch
 
 DELTAS = st.integers(-(2**31), 2**31 - 1) | st.integers(-3, 12)
@@ -32,6 +33,8 @@ def test_whatever_offsets_the_records_of_a_batch_name_each_stands_where_the_brok
     all_deltas: Sequence[Sequence[int]],
 ) -> None:
     batches, base = [], 100
+    is_wrong = any(list(deltas) != list(range(len(deltas))) for deltas in all_deltas)
+    reaches("records name other offsets than those where they stand", is_wrong)
     for deltas in all_deltas:
         values = [str(base + number).encode() for number in range(len(deltas))]
         batches.append(raw_batch(values, deltas, base))
@@ -42,6 +45,7 @@ def test_whatever_offsets_the_records_of_a_batch_name_each_stands_where_the_brok
 @given(st.sets(st.integers(0, 20), min_size=1, max_size=20))
 def test_what_compaction_has_left_keeps_its_offsets(left: set[int]) -> None:
     deltas = sorted(left)
+    reaches("records between others are gone", deltas != list(range(deltas[0], deltas[-1] + 1)))
     values = [str(delta).encode() for delta in deltas]
     assert read(raw_batch(values, deltas, 50, span=21)) == [(50 + delta, str(delta).encode()) for delta in deltas]
 

@@ -18,6 +18,7 @@ from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
 from fallow.shared.log.reading import input_checksum
 from tests.histories import CELL, History, outgoing
+from tests.hypothesis_profile import reaches
 from tests.log.snapshot_world import TOPICS, layout_of
 
 LAYOUT = layout_of("fallow")
@@ -194,6 +195,7 @@ def test_a_cut_below_a_place_at_which_a_look_was_due_is_found_though_looks_fail(
         return looked, found
 
     looked, found = asyncio.run(looked_and_found())
+    reaches("a cut is found", found)
     assert bool(found) == (cut < looked)
     assert all(cut < loss.next_offset <= looked for loss in found)
 

@@ -26,6 +26,7 @@ from fallow.shared.log.machine.snapshot import (
     state_of,
 )
 from tests.histories import CELL, History, folded
+from tests.hypothesis_profile import reaches
 
 
 def lived(seed: int, steps: int) -> CellState:
@@ -62,6 +63,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 60))
 def test_a_snapshot_gives_back_the_state_that_it_was_made_of(seed: int, steps: int) -> None:
     state = lived(seed, steps)
+    reaches("a snapshot has jobs that are over and others", state.jobs and state.finished)
     chunks, manifest = written(state)
     again = loaded(collected(chunks, manifest))
     assert manifest.digest == digest_of(state) == digest_of(again)
@@ -82,6 +84,7 @@ def test_rows_that_are_cut_into_pieces_come_together_again(seed: int) -> None:
 def test_a_snapshot_that_lacks_any_chunk_does_not_exist(seed: int, lost: int) -> None:
     chunks, manifest = written(lived(seed, 30))
     del chunks[lost % len(chunks)]
+    reaches("of several chunks one is missing", chunks)
     collector = collected(chunks, manifest)
     assert collector.newest is None
     assert collector.torn == 1
@@ -211,6 +214,7 @@ def test_the_first_snapshot_of_an_hour_is_kept_for_a_day() -> None:
 def test_no_snapshot_keeps_the_log_that_is_a_day_older_than_the_newest(rests_h: list[int]) -> None:
     """Whatever the hours of the day in which the cell works."""
     catalogue, at_ms = Catalogue(), 0
+    is_swept = False
     _, manifest = written(lived(1, 10))
     for offset, rest_h in enumerate(rests_h):
         at_ms += rest_h * HOUR_MS
@@ -221,10 +225,12 @@ def test_no_snapshot_keeps_the_log_that_is_a_day_older_than_the_newest(rests_h: 
         covers_from = catalogue.covers_from()
         for key in catalogue.superfluous(CELL):
             catalogue.drop_key(key)
+            is_swept = True
         assert catalogue.covers_from() == covers_from, "what is swept up covers nothing"
         assert all(at_ms - m.at_ms <= 24 * HOUR_MS for m in catalogue.manifests.values())
         assert all(catalogue.is_whole(m) for m in catalogue.manifests.values())
         assert catalogue.parts.keys() == {m.snapshot for m in catalogue.manifests.values()}
+    reaches("a snapshot is swept up while others stay", is_swept and len(catalogue.manifests) > 1)
 
 
 def test_the_snapshot_with_which_a_cell_was_moved_here_is_kept_for_good() -> None:

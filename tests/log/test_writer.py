@@ -9,7 +9,6 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
 from fallow.shared.cluster.fold.rows import digest_of
@@ -24,6 +23,7 @@ from fallow.shared.events.values import DEVICES_MOST, JobSpec, WorkerPlace
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.writer import DECISION_BYTES_MOST, Draft, Writer, is_within_bounds, readable
 from fallow.shared.log.port import RECORD_BYTES_MAX
+from tests.hypothesis_profile import reaches
 
 CELL = "cell-a"
 DIGEST = "0123456789abcdef" * 2
@@ -201,6 +201,8 @@ def test_a_record_is_taken_for_readable_when_readers_take_it_and_only_then(effec
     read = {id(SPEC_READ)}
     decision = Decision(cell=CELL, version=1, epoch=0, at_ms=5, effects=(effect,))
     is_read = isinstance(decode(Decision.type, encode(decision)), Decision)
+    reaches("a record is readable", is_read)
+    reaches("a record is not readable", not is_read)
     assert isinstance(readable(decision, read), bytes) is is_read
     assert is_read or not is_within_bounds(effect, read)
 

@@ -8,7 +8,6 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.queueing.policy.plan import JOBS_PER_PART, in_parts, plan_of
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.events import effects as e
@@ -16,6 +15,7 @@ from fallow.shared.events.encoding import encode
 from fallow.shared.events.operations import Cordon, Uncordon
 from fallow.shared.events.queue import QueueOrder, QueuePlan, QueuePlanned
 from fallow.shared.events.values import Dependency
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, World, admitted, joined, spec_of
 
 FAIR = QueueOrder.FAIR_SHARE
@@ -63,6 +63,7 @@ def test_jobs_of_a_queue_that_all_find_room_start_in_the_order_of_its_plan(
     for number, (tenant, priority, submit_ms, gpus) in enumerate(jobs):
         wait(world, f"j{number}", submit_ms, gpus, queue=queue.name, tenant=tenant, priority=priority)
     planned = [job for each in plan(world).values() for job in each.next]
+    reaches("a plan is in another order than that in which jobs came", planned != [f"j{n}" for n in range(len(jobs))])
     effects = world.tell(*(Uncordon(cell=CELL, node=node) for node in NODES))
     started = [effect.job for effect in effects if isinstance(effect, e.JobStarted)]
     assert planned == started
@@ -106,7 +107,10 @@ def test_a_queue_in_which_nobody_waits_is_left_out() -> None:
     assert plan_of(cell_of().state, QUEUES, 0) == []
 
 
-@given(st.lists(st.integers(0, 100), max_size=300))
+LENGTHS = st.integers(0, 100)
+
+
+@given(st.lists(LENGTHS, max_size=300) | st.lists(LENGTHS | st.just(100), min_size=50, max_size=100))
 def test_all_queues_stand_in_parts_that_each_fit_a_record(lengths: list[int]) -> None:
     longest = "x" * 128
     plans = [
@@ -114,6 +118,7 @@ def test_all_queues_stand_in_parts_that_each_fit_a_record(lengths: list[int]) ->
         for number, length in enumerate(lengths)
     ]
     parts = in_parts(plans)
+    reaches("queues stand in several parts", len(parts) > 1)
     assert [each for part in parts for each in part] == plans
     assert all(sum(1 + len(each.next) for each in part) <= JOBS_PER_PART for part in parts)
     for number, part in enumerate(parts):
