@@ -10,18 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.admission.policy.admissible import Admissible
+from fallow.services.admission.policy.resolve import Home
 from fallow.services.admission.service import AdmissionService, digest_of
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from fallow.shared.events.base import replace
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
-from fallow.shared.events.submissions import JobChanges, SubmitJob
+from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.values import JobSpec
 from tests.admission.commands import CANCEL, FILE, NOW_MS, SUBMIT, UPDATE, admitted, answer, bytes_of, rejected, submit
+from tests.hypothesis_profile import reaches
 from tests.strategies import values
 
 
@@ -215,9 +216,21 @@ def test_what_is_too_large_or_of_another_version_is_answered_where_it_says_whose
     )
 
 
-@given(st.binary(max_size=200), st.sampled_from([SUBMIT, CANCEL, UPDATE, "", "x"]))
-def test_no_bytes_can_stop_admission(value: bytes, type_: str) -> None:
-    assert isinstance(answer(value, type_), JobAdmitted | JobRejected | Undecodable)
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[bytes, str]:
+    """A command of which a few bytes are other ones."""
+    command = draw(values(SubmitJob) | values(CancelJob) | values(UpdateJob))
+    value = encode(command)
+    at = draw(st.integers(0, len(value)))
+    return value[:at] + draw(st.binary(max_size=2)) + value[at + draw(st.integers(0, 2)) :], command.type
+
+
+@given(st.tuples(st.binary(max_size=200), st.sampled_from([SUBMIT, CANCEL, UPDATE, "", "x"])) | damaged())
+def test_no_bytes_can_stop_admission(told: tuple[bytes, str]) -> None:
+    value, type_ = told
+    found = answer(value, type_)
+    reaches("bytes are a command", not isinstance(found, Undecodable))
+    assert isinstance(found, JobAdmitted | JobRejected | Undecodable)
 
 
 @given(st.recursive(st.none() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner)))
@@ -238,6 +251,8 @@ def test_what_no_test_asks_for_changes_no_answer(
     job = replace(one, tenant=tenant.name, cell=cell)
     alike = replace(job, **{name: getattr(other, name) for name in UNASKED})
     remembering = Admissible(FILE)
+    has_home = isinstance(remembering.home(job), Home)
+    reaches("jobs that differ in what no test asks for have a home", has_home and alike != job)
     assert remembering.home(job) == remembering.home(alike) == Admissible(FILE).home(alike)
 
 

@@ -32,6 +32,7 @@ from fallow.shared.runtime.files.cell_file import load_cell_file, parse_cell_fil
 from fallow.shared.runtime.host import Host
 from fallow.shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
+from tests.hypothesis_profile import reaches
 from tests.signing import NEXT, STRANGERS, WRITERS, believing, public, signed, signed_text
 
 LAYOUT = Layout("t", {"main": 0, "other": 1})
@@ -452,6 +453,7 @@ async def test_what_is_no_decision_says_nothing_and_stops_nobody(value: bytes) -
 def test_a_damaged_decision_is_read_or_passed_over(begin: int, end: int, other: bytes) -> None:
     value = b'{"cell":"main","inputs":{"jobs-0":3,"nodes-0":7},"at_ms":10000008086}'
     read_to = jobs_read_to(value[:begin] + other + value[end:], 0)
+    reaches("a damaged decision is read all the same", read_to is not None)
     assert read_to is None or isinstance(read_to, int)
 
 
@@ -472,9 +474,12 @@ def test_a_cell_is_waited_for_just_while_it_is_far_behind_and_reads_on(
     looks: list[tuple[int, int, int]],
 ) -> None:
     waiting, now_ms, moved_ms, last = Backpressure(MOST_MS), 0, 0, -1
+    ways = set[bool]()
     for next_offset, behind_ms, pause_ms in looks:
         waiting.saw("main", next_offset, behind_ms, now_ms)
         moved_ms, last = (moved_ms if next_offset == last else now_ms), next_offset
         now_ms += pause_ms
         is_slow = behind_ms >= MOST_MS and now_ms - moved_ms < AWAY_MS
+        ways.add(is_slow)
         assert waiting.slow(now_ms) == ({"main": behind_ms} if is_slow else {})
+    reaches("a cell is waited for at one time, and not at another one", len(ways) > 1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.admission.policy.ceilings import Ceilings
 from fallow.services.admission.policy.resolve import Home
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.events.values import JobKind, JobSpec, Resources
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, World, admitted, joined
 
 TYPES = ("a100", "h100")
@@ -21,15 +21,17 @@ def some_tenants(draw: st.DrawFn) -> tuple[Tenant, ...]:
     """Two tenants with limits, guarantees that are lent or not, and rights to borrow, of both types."""
     found = []
     for name in ("ada", "bob"):
-        quotas = []
+        quotas, is_tight = [], draw(st.booleans())
         for gpu_type in TYPES:
             guaranteed = draw(st.integers(0, GPUS // 2))
-            limit = draw(st.none() | st.integers(guaranteed, GPUS + 1))
+            limit = draw(
+                st.integers(guaranteed, GPUS // 2) if is_tight else st.none() | st.integers(guaranteed, GPUS + 1)
+            )
             lends, borrows = draw(st.booleans()), draw(st.booleans())
             quotas.append(
                 TenantQuota(gpu_type=gpu_type, guaranteed=guaranteed, limit=limit, lends=lends, borrows=borrows)
             )
-        found.append(Tenant(name=name, quotas=tuple(quotas) if draw(st.booleans()) else ()))
+        found.append(Tenant(name=name, quotas=tuple(quotas) if is_tight or draw(st.booleans()) else ()))
     return tuple(found)
 
 
@@ -41,7 +43,7 @@ def limited(gpus: int) -> tuple[Tenant, ...]:
 @given(
     some_tenants(),
     st.sampled_from([JobKind.TRAINING, JobKind.INFERENCE]),
-    st.integers(1, 2 * GPUS),
+    st.integers(1, GPUS) | st.integers(1, 2 * GPUS),
     st.sampled_from([500, 1_000, 2_000]),
     st.booleans(),
 )
@@ -69,4 +71,5 @@ def test_admission_refuses_for_quotas_just_what_placement_never_starts(
     world.tell(admitted(spec))
     room = workers * each_milli <= (2 if is_service else 1) * GPUS * 1_000
     is_let_in = Ceilings(file).rejection(spec, Home(part, "default", pools), pools) is None
+    reaches("there is room for a job that quotas keep out", room and not is_let_in)
     assert bool(world.job("job").workers) is (room and is_let_in)

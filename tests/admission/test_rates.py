@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.admission.policy.known_arrays import KnownArrays
 from fallow.services.admission.policy.rates import SubmissionRates
 from fallow.services.admission.service import AdmissionService
@@ -19,6 +18,7 @@ from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from fallow.shared.events.values import JobSpec
 from fallow.shared.runtime.files.cell_file import CellFileError, parse_cell_file
+from tests.hypothesis_profile import reaches
 
 TEXT = """
 cells: [{name: main, ordinal: 0, pools: [{name: training, gpus: 64}]}]
@@ -400,6 +400,7 @@ def test_in_any_order_no_more_is_taken_than_a_bucket_gains_and_the_largest_debt(
         patch.setattr("fallow.services.admission.policy.course.STEPS_MOST", steps_most)
         done = [(at_ms, n) for at_ms, n in sent if rates.refusal("vision", at_ms, n) is None]
     newest_ms = max([0, *(at_ms for at_ms, _ in done)])
+    reaches("of commands in any order some are taken, and some are not", 0 < len(done) < len(sent))
     for begin_ms, _ in done:
         for end_ms, _ in done:
             within = [n for at_ms, n in done if begin_ms <= at_ms <= end_ms]
@@ -420,6 +421,8 @@ def test_what_is_within_the_limit_is_taken_in_whatever_order_it_is_read(
             level -= 1_000 * n
             within.append((at_ms, n))
     chance.shuffle(within)
+    is_disordered = within != sorted(within)
+    reaches("commands within the limit are read in another order", is_disordered and len(within) < len(sent))
     rates = SubmissionRates(parse_cell_file(TEXT, "cell.yaml"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fallow.services.admission.policy.course.STEPS_MOST", steps_most)

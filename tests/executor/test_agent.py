@@ -14,6 +14,7 @@ from fallow.shared.events.nodes import SEQ_PER_MS, NodeReport, NodeReturned, seq
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.values import GPU, RunStatus, VirtualRun, WorkerPlace
 from tests.executor.cells import CELL, node, now, said
+from tests.hypothesis_profile import reaches
 
 BROKER_MS = 1_700_000_000_000
 """The wall time of the broker."""
@@ -259,9 +260,21 @@ class Watch:
                 assert (order.job, order.attempt) in self.live
 
 
-@given(st.lists(st.one_of(full_states, observations), max_size=40))
+AgentSteps = list[tuple[int, str, dict[str, tuple[int, Action, int]]] | tuple[str, int, RunStatus]]
+
+
+def in_order(steps: AgentSteps) -> AgentSteps:
+    """The same where each desired state is newer than the one before it."""
+    return [(at, *step[1:]) if isinstance(step[2], dict) else step for at, step in enumerate(steps, 1)]
+
+
+agent_steps = st.lists(st.one_of(full_states, observations), max_size=40)
+newer_steps = st.lists(st.one_of(full_states, observations, observations), min_size=6, max_size=40).map(in_order)
+
+
+@given(agent_steps | newer_steps)
 def test_desired_states_and_observations_in_any_order_keep_one_run_per_device_and_no_run_without_a_start(
-    steps: list[tuple[int, str, dict[str, tuple[int, Action, int]]] | tuple[str, int, RunStatus]],
+    steps: AgentSteps,
 ) -> None:
     watch = Watch()
     for step in steps:
@@ -269,6 +282,7 @@ def test_desired_states_and_observations_in_any_order_keep_one_run_per_device_an
             watch.desire(*step)
         else:
             watch.observe(*step)
+    reaches("several runs begin on a node, and one is over", len(watch.begun) > max(1, len(watch.live)))
     assert all(key in watch.begun for key in watch.live)
 
 
@@ -296,6 +310,7 @@ def test_a_report_of_few_runs_is_whole() -> None:
 @given(st.lists(st.sampled_from(("order", "order the same device", "late", "renew", "caught up", "adopt")), max_size=8))
 def test_at_rest_there_is_nothing_to_do_when_leases_are_looked_at(steps: list[str]) -> None:
     made, now_ms, allowed_ms = informed(), 0, 20_000
+    rests = set[bool]()
     made.is_heard = "adopt" not in steps
     for number, step in enumerate(steps):
         now_ms += 1_000
@@ -310,7 +325,10 @@ def test_at_rest_there_is_nothing_to_do_when_leases_are_looked_at(steps: list[st
         elif step == "caught up" and made.asks_since_ms is not None:
             made.caught_up(made.asks_since_ms)
         was_at_rest, looked = made.is_at_rest(now_ms, allowed_ms), turn(now_ms)
+        rests.add(was_at_rest)
         made.keep_lease(looked, allowed_ms)
         if was_at_rest:
             assert (looked.actions, looked.lines, looked.events, made.asks_since_ms) == ([], [], [], None)
             assert made.is_at_rest(now_ms, allowed_ms)
+
+    reaches("an agent is at rest at one time, and not at another one", len(rests) > 1)

@@ -9,6 +9,7 @@ from fallow.services.executor.policy.desired import Action, DesiredRun, DesiredS
 from fallow.shared.events import effects as e
 from tests.executor.cells import Writer, node
 from tests.histories import History
+from tests.hypothesis_profile import reaches
 
 
 def test_a_started_job_is_wanted_on_its_nodes() -> None:
@@ -50,13 +51,16 @@ def test_a_node_that_the_log_does_not_know_shall_do_nothing() -> None:
 @given(st.integers(0, 10**6), st.lists(st.integers(1, 4), min_size=1, max_size=12))
 def test_the_changes_add_up_to_the_full_desired_state(seed: int, batches: list[int]) -> None:
     history, wanted = History(seed), DesiredStates()
+    is_gone = False
     known: dict[str, dict[str, DesiredRun]] = {}
     for size in batches:
         decisions = history.decisions(size)
         for name, job, run in wanted.changes(history.state, touched(decisions).jobs):
             known[name].pop(job, None)
+            is_gone |= run is None
             known[name].update({job: run} if run is not None else {})
         for name in history.state.nodes:
             if name not in known:
                 known[name] = {run.job: run for run in wanted.own(history.state, name)}
+    reaches("a run is wanted no longer", is_gone)
     assert known == {name: {run.job: run for run in desired_of(history.state, name)} for name in known}

@@ -18,6 +18,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.reasons import RequeueReason
 from fallow.shared.events.values import RunStatus, VirtualRun
 from tests.executor.cells import CELL, Writer, node, now, said, written
+from tests.hypothesis_profile import reaches
 
 BACK_IN_THE_QUEUE = e.JobRequeued(job="a", reason=RequeueReason.INFRASTRUCTURE, not_before_ms=0, failures=0)
 
@@ -266,6 +267,7 @@ def test_a_run_whose_node_the_log_may_have_given_up_stands_still_under_the_execu
         tick = service.tick(site.writer.state, now(cell_ms, look_ms))
         if heard_ms is None or look_ms < heard_ms + SETTLE_MS_MOST:
             lines += tick.lines
+    reaches("an executor looks after its first word has arrived", heard_ms is not None)
     assert lines == []
 
 
@@ -391,6 +393,7 @@ def test_whatever_happens_each_run_begins_once_and_the_diaries_agree_with_the_lo
     site = Site(Writer(NODES))
     service, _ = site.executor()
     at_ms, folded, unheard = 0, len(site.writer.log), 0
+    is_taken = False
     for what, number in steps:
         state = site.writer.state
         if what == "start":
@@ -409,6 +412,7 @@ def test_whatever_happens_each_run_begins_once_and_the_diaries_agree_with_the_lo
             site.writer.decide(e.LeaseExpired(node="node-1", boot=state.nodes["node-1"].boot))
         elif what == "take over":
             service, _ = site.executor(at_ms)
+            is_taken |= bool(site.diaries)
             folded = len(site.writer.log)
         site.keep(service.decided(site.writer.state, site.writer.log[folded:], now(at_ms)))
         folded = len(site.writer.log)
@@ -419,6 +423,7 @@ def test_whatever_happens_each_run_begins_once_and_the_diaries_agree_with_the_lo
         for line in lines
         if line.event == "started"
     ]
+    reaches("an executor takes over nodes that have begun runs", is_taken)
     assert len(begun) == len(set(begun))
     assert site.offences() == []
 
@@ -431,6 +436,7 @@ def test_a_run_ends_at_the_same_time_whoever_looks_after_it(duration_ms: int, fi
         service, _ = site.executor(7 + at_ms)
         site.keep(service.tick(site.writer.state, now(7 + at_ms)))
     over = [event for event in site.heard if isinstance(event, RunStatusUpdate) and event.status is RunStatus.FINISHED]
+    reaches("a run is over when it is looked at", over)
     due = 7 + duration_ms
     assert service.next_due_ms() == (None if over else due)
     assert not over or 7 + max(first_ms, second_ms) >= due

@@ -17,6 +17,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.nodes import LivingNode, NodeEvent
 from fallow.shared.events.operations import CellPolicy, SetPolicy
 from fallow.shared.events.values import NodeSpec, NodeStatus
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, World
 
 NODE = NodeSpec(id="n1", pool="train", gpus=8)
@@ -222,11 +223,15 @@ CHANGES = st.one_of(
 )
 
 
-@given(before=st.sampled_from(LEASES), changes=st.lists(CHANGES, max_size=14))
+SILENT = st.lists(st.sampled_from(["speaks", "writer"]) | CHANGES | st.integers(30, 60), min_size=5, max_size=14)
+
+
+@given(before=st.sampled_from(LEASES), changes=st.lists(CHANGES, max_size=14) | SILENT)
 def test_no_node_is_lost_that_may_still_work(
     before: tuple[int, int], changes: list[tuple[int, int] | str | int]
 ) -> None:
     cell = Cell(before)
+    is_lost = False
     for change in [*changes, 20]:
         if isinstance(change, tuple):
             cell.change(change)
@@ -243,6 +248,8 @@ def test_no_node_is_lost_that_may_still_work(
             for _ in range(change):
                 cell.step()
                 assert both_agree(cell), f"lost at {cell.world.wall_ms}, works until {cell.until_ms}"
+                is_lost |= cell.is_lost
+    reaches("a node is lost", is_lost)
 
 
 def test_a_word_that_may_have_arrived_shortens_the_lease_and_one_that_may_not_does_not_lengthen_it() -> None:

@@ -11,6 +11,7 @@ from fallow.services.executor.policy.lease import KeptLease, Lease, gone_on_with
 from fallow.shared.cluster.model.lease import longest_patience_ms
 from fallow.shared.cluster.model.state import CellState
 from tests.executor.cells import CELL
+from tests.hypothesis_profile import reaches
 
 
 def test_a_word_that_is_confirmed_behind_a_newer_one_changes_nothing() -> None:
@@ -65,12 +66,15 @@ def test_a_node_works_as_long_as_the_newest_word_that_has_arrived_and_each_later
 ) -> None:
     """Words arrive in any order, and some never do."""
     lease, now_ms, newest_ms, words = Lease(0, 20_000), 0, 0, {0: 20_000}
+    is_late = False
     for later_ms, allowed_ms in told:
         now_ms += later_ms
         words[now_ms] = allowed_ms
         lease.tell(now_ms, allowed_ms)
         for made_ms in chance.sample(sorted(words)[1:], chance.randint(0, 2) if len(words) > 2 else 0):
             newest_ms = max(newest_ms, made_ms)
+            is_late |= made_ms < newest_ms
             lease.renew(made_ms, words[made_ms])
         allows = [made_ms + words[made_ms] for made_ms in words if made_ms >= newest_ms]
         assert lease.until_ms(0) == min(allows)
+    reaches("a word arrives behind a newer one", is_late)

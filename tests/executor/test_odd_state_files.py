@@ -16,6 +16,7 @@ from fallow.services.executor.files import DiskFiles
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.events.encoding import encode
 from tests.executor.test_diaries import line
+from tests.hypothesis_profile import reaches
 
 DIARY = "diaries/cell-a-0-of-1.jsonl"
 
@@ -55,16 +56,27 @@ def test_what_is_left_beside_a_diary_keeps_nobody_from_writing_it_anew(
     assert files.read(DIARY) == b"new"
 
 
-@given(before=st.integers(0, 3), text=st.binary(max_size=60))
+GOOD = encode(line())
+DAMAGED = st.builds(
+    lambda at, other, gone: GOOD[:at] + other + GOOD[at + gone :],
+    st.integers(0, len(GOOD)),
+    st.sampled_from([b"", b"1", b"a"]) | st.binary(max_size=2),
+    st.integers(0, 2),
+)
+"""A line of which a few bytes are other ones, or none."""
+
+
+@given(before=st.integers(0, 3), text=st.binary(max_size=60) | DAMAGED)
 def test_of_any_bytes_in_a_diary_a_line_is_read_or_named(
     tmp_path_factory: pytest.TempPathFactory, before: int, text: bytes
 ) -> None:
     folder = tmp_path_factory.mktemp("state")
     diaries = diaries_in(folder)
     diaries.take(0, wall_ms=1)
-    good = encode(line()) + b"\n"
-    (folder / DIARY).write_bytes(good * before + text + b"\n")
+    (folder / DIARY).write_bytes((GOOD + b"\n") * before + text + b"\n")
     found, refused = told(diaries)
+    reaches("a diary with any bytes in it is read", found and refused is None)
+    reaches("a line of a diary is named, since it cannot be read", refused is not None)
     diaries.let_go(0)
     assert all(isinstance(each, DiaryLine) for each in found)
     assert refused is None or (refused.startswith(f"{DIARY}, line ") and len(refused) < 500 and refused.isprintable())

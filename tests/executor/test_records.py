@@ -15,6 +15,7 @@ from fallow.shared.events.value import replace
 from fallow.shared.events.values import WORKERS_MOST, ObservedRun, RunStatus
 from fallow.shared.log.port import RECORD_BYTES_MAX
 from tests.executor.cells import CELL, each_said
+from tests.hypothesis_profile import reaches
 
 
 def word(seq: int, node: str = "node-1", text: str = "") -> RunStatusUpdate:
@@ -81,7 +82,9 @@ def of_node(said: Sequence[Said], node: str) -> list[int]:
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from(("node-1", "node-2", "node-3"))), max_size=30))
 def test_all_is_said_and_each_node_in_its_own_order(kinds: list[tuple[bool, str]]) -> None:
     said: list[Said] = [word(seq, node) if is_word else report(seq, node) for seq, (is_word, node) in enumerate(kinds)]
-    heard = [each for record in as_records(CELL, said) for each in each_said(record)]
+    records = list(as_records(CELL, said))
+    reaches("several words stand in one record, and others in another one", 1 < len(records) < len(said))
+    heard = [each for record in records for each in each_said(record)]
     nodes = ("node-1", "node-2", "node-3")
     assert [of_node(heard, node) for node in nodes] == [of_node(said, node) for node in nodes]
 
@@ -108,6 +111,7 @@ def test_whatever_runs_a_node_has_its_reports_tell_them_all_in_records_that_the_
 ) -> None:
     runs, failed = few * times, tuple(range(devices))
     parts = list(in_parts(runs))
+    reaches("runs of a node stand in several parts", len(parts) > 1)
     assert [run for part in parts for run in part] == runs
     reports = [
         NodeReport(cell=CELL, node="n", boot="b", seq=seq, observed=part, failed_devices=failed)

@@ -24,6 +24,7 @@ from fallow.shared.events.values import JobSpec, ProcessRun, RunStatus, VirtualR
 from tests.contract.eventually import eventually
 from tests.executor.cells import CELL, Writer, node, now
 from tests.executor.processes import NODE, Machine
+from tests.hypothesis_profile import reaches
 
 NODES = [node(1), node(2)]
 OWNED = ("node-1", "node-2")
@@ -211,6 +212,7 @@ def test_the_changes_lead_from_what_was_wanted_of_each_node_to_what_is_wanted_no
     for name in OWNED:
         wanted.own(writer.state, name)
     batch, attempt = [began(writer, place(0), place(1, on=2), place(2, on=3), workers=8)], 1
+    kinds = set[str]()
     for _ in range(data.draw(st.integers(1, 12))):
         job = writer.state.jobs["job"]
         held = [place.rank for place in job.workers]
@@ -221,14 +223,17 @@ def test_the_changes_lead_from_what_was_wanted_of_each_node_to_what_is_wanted_no
             on = data.draw(st.permutations([1, 2, 3]))
             add = tuple(place(rank, on[k], turn=job.turns + 1) for k, rank in enumerate(free))
             batch.append(writer.decide(e.JobResizing(job="job", attempt=attempt, add=add)))
+            kinds.update({kind} if add else ())
         elif kind == "leave" and some.difference(job.leaving):
             remove = tuple(sorted(some.difference(job.leaving)))
             batch.append(writer.decide(e.JobResizing(job="job", attempt=attempt, remove=remove)))
+            kinds.add(kind)
         elif kind == "joined":
             starting = tuple(rank for rank in sorted(some) if job.runs[str(rank)] is RunStatus.STARTING)
             batch.append(writer.decide(e.WorkersSettled(job="job", attempt=attempt, joined=starting)))
         elif kind == "over" and len(some) < len(held):
             batch.append(writer.decide(e.WorkersSettled(job="job", attempt=attempt, gone=tuple(some))))
+            kinds.update({kind} if some else ())
         elif kind == "again":
             batch.append(writer.decide(*_started_again(attempt, held)))
             attempt += 1
@@ -237,6 +242,7 @@ def test_the_changes_lead_from_what_was_wanted_of_each_node_to_what_is_wanted_no
             runs = [run for name in OWNED for run in desired_of(writer.state, name)]
             assert known == {(run.node, run.name): run for run in runs}
             batch = []
+    reaches("workers enter a job, and others leave it or are over", "enter" in kinds and len(kinds) > 1)
 
 
 def _follow(known: dict[tuple[str, str], DesiredRun], changes: list[Change]) -> None:

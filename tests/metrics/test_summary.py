@@ -16,6 +16,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.reasons import FailReason, RefuseCode
 from fallow.shared.events.values import GPU, WorkerPlace
 from tests.histories import CELL, History
+from tests.hypothesis_profile import reaches
 from tests.metrics.logs import Log, waits
 
 
@@ -81,6 +82,7 @@ def test_the_counts_add_up_whatever_happens(seed: int) -> None:
 def test_a_service_that_begins_in_the_middle_finds_no_offence_in_a_legal_life(seed: int, before: int) -> None:
     history = History(seed)
     history.decisions(before)
+    reaches("a service begins while jobs run", any(job.workers for job in history.state.jobs.values()))
     service = MetricsService(history.state)
     offences = [service.take(history.state, history.decide()) for _ in range(40)]
     checks = [service.watch.check_next(history.state)[1] for _ in range(6)]

@@ -18,6 +18,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import RequeueReason
 from fallow.shared.events.values import GPU, WorkerPlace
 from tests.histories import History
+from tests.hypothesis_profile import reaches
 from tests.metrics.logs import Log, waits
 
 
@@ -110,6 +111,7 @@ def test_the_queue_holds_exactly_the_jobs_that_wait(seed: int) -> None:
         queue.take(history.state, decision)
     late.begin(history.state)
     waiting = [job for job in history.state.jobs.values() if job.status in WAITING]
+    reaches("jobs of several tenants wait", len({job.spec.tenant for job in waiting}) > 1)
     assert queue.count == late.count == len(waiting) == history.state.waiting
     assert queue.by_tenant == late.by_tenant
     oldest = min((job.submit_ms for job in waiting), default=10**13)

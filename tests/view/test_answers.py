@@ -16,6 +16,7 @@ from fallow.shared.view.answers import NEEDS, NEEDS_BY_TEXT, PASSES
 from fallow.shared.view.keys import keys_of
 from fallow.shared.view.redis_view import ERRORS, RedisFunctions
 from fallow.shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailable
+from tests.hypothesis_profile import reaches
 
 KINDS = [kind for _, kind in inspect.getmembers(redis.exceptions, inspect.isclass) if issubclass(kind, Exception)]
 NEVER_RAISED = {redis.exceptions.ChildDeadlockedError, redis.exceptions.IncorrectPolicyType}
@@ -91,7 +92,11 @@ def test_every_kind_of_error_of_the_client_is_caught(kind: type[Exception]) -> N
 
 codes = st.sampled_from(["ERR", *PASSES, *NEEDS, "NOSCRIPT", "UNKILLABLE", "EXECABORT", "FAILOVER"])
 texts = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30)
+words = st.lists(texts, min_size=1, max_size=3).map(
+    lambda found: f"*{len(found)}\r\n".encode() + b"".join(f"${len(text)}\r\n{text}\r\n".encode() for text in found)
+)
 answers = st.one_of(
+    words,
     st.builds(lambda code, text: f"-{code} {text}\r\n".encode(), codes, texts),
     texts.map(lambda text: f"-{text}\r\n".encode()),
     texts.map(lambda text: f"+{text}\r\n".encode()),
@@ -108,4 +113,6 @@ answers = st.one_of(
 @example(b"-\r\n")
 def test_no_answer_escapes_as_another_error(answer: bytes) -> None:
     outcome = asyncio.run(outcome_of(answer))
+    reaches("a server answers with an error", isinstance(outcome, BaseException))
+    reaches("a server answers with a value", not isinstance(outcome, BaseException))
     assert not isinstance(outcome, BaseException) or isinstance(outcome, ViewUnavailable | ViewMisused)

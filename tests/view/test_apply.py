@@ -10,6 +10,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.view.apply import Rows, Touched, all_rows, rows_of_touched, totals_of
 from tests.histories import CELL, History, log_records
+from tests.hypothesis_profile import reaches
 
 Texts = dict[tuple[str, str], str]
 
@@ -34,14 +35,19 @@ def whole(state: CellState) -> Texts:
 @given(seed=st.integers(0, 2**32), every=st.sampled_from((1, 1, 2, 5)))
 def test_what_is_touched_is_all_that_changes(seed: int, every: int) -> None:
     state, touched, texts = CellState(CELL), Touched(), Texts()
+    is_gone = False
     for record in log_records(History(seed).decisions(120)):
         assert isinstance(record.decision, Decision)
         touched.note(state, record.decision)
         fold(state, record)
         if state.version % every == 0:
-            put(texts, rows_of_touched(state, touched))
+            rows = rows_of_touched(state, touched)
+            is_gone |= bool(rows.jobs_gone or rows.nodes_gone)
+            put(texts, rows)
             touched.clear()
             assert texts == whole(state)
+
+    reaches("rows of a view go", is_gone)
 
 
 @given(seed=st.integers(0, 2**32))
