@@ -24,6 +24,7 @@ from fallow.shared.events.encoding import encode
 from fallow.shared.events.reasons import CancelReason, FailReason
 from fallow.shared.events.values import JobSpec
 from tests.cli.test_bench import load_of
+from tests.hypothesis_profile import reaches
 
 
 def record(*effects: e.AnyEffect) -> bytes:
@@ -72,6 +73,7 @@ def test_a_mean_lies_between_the_least_and_the_most(
     moments: list[tuple[float, int, int]], begin_s: float, length_s: float
 ) -> None:
     found, end_s = course(*moments), begin_s + length_s + 0.1
+    reaches("something changes within the time of a mean", any(begin_s < at_s < end_s for at_s, _, _ in moments))
     assert -1e-9 <= found.held_mean_milli(begin_s, end_s) <= max((held for _, held, _ in moments), default=0) + 1e-9
 
 

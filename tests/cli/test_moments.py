@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fallow.cli.output.durations import CALENDAR_TO_MS, DAY_MS, duration, moment, to_the_second
 from fallow.cli.output.when import moment_of, point_of
 from fallow.shared.events.base import CALENDAR_FROM_MS, LATEST_MS
+from tests.hypothesis_profile import reaches
 
 
 @given(st.integers(0, LATEST_MS) | st.sampled_from([0, 1, LATEST_MS - 1, LATEST_MS]))
@@ -33,6 +34,7 @@ def test_a_time_is_of_the_calendar_as_long_as_that_has_years(ms: int, told: str)
 
 @given(st.integers(0, LATEST_MS) | st.sampled_from([CALENDAR_FROM_MS, CALENDAR_TO_MS - 1]))
 def test_what_is_told_can_be_given_to_a_command_and_is_told_with_its_zone(ms: int) -> None:
+    reaches("a time is one of the calendar", CALENDAR_FROM_MS <= ms < CALENDAR_TO_MS)
     if ms < 10**9 * DAY_MS:  # the days of a command have nine digits
         assert moment_of(moment(ms)) == ms
         assert moment_of(to_the_second(ms)) == ms // 1_000 * 1_000

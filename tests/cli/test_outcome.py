@@ -19,7 +19,7 @@ from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import DeadLetterReason, FailReason, RefuseCode, RejectCode, RequeueReason, StopReason
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import JobSpec, Resources, VirtualRun, WorkerPlace
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 
 DIGEST = "0" * 32
 NODES = {"n1": 2, "n2": 2}
@@ -226,6 +226,7 @@ def test_every_figure_can_be_computed_again_from_jobs_csv(rows: list[JobRow]) ->
         path = Path(folder) / "jobs.csv"
         write_rows(path, rows)
         again = list(read_rows(path))
+    reaches("jobs hold devices for a while", any(row.stretches for row in rows))
     assert again == rows
     assert figures_of(again, NODES) == figures_of(rows, NODES)
 

@@ -16,6 +16,7 @@ from fallow.shared.log.port import LogUnavailable
 from fallow.shared.runtime.files.cell_file import CellFileError
 from fallow.shared.runtime.logs import rendering
 from fallow.shared.runtime.settings import LogFormat
+from tests.hypothesis_profile import reaches
 
 HOSTILE = "\x1b[2J\x1b]0;owned\a\x9b1m\u202e\x7f\r\u2028done\nversion 9, epoch 1"
 
@@ -34,6 +35,7 @@ def test_no_output_holds_a_sign_that_a_terminal_obeys(text: str) -> None:
         print_table(text, ("job", ">gpus", "words"), [(text, text, text)], spare=("words",))
         print_json({"text": text, text: [text]})
         say(text)
+    reaches("a text has a sign that a terminal obeys", not are_shown(text))
     assert are_shown("".join(told))
 
 
@@ -65,6 +67,7 @@ def test_hostile_words_are_written_out(capsys: pytest.CaptureFixture[str]) -> No
 
 @given(st.text())
 def test_what_somebody_wrote_begins_no_line_of_its_own(text: str) -> None:
+    reaches("a text goes on in another line", len(f"{text}.".splitlines()) > 1)
     with pytest.MonkeyPatch.context() as patch:
         told: list[str] = []
         patch.setattr("sys.stdout", Collected(told))

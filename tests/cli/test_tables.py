@@ -21,6 +21,7 @@ from fallow.cli.output.output import print_table
 from fallow.cli.output.table import fitted, shortened
 from fallow.cli.quota import rows as quota_rows
 from fallow.cli.quota import shares, tenants
+from tests.hypothesis_profile import reaches
 
 JOBS = [f"team-vision-resnet152-imagenet-run-{number:04}" for number in (1, 2, 11)]
 NODES = [f"gpu-node-rack{rack}-training-eu-{number:03}" for rack in (12, 13) for number in (1, 2)]
@@ -98,7 +99,7 @@ WAITS = ["1 min 23 s", "13 min 48 s", "3 min 8 s", "12.0 s", "3.3 h", "1,234", "
 
 @given(
     rows=st.lists(st.lists(st.sampled_from(WAITS), min_size=6, max_size=6), min_size=1, max_size=4),
-    columns=st.integers(40, 100),
+    columns=st.integers(40, 60) | st.integers(40, 100),
     spare=st.sampled_from([(), metrics_command.SPARE]),
 )
 def test_no_figure_loses_its_end(rows: list[list[str]], columns: int, spare: tuple[str, ...]) -> None:
@@ -109,6 +110,7 @@ def test_no_figure_loses_its_end(rows: list[list[str]], columns: int, spare: tup
         print_table("waits", headings, named, spare)
     lines = printed.getvalue().splitlines()
     shown = [f">{column.heading}" for column in fitted(headings, named, columns, spare).columns]
+    reaches("a column is left out, so that all figures are whole", len(shown) <= len(rows[0]))
     for at, row in enumerate(rows):
         cells = next(re.split(" {2,}", line.strip()) for line in lines if line.startswith(f"  n{at} "))
         assert cells[1:] == [cell for cell, heading in zip(row, headings[1:], strict=True) if heading in shown]
@@ -138,6 +140,8 @@ def test_waits_and_stretches_fit_a_terminal_of_80_columns() -> None:
 @given(names=st.lists(st.text("ab-01", min_size=1, max_size=40), min_size=1, max_size=8), width=st.integers(4, 40))
 def test_short_names_differ_where_the_names_do(names: list[str], width: int) -> None:
     found = shortened(names, width)
+    are_shorter = found is not None and len(found) > 1 and any(name != short for name, short in found.items())
+    reaches("several names are shortened, and differ", are_shorter)
     if found is not None:
         assert max(map(len, found.values())) <= width
         assert len(set(found.values())) == len(set(names))

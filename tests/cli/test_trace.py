@@ -18,6 +18,7 @@ from fallow.shared.events.encoding import Undecodable, decode, encode
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import GPU, VirtualRun
+from tests.hypothesis_profile import reaches
 
 HEAD = "job_id,tenant,submit_s,gpus,workers,gpus_per_worker,gpu_type,duration_s,kind,status\n"
 JOBS = HEAD + "B,t1,10,16,2,8.0,A100,60,training,\na,T 2,0,1,1,1,,5.5,training,\n"
@@ -96,14 +97,22 @@ def test_workers_follow_from_the_gpus_of_each(tmp_path: Path) -> None:
     assert (one.job.workers, one.job.resources.gpu_milli) == (1, 8_000)
 
 
-@given(gpus=st.integers(1, 64), workers=st.none() | st.integers(1, 9), each=st.none() | st.integers(1, 9))
+ASKED = st.tuples(st.integers(1, 64), st.none() | st.integers(1, 9), st.none() | st.integers(1, 9))
+IN_ORDER = st.tuples(st.integers(1, 9), st.integers(1, 9)).map(lambda asked: (asked[0] * asked[1], *asked))
+
+
+@given(ASKED | IN_ORDER)
 def test_a_job_of_a_trace_runs_with_all_its_gpus_or_is_a_mistake_of_its_line(
-    gpus: int, workers: int | None, each: int | None
+    asked: tuple[int, int | None, int | None],
 ) -> None:
+    gpus, workers, each = asked
     row = f"a,t,0,{gpus},{workers or ''},{each or ''},,60,,\n"
+    is_wrong = each is not None and gpus != each * (workers or gpus // each)
+    is_told = workers is not None and workers > 1 and each is not None
+    reaches("a job of several workers of so many GPUs each is in order", is_told and not is_wrong)
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder), HEAD + row)
-        if each is not None and gpus != each * (workers or gpus // each):
+        if is_wrong:
             with pytest.raises(WorkloadError, match=f"jobs.csv line 2: gpus = '{gpus}': "):
                 read_trace(path)
             return

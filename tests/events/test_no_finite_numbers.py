@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.events.unknown_fields import finite
+from tests.hypothesis_profile import reaches
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,14 @@ def by_signs(text: str) -> str:
     return found
 
 
-@given(st.lists(st.sampled_from(["NaN", "Infinity", "Na", '"', '\\"', "\\\\", "1", ",", "x", "é"])).map("".join))
+WORDS = st.lists(st.sampled_from(["NaN", "Infinity", '"']), min_size=3)
+
+
+@given(
+    WORDS.map("".join)
+    | st.lists(st.sampled_from(["NaN", "Infinity", "Na", '"', '\\"', "\\\\", "1", ",", "x", "é"])).map("".join)
+)
 def test_what_is_replaced_is_what_stands_outside_of_strings(text: str) -> None:
+    is_replaced, is_kept = by_signs(text) != text, re.search(r"NaN|Infinity", by_signs(text))
+    reaches("a word is replaced, and the same in a string is kept", is_replaced and is_kept)
     assert finite(text.encode()).decode() == by_signs(text)

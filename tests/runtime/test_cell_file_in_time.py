@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from fallow.shared.cluster.model.config import Tenant, depths_of
 from fallow.shared.runtime.files.cell_file import MISTAKES_TOLD, CellFileError, parse_cell_file
 from fallow.shared.runtime.files.yaml_text import DEPTH_MOST
+from tests.hypothesis_profile import reaches
 
 
 @pytest.mark.parametrize("deep", ["[" * 200_000, "- " * 200_000, "{a: " * 200_000])
@@ -54,4 +55,5 @@ def test_a_tenant_is_as_deep_as_it_has_parents_above_it(parents: list[int]) -> N
         parent = above[number]
         return 0 if parent is None else 1 + depth(parent)
 
+    reaches("a tenant stands two levels below another one", max(map(depth, range(len(above))), default=0) > 1)
     assert depths_of(tenants[::-1]) == {f"t{number}": depth(number) for number in range(len(above))}

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.runtime.stack.restarts import CALM_MS, PAUSE_FIRST_MS, PAUSE_MOST_MS, Deaths, how_it_ended
+from tests.hypothesis_profile import reaches
 
 
 def test_pauses_double_while_it_keeps_dying() -> None:
@@ -28,10 +29,13 @@ def test_what_has_run_for_long_dies_for_the_first_time_again() -> None:
 @given(st.lists(st.integers(0, 2 * CALM_MS), max_size=60))
 def test_every_pause_is_within_its_bounds(lives_ms: list[int]) -> None:
     deaths, now_ms = Deaths(0), 0
+    pauses = [PAUSE_FIRST_MS]
     for life_ms in lives_ms:
         now_ms += life_ms
-        assert PAUSE_FIRST_MS <= deaths.died(now_ms) <= PAUSE_MOST_MS
+        pauses.append(deaths.died(now_ms))
+        assert PAUSE_FIRST_MS <= pauses[-1] <= PAUSE_MOST_MS
         deaths.started(now_ms)
+    reaches("a pause is longer than the first one", max(pauses) > PAUSE_FIRST_MS)
 
 
 def test_the_end_of_a_process_is_told_in_words() -> None:

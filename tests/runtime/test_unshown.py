@@ -26,6 +26,7 @@ from fallow.shared.runtime.files.cell_file import CellFileError, parse_cell_file
 from fallow.shared.runtime.logs import rendering
 from fallow.shared.runtime.settings import LogFormat, ServiceSettings, SettingsError
 from fallow.shared.unshown import without_secrets
+from tests.hypothesis_profile import reaches
 from tests.signing import WRITERS, public
 
 KEYS = st.integers().map(lambda number: SigningKey(sha256(str(number).encode()).digest()).text)
@@ -107,7 +108,9 @@ def test_no_mistake_of_a_cell_file_shows_a_key(
     given_key = key[BODY:] if is_bare else key
     body = put(CELL, at, wrongly_placed(given_key)[way])
     text = json.dumps(body) if is_json else yaml.safe_dump(body)
-    assert not shows(told_by(lambda: parse_cell_file(text, "cell.yaml")), key)
+    told = told_by(lambda: parse_cell_file(text, "cell.yaml"))
+    reaches("a cell file with a key in the wrong place is refused", told)
+    assert not shows(told, key)
 
 
 @given(key=KEYS, is_bare=st.booleans(), at=st.sampled_from(places(JOB)), way=st.integers(0, 3), lines=st.booleans())
@@ -116,7 +119,9 @@ def test_no_mistake_of_a_job_file_shows_a_key(
 ) -> None:
     body = put(JOB, at, wrongly_placed(key[BODY:] if is_bare else key)[way])
     line = json.dumps(body)
-    assert not shows(told_by(lambda: read_jobs(f"{line}\n{line}" if lines else line, "jobs")), key)
+    told = told_by(lambda: read_jobs(f"{line}\n{line}" if lines else line, "jobs"))
+    reaches("a job file with a key in the wrong place is refused", told)
+    assert not shows(told, key)
 
 
 @pytest.mark.parametrize("wrong", ["{", "'", "!", "[", "- a: ", "? ", "\t", "@", "%", "&a *b "])
@@ -215,6 +220,7 @@ def test_a_line_of_json_stays_one_and_keeps_what_is_told_beside_a_secret(reason:
     for step in rendering(LogFormat.JSON):
         event = step(logging.getLogger(), "info", event)
     told = json.loads(event)
+    reaches("a secret is masked in a line of JSON", (told["reason"], told["at"]) != (reason, at))
     assert (told["cell"], told["offset"], told["event"], told["level"]) == ("main", 7, "input set aside", "info")
 
 

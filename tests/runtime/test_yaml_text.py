@@ -19,6 +19,7 @@ from fallow.shared.runtime.files.yaml_text import (
     read_yaml,
     read_yaml_documents,
 )
+from tests.hypothesis_profile import reaches
 
 FIELDS = ("ordinal", "driver", "node_lease_wall_ms")
 """Fields that want a number, a word, or nothing of that name."""
@@ -48,6 +49,7 @@ def _refusal(text: str) -> list[str]:
 @given(st.sampled_from(FIELDS), NUMBERS)
 def test_a_cell_file_with_any_number_is_read_or_refused_in_short_lines(field: str, number: str) -> None:
     told = _refusal(_cell_file(field, number))
+    reaches("a cell file with a long number is refused", told)
     assert all(line.startswith("cell.yaml: ") and len(line) < 400 for line in told)
 
 

@@ -38,6 +38,7 @@ from fallow.shared.log.port import (
     bytes_of,
 )
 from fallow.shared.log.reading import header, number, unreadable
+from tests.hypothesis_profile import reaches
 
 NO_LIMIT = DeadLetterLimit(dead_percent_max=None, dead_in_a_row_max=None)
 
@@ -48,7 +49,7 @@ records = st.builds(
     partition=st.integers(0, 3),
     offset=st.integers(0, 2**62),
     key=st.none() | st.binary(max_size=3000),
-    value=st.none() | st.binary(max_size=300),
+    value=st.none() | st.binary(max_size=300) | st.sampled_from([b"1", b"{}", b'"a"']),
     headers=header_lists,
     timestamp_ms=st.integers(-1, 2**62),
 )
@@ -70,6 +71,7 @@ def record(value: bytes | None, offset: int = 0, headers: tuple[tuple[str, bytes
 @given(st.lists(records, max_size=30))
 def test_each_record_is_handled_or_dead_and_order_is_kept(batch: list[Record]) -> None:
     taken = take_batch(batch, as_json, NO_LIMIT, Tally())
+    reaches("some records of a batch are handled, and some are dead", taken.handled and taken.dead)
     assert len(taken.handled) + len(taken.dead) == len(batch)
     rest = iter(batch)
     assert all(any(found is h.record for found in rest) for h in taken.handled)
@@ -84,6 +86,7 @@ def test_the_next_offset_is_one_behind_the_highest_of_each_partition(batch: list
         (r.topic, r.partition): max(o.offset for o in batch if (o.topic, o.partition) == (r.topic, r.partition)) + 1
         for r in batch
     }
+    reaches("several records of a batch are of one partition", len(expected) < len(batch))
     assert next_offsets(batch) == expected
 
 
@@ -135,9 +138,11 @@ def test_a_good_past_fades() -> None:
     assert take_batch([record(b"{")] * 1500, as_json, limit, past.tally).stop is not None
 
 
-@given(st.lists(st.booleans(), max_size=300))
+@given(st.lists(st.booleans(), max_size=30) | st.lists(st.booleans(), min_size=21, max_size=300))
 def test_the_tally_does_not_depend_on_how_records_are_cut_into_batches(good: list[bool]) -> None:
     limit = DeadLetterLimit(ratio_after_records=5, window_records=20)
+    are_many = len(good) > limit.window_records
+    reaches("there are more records than are counted at once, good ones and others", are_many and len({*good}) > 1)
     batch = [record(b"1" if ok else b"{") for ok in good]
     tally = Tally()
     for one in batch:
@@ -167,11 +172,21 @@ def test_a_dead_letter_keeps_the_bytes_and_is_safe_for_any_reader(found: Record,
     assert sum(len(name.encode()) + len(value) for name, value in letter.headers if name != "exact") < 47_000
 
 
-@given(header_lists)
+large_headers = st.builds(
+    lambda name, value, many: ((name, value * 500),) * many,
+    st.text(max_size=20),
+    st.binary(min_size=1, max_size=6),
+    st.integers(1, 80),
+)
+
+
+@given(header_lists | large_headers)
 def test_original_headers_cannot_pose_as_ours(headers: tuple[tuple[str, bytes], ...]) -> None:
     plain = dead_letter(Dead(record(b"v"), "r", "t"), service="s", namespace="ns")
     letter = dead_letter(Dead(record(b"v", headers=headers), "r", "t"), service="s", namespace="ns")
     told = ("headers_dropped", "exact", "not_exact")
+    reaches("headers are kept exactly", "exact" in dict(letter.headers))
+    reaches("headers are too large to be kept exactly", "not_exact" in dict(letter.headers))
     ours = [header for header in letter.headers if not header[0].startswith("orig_") and header[0] not in told]
     assert ours == [header for header in plain.headers if header[0] not in told]
     assert [name for name, _ in letter.headers if name in told[1:]] in (["exact"], ["not_exact"])
@@ -274,6 +289,7 @@ def test_the_largest_dead_letter_fits_into_one_record() -> None:
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 500))
 def test_many_good_records_count_as_that_many_times_one(handled: int, dead: int, records: int) -> None:
     limit, tally = DeadLetterLimit(ratio_after_records=50, window_records=200), Tally(handled, dead, 3)
+    reaches("good records push dead ones out of what is counted", dead and handled + dead + records > 200)
     one_by_one = reduce(lambda so_far, _: limit.count(so_far, is_dead=False), range(records), tally)
     assert limit.count_good(tally, records) == one_by_one
 
