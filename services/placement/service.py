@@ -38,7 +38,7 @@ from fallow.services.placement.search.gang import POLICIES, Places
 from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
+from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.model.lease import patience_ms
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
@@ -110,7 +110,6 @@ class PendingDecision:
     wall_ms: int
     taken: tuple[Input, ...]
     has_more: bool
-    failure_texts: Mapping[tuple[str, int], str] = field(default_factory=dict)
     size_bytes: int = 0
     fault: Undecodable | None = None
     """Why nothing may be written of it: a rule of the fold that it would break."""
@@ -155,7 +154,6 @@ class PlacementService:
         self._deadlines = Deadlines(forgets_nodes=not stepped, speed=speed)
         self._hearing = NodeEvents()
         self._strays, self._culprits = list[tuple[Input, RejectedEvent]](), list[tuple[Input, RejectedEvent]]()
-        self._failure_texts = dict[tuple[str, int], str]()
         self._lines, self._fair_clock = Lines(file.cell(state.cell).queues), FairShareTimer(file.cell(state.cell))
         self._followed = 0
         self._untold: dict[str, PendingReason] = {}
@@ -199,7 +197,6 @@ class PlacementService:
         self._unproved = None
         self._to_hold = {}
         self.failures.begin()
-        self._failure_texts = {}
         self.has_new_leases = self._epoch is None or self.state.epoch != self._epoch
         if not self.has_new_leases:
             # No other process has written since this one did: what it heard of nodes still holds.
@@ -501,7 +498,6 @@ class PlacementService:
                 wall_ms,
                 taken,
                 goes_on,
-                decision.failure_texts,
                 decision.bytes,
                 input_checksums=self._checksums_of(inputs),
                 specs_read=decision.specs_read,
@@ -615,8 +611,6 @@ class PlacementService:
         """The decision is in force."""
         self._idle_inputs, self._idle_since_ms = 0, None
         self._keep(tried.starts)
-        # A gang may fail in one record and be over in a later one: its first words are kept until then.
-        self._failure_texts = {at: text for at, text in tried.failure_texts.items() if self._is_held(*at)}
         for effect in tried.effects:
             if type(effect) in _REMEMBERED:  # there are thousands of others
                 self._remember(effect, tried.wall_ms)
@@ -630,10 +624,6 @@ class PlacementService:
             case e.NodeChanged():
                 if effect.spec.id not in self._hearing.leases:
                     self._hearing.leases.heard(effect.spec.id, wall_ms)
-
-    def _is_held(self, job_id: str, attempt: int) -> bool:
-        job = self.state.jobs.get(job_id)
-        return job is not None and job.attempt == attempt and job.status in HOLDING
 
     def note(self, effects: tuple[e.AnyEffect, ...], wall_ms: int) -> None:
         """Remember the due times that effects in force bring with them."""
@@ -722,7 +712,6 @@ class PlacementService:
         return DecisionBuilder(
             self.state,
             self._cell_ms,
-            failure_texts=dict(self._failure_texts),
             room=self._room.bytes,
             losing=self._losing,
         )

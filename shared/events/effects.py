@@ -210,13 +210,14 @@ class WorkersSettled(AttemptEffect):
 
 class JobStopping(AttemptEffect):
     """The attempt's nodes shall stop it within `grace_wall_ms`. It still holds its places. `avoid` are the nodes of its
-    last failures, this one among them.
+    last failures, this one among them. `text` tells of the failure, or of the fault of a node, that is why.
     """
 
     why: StopReason
     for_whom: Text = ""
     grace_wall_ms: Millis
     avoid: Avoided = ()
+    text: Text = ""
 
 
 class JobPreempted(AttemptEffect):

@@ -89,6 +89,7 @@ class FailReason(StrEnum):
     """Why a job failed for good."""
 
     RETRIES_EXHAUSTED = "retries_exhausted"
+    NODE_FAULTS = "node_faults"
     RUN_TIME_LIMIT = "run_time_limit"
 
 

@@ -90,6 +90,12 @@ TABLE: list[tuple[e.Effect, str]] = [
         "Job a must stop within 30.0 s: priority for b. It still holds its places.",
     ),
     (
+        e.JobStopping(
+            job="a", attempt=1, why=StopReason.DEVICE_FAILED, grace_wall_ms=30_000, text="Input/output error"
+        ),
+        "Job a must stop within 30.0 s: device_failed (Input/output error). It still holds its places.",
+    ),
+    (
         e.JobPreempted(job="a", attempt=1, why=StopReason.LOAN_RECLAIM),
         "Job a has made room: loan_reclaim. Its places are free.",
     ),
@@ -104,6 +110,13 @@ TABLE: list[tuple[e.Effect, str]] = [
     (
         e.JobFailed(job="a", reason=FailReason.RETRIES_EXHAUSTED, text="exit code 1"),
         "Job a has failed: exit code 1; no retry is left (retries_exhausted).",
+    ),
+    (
+        e.JobFailed(job="a", reason=FailReason.NODE_FAULTS, text="51 attempts in a row were lost, the last one: full"),
+        (
+            "Job a has failed: 51 attempts in a row were lost, the last one: full; "
+            "its nodes are at fault, and not the job (node_faults)."
+        ),
     ),
     (
         e.JobFailed(job="a", reason=FailReason.RUN_TIME_LIMIT, text="ran longer than max_run_ms"),

@@ -348,7 +348,8 @@ def job_stops(world: Historian, at_ms: int) -> Effects:
     if job is None:
         return []
     why = world.random.choice(list(StopReason))
-    return [e.JobStopping(job=job.id, attempt=job.attempt, why=why, for_whom="someone", grace_wall_ms=30_000)]
+    stop = e.JobStopping(job=job.id, attempt=job.attempt, why=why, for_whom="someone", grace_wall_ms=30_000)
+    return [replace(stop, text="exit code 1")]
 
 
 def job_is_cancelled_while_it_stops(world: Historian, at_ms: int) -> Effects:

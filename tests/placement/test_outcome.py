@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from fallow.services.placement.lifecycle.runs.outcome import outcome_of
-from fallow.services.placement.lifecycle.runs.retry import backoff_ms
+from fallow.services.placement.lifecycle.runs.retry import FAULTS_MOST, backoff_ms
 from fallow.shared.cluster.model.job import Job, JobStatus
-from fallow.shared.events.effects import JobRequeued
+from fallow.shared.events.effects import JobFailed, JobRequeued
 from fallow.shared.events.reasons import RequeueReason, StopReason
 from fallow.shared.events.values import RetryPolicy, RunStatus
 from tests.placement.world import DIGEST, kinds, spec_of
@@ -58,6 +59,35 @@ def test_the_reason_to_stop_decides_what_follows(
 
 def test_a_used_up_budget_ends_the_job() -> None:
     assert kinds(outcome_of(job(None, failures=1), {"n1": FAILED}, now_ms=0)) == ["JobFailed"]
+
+
+@pytest.mark.parametrize(
+    ("why", "runs", "text", "fault", "told"),
+    [
+        (
+            StopReason.DEVICE_FAILED,
+            (STOPPED, FAILED),
+            "lost its peer",
+            None,
+            "51 attempts in a row were lost, the last one: full",
+        ),
+        (StopReason.NODE_LOST, (STOPPED, STOPPED), "", None, ""),
+        (StopReason.NODE_LOST, (STOPPED, FAILED), "lost its peer", "full", ""),
+        (StopReason.WORKER_FAILED, (STOPPED, STOPPED), "", "full", ""),
+        (None, (STOPPED, FINISHED), "", None, ""),
+        (None, (STOPPED, FINISHED), "a failure", None, ""),
+        (None, (STOPPED, FINISHED), "", "full", "51 attempts in a row were lost, the last one: full"),
+        (None, (STOPPED,), "", "", "51 attempts in a row were lost, the last one by a fault of its node"),
+    ],
+)
+def test_losses_in_a_row_end_a_job_only_with_a_fault_that_a_node_named_of_the_last(
+    why: StopReason | None, runs: tuple[RunStatus, ...], text: str, fault: str | None, told: str
+) -> None:
+    lost = job(why, losses=FAULTS_MOST, stop_text="full" if why is StopReason.DEVICE_FAILED else "")
+    (end,) = outcome_of(lost, {f"n{at}": status for at, status in enumerate(runs)}, 100, text, fault)
+    assert (end.text if isinstance(end, JobFailed) else "") == told
+    (again,) = outcome_of(replace(lost, losses=FAULTS_MOST - 1), {"n0": STOPPED}, 100, text, fault)
+    assert isinstance(again, JobRequeued)
 
 
 def test_only_a_failure_of_a_worker_uses_the_budget_and_waits() -> None:

@@ -13,6 +13,7 @@ from fallow.services.placement.lifecycle.runs.retry import FAULTS_MOST, RUNS_WEL
 from fallow.shared.cluster.model.config import Tenant
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import RemoveNode, Uncordon
+from fallow.shared.events.reasons import FailReason
 from fallow.shared.events.values import JobSpec, NodeStatus, Resources, RetryPolicy
 from tests.placement.world import (
     CELL,
@@ -208,9 +209,8 @@ def test_a_job_that_nodes_fail_wherever_it_begins_comes_to_an_end_that_tells_why
             told = failed("job", job.workers[0].node, job.attempt, infrastructure=True, text="Input/output error")
             ends += [effect for effect in world.tell(told) if isinstance(effect, e.JobFailed)]
         world.pass_time(10_000)
-    assert [end.text for end in ends] == [
-        f"{FAULTS_MOST + 1} attempts in a row were lost, the last one: Input/output error"
-    ]
+    words = f"{FAULTS_MOST + 1} attempts in a row were lost, the last one: Input/output error"
+    assert [(end.reason, end.text) for end in ends] == [(FailReason.NODE_FAULTS, words)]
 
 
 def test_what_fails_because_its_gang_failed_elsewhere_is_not_held_against_its_node() -> None:

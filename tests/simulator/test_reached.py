@@ -102,6 +102,7 @@ SELDOM = frozenset(
         "RejectCode.unknown_pool",
         "RejectCode.unknown_queue",
         "RejectCode.unknown_version",
+        "FailReason.node_faults",
         "StopReason.device_failed",
         "StopReason.node_lost",
         "StopReason.worker_failed",
@@ -115,6 +116,7 @@ HARDLY_EVER = frozenset(
         "RejectCode.pools_in_several_cells",
         "RejectCode.too_large",
         "RejectCode.unknown_version",
+        "FailReason.node_faults",
         "StopReason.device_failed",
     }
 )

@@ -177,13 +177,17 @@ def _tell(job_id: str, told: Told) -> None:
 
 
 def hints(job_id: str, story: Sequence[News]) -> Iterator[str]:
-    """What helps beside the story: that a job which failed asked for no retry, and where its output is."""
+    """What helps beside the story: that a job which failed asked for no retry, or that its nodes are to be mended, and
+    where its output is.
+    """
     events = [news.event for news in story]
     spec = next((event.spec for event in events if isinstance(event, JobEnqueued)), None)
     if spec is None:
         return
-    spent = any(isinstance(event, JobFailed) and event.reason is FailReason.RETRIES_EXHAUSTED for event in events)
-    if spent and not spec.retry.budget:
+    ends = [event.reason for event in events if isinstance(event, JobFailed)]
+    if FailReason.NODE_FAULTS in ends:
+        yield "no `retry` helps against its nodes' own faults: mend the nodes where it ran last, then submit it anew"
+    if FailReason.RETRIES_EXHAUSTED in ends and not spec.retry.budget:
         yield "no retry was asked for: with `retry: {budget: 3}` a job is tried again three times"
     if isinstance(spec.run, ProcessRun) and any(isinstance(event, JobStarted) for event in events):
         yield f"output, on each node: STATE_DIR/runs/{job_id}/ATTEMPT/RANK/stdout and stderr"

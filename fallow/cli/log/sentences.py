@@ -90,6 +90,7 @@ _BECAUSE = {
 
 _FAILED = {
     FailReason.RETRIES_EXHAUSTED: ("a worker failed", "; no retry is left"),
+    FailReason.NODE_FAULTS: ("nodes failed it again and again", "; its nodes are at fault, and not the job"),
     FailReason.RUN_TIME_LIMIT: ("it ran longer than it may", ""),
 }
 """What is told where nothing more is known, and what is said behind the cause."""
@@ -135,8 +136,8 @@ def _ranks(ranks: tuple[int, ...]) -> str:
 
 def _stopping(effect: e.JobStopping) -> str:
     whom = f" for {effect.for_whom}" if effect.for_whom else ""
-    grace = duration(effect.grace_wall_ms)
-    return f"Job {effect.job} must stop within {grace}: {effect.why}{whom}. It still holds its places."
+    why, grace = f"{effect.why}{whom}{_text(effect.text)}", duration(effect.grace_wall_ms)
+    return f"Job {effect.job} must stop within {grace}: {why}. It still holds its places."
 
 
 def _preempted(effect: e.JobPreempted) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -96,6 +97,14 @@ def end_by_node(node: str, job: Job) -> RunEnd:
     return RunEnd(node, job.id, job.spec.tenant, is_good=False, by_node=True)
 
 
+Words = dict[tuple[str, int], dict[str, str]]
+
+
+def first_words(said: Mapping[str, str]) -> str | None:
+    """The first words of these; empty where there were none, and None where nothing was said."""
+    return next(filter(None, said.values()), "") if said else None
+
+
 @dataclass(slots=True)
 class DecisionBuilder:
     """Effects are applied as they are made, so each rule sees what the ones before it did."""
@@ -122,10 +131,12 @@ class DecisionBuilder:
     """What nodes said before this decision, by (job, attempt) and node. It is settled once, so that a gang whose nodes
     all report at once makes one effect and not one for each node.
     """
-    failure_texts: dict[tuple[str, int], str] = field(default_factory=dict)
-    """What nodes said first of the failure of each attempt."""
-    faults: set[tuple[str, int, str]] = field(default_factory=set)
-    """The runs, by (job, attempt) and node, that failed by their node's fault."""
+    failures: Words = field(default_factory=dict)
+    """What nodes said of the runs that failed by the job's fault, by (job, attempt) and then as `runs`, in the order in
+    which they said it.
+    """
+    faults: Words = field(default_factory=dict)
+    """The same of those that failed by their node's fault."""
     ended: list[RunEnd] = field(default_factory=list)
     """The runs that ended by themselves, or failed by their node's fault."""
     requeued: list[str] = field(default_factory=list)
@@ -216,11 +227,17 @@ class DecisionBuilder:
         self.bytes, self.heard_bytes = self.bytes - self.heard_bytes, 0
         return heard
 
-    def keep_failure_text(self, job_id: str, attempt: int, text: str) -> None:
-        """Keep the first words about an attempt's failure until it is settled."""
-        if text and (job_id, attempt) not in self.failure_texts:
-            self.failure_texts[job_id, attempt] = text
+    def keep_words(self, said: Words, run: tuple[str, int], key: str, text: str) -> None:
+        """Keep the first words about one run's failure, in `failures` or `faults`, until it is settled."""
+        words = said.setdefault(run, {})
+        if key not in words:
+            words[key] = text
             self.bytes += len(_ENCODE_TEXT(text))
+
+    def faults_among(self, run: tuple[str, int], noted: Mapping[str, RunStatus]) -> dict[str, str]:
+        """What nodes said of the runs of this attempt that are over with this, `noted`, by their own faults."""
+        words = self.faults.get(run, {})
+        return {key: text for key, text in words.items() if noted.get(key) is RunStatus.STOPPED}
 
     def takes(self, size_bytes: int) -> bool:
         """Whether an input of this size may come into this record. Into an empty one anything may. A quarter of it is

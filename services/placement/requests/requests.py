@@ -128,9 +128,16 @@ def cancel(decision: DecisionBuilder, event: JobCancelRequested) -> None:
 
 
 def stopping(
-    job: Job, why: StopReason, grace_wall_ms: int, for_whom: str = "", avoid: tuple[str, ...] | None = None
+    job: Job,
+    why: StopReason,
+    grace_wall_ms: int,
+    for_whom: str = "",
+    avoid: tuple[str, ...] | None = None,
+    text: str = "",
 ) -> e.JobStopping:
-    """The order to stop a job's current attempt. `avoid` are the nodes of its last failures, if there are more now."""
+    """The order to stop a job's current attempt. `avoid` are the nodes of its last failures, if there are more now.
+    `text` tells of the failure that is why.
+    """
     return e.JobStopping(
         job=job.id,
         attempt=job.attempt,
@@ -138,6 +145,7 @@ def stopping(
         for_whom=for_whom,
         grace_wall_ms=grace_wall_ms,
         avoid=job.avoid if avoid is None else avoid,
+        text=text,
     )
 
 

@@ -365,6 +365,7 @@ def stopping(state: CellState, effect: e.JobStopping, at_ms: int) -> None:
     journal.set(job, "status", JobStatus.STOPPING)
     journal.set(job, "stop_why", effect.why)
     journal.set(job, "stop_for", effect.for_whom)
+    journal.set(job, "stop_text", effect.text)
     journal.set(job, "stop_grace_wall_ms", effect.grace_wall_ms)
     journal.set(job, "stopping_ms", at_ms)
     journal.set(job, "avoid", effect.avoid)
@@ -405,7 +406,7 @@ def _give_back(state: CellState, job: Job) -> None:
     job.workers = job.joining = job.leaving = ()
     job.runs = NO_RUNS
     job.started_ms = job.running_ms = job.stop_why = None
-    job.stop_for, job.stop_grace_wall_ms, job.stopping_ms = "", 0, None
+    job.stop_for, job.stop_text, job.stop_grace_wall_ms, job.stopping_ms = "", "", 0, None
     job.backfilled, job.backfilled_over = False, ""
     job.turns = 0
 

@@ -72,6 +72,7 @@ class Job:
     running_ms: int | None = None
     stop_why: StopReason | None = None
     stop_for: str = ""
+    stop_text: str = ""
     stop_grace_wall_ms: int = 0
     stopping_ms: int | None = None
     waits_for: tuple[str, ...] = ()
@@ -138,6 +139,7 @@ attempt_of: Final[Callable[[Job], tuple[Any, ...]]] = attrgetter(
     "backfilled_over",
     "stop_why",
     "stop_for",
+    "stop_text",
     "stop_grace_wall_ms",
     "stopping_ms",
     "turns",
@@ -150,7 +152,7 @@ def resume(job: Job, _: None, attempt: tuple[Any, ...]) -> None:
     (
         job.status, job.attempt, job.workers, job.joining, job.leaving, job.runs, job.started_ms, job.running_ms,
         job.first_start_ms, job.deferred, job.backfilled, job.backfilled_over, job.stop_why, job.stop_for,
-        job.stop_grace_wall_ms, job.stopping_ms, job.turns,
+        job.stop_text, job.stop_grace_wall_ms, job.stopping_ms, job.turns,
     ) = attempt  # fmt: skip
 
 

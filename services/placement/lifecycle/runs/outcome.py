@@ -19,8 +19,11 @@ from fallow.shared.events.values import RunStatus
 _INFRASTRUCTURE = frozenset({StopReason.NODE_LOST, StopReason.DEVICE_FAILED})
 
 
-def outcome_of(job: Job, runs: dict[str, RunStatus], now_ms: int, text: str = "") -> list[AnyEffect]:
-    """The effects that end the attempt. `runs` are all over.
+def outcome_of(
+    job: Job, runs: dict[str, RunStatus], now_ms: int, text: str = "", fault: str | None = None
+) -> list[AnyEffect]:
+    """The effects that end the attempt. `runs` are all over. Where it ends without having been told to stop, `text` is
+    what was said of a worker that failed, and `fault` what a node said of its own fault: else the order to stop tells.
 
     An attempt whose runs all finished has finished, whatever else was wanted of it: its work is done.
     """
@@ -33,8 +36,8 @@ def outcome_of(job: Job, runs: dict[str, RunStatus], now_ms: int, text: str = ""
     avoid = job.avoid if job.status is JobStatus.STOPPING else avoided(job, failed_on(runs), now_ms)
     if why is None or why is StopReason.WORKER_FAILED:
         if RunStatus.FAILED in runs.values():
-            return [after_failure(job, now_ms, text or "a worker failed", avoid)]
-        return [after_loss(job, now_ms, avoid, text)]
+            return [after_failure(job, now_ms, job.stop_text or text or "a worker failed", avoid)]
+        return [after_loss(job, now_ms, avoid, fault if why is None else None)]
     if why is StopReason.RUN_TIME_LIMIT:
         return [JobFailed(job=job.id, reason=FailReason.RUN_TIME_LIMIT, text="ran longer than max_run_ms")]
     if why is StopReason.START_TIMED_OUT:
@@ -42,7 +45,7 @@ def outcome_of(job: Job, runs: dict[str, RunStatus], now_ms: int, text: str = ""
     if why is StopReason.DRAINED:
         return [at_once(job, now_ms, RequeueReason.INFRASTRUCTURE)]
     if why in _INFRASTRUCTURE:
-        return [after_loss(job, now_ms, avoid, text)]
+        return [after_loss(job, now_ms, avoid, job.stop_text if why is StopReason.DEVICE_FAILED else None)]
     return [
         JobPreempted(job=job.id, attempt=job.attempt, why=why, for_whom=job.stop_for),
         at_once(job, now_ms, RequeueReason.PREEMPTED),

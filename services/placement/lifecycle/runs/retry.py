@@ -16,8 +16,8 @@ RUNS_WELL_MS = 3_600_000
 LOSSES_MOST = 1_000
 
 FAULTS_MOST = 50
-"""After so many losses in a row, eight minutes at least, one for which a node names its own fault ends the job: nodes
-fail it wherever it begins, and a person has to read why.
+"""After so many losses in a row, eight minutes at least, one that is a fault which its node names as its own ends the
+job: nodes fail it wherever it begins, and a person has to read why. Other losses end none, however many there are.
 """
 
 ENDLESS_FIRST_MS, ENDLESS_MOST_MS = 1_000, 10_000
@@ -101,14 +101,14 @@ def after_start_timeout(job: Job, now_ms: int, avoid: tuple[str, ...]) -> JobReq
     )
 
 
-def after_loss(job: Job, now_ms: int, avoid: tuple[str, ...], text: str = "") -> JobRequeued | JobFailed:
-    """A loss by infrastructure: nothing counts against the job, but what nodes say again and again (`text`) of their
-    own fault has an end.
+def after_loss(job: Job, now_ms: int, avoid: tuple[str, ...], fault: str | None = None) -> JobRequeued | JobFailed:
+    """A loss by infrastructure: nothing counts against the job, but losses in a row have an end where this one was a
+    fault that the node named as its own, with these words; None: no node has named any.
     """
     losses = losses_after(job, now_ms)
-    if text and losses > FAULTS_MOST:
-        told = f"{losses} attempts in a row were lost, the last one: {text}"
-        return JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=told[:TEXT_CHARACTERS_MOST])
+    if fault is not None and losses > FAULTS_MOST:
+        told = f"{losses} attempts in a row were lost, the last one{in_words(fault)}"
+        return failed_by_nodes(job, told)
     return JobRequeued(
         job=job.id,
         reason=RequeueReason.INFRASTRUCTURE,
@@ -117,6 +117,16 @@ def after_loss(job: Job, now_ms: int, avoid: tuple[str, ...], text: str = "") ->
         losses=losses,
         avoid=avoid,
     )
+
+
+def in_words(fault: str) -> str:
+    """How a sentence ends that tells of a loss by a node's own fault."""
+    return f": {fault}" if fault else " by a fault of its node"
+
+
+def failed_by_nodes(job: Job, told: str) -> JobFailed:
+    """The end of a job that nodes failed by their own faults again and again."""
+    return JobFailed(job=job.id, reason=FailReason.NODE_FAULTS, text=told[:TEXT_CHARACTERS_MOST])
 
 
 def at_once(job: Job, now_ms: int, reason: RequeueReason) -> JobRequeued:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fallow.services.placement.decision.decision import DecisionBuilder, end_by_node, run_end
+from fallow.services.placement.decision.decision import DecisionBuilder, end_by_node, first_words, run_end
 from fallow.services.placement.lifecycle.runs import workers
 from fallow.services.placement.lifecycle.runs.outcome import failed_on, outcome_of
 from fallow.services.placement.lifecycle.runs.retry import avoided
@@ -41,12 +41,13 @@ def note_run(decision: DecisionBuilder, event: RunEvent) -> None:
     """Keep one run's news for the end of the turn. A failure that was the node's counts as a stop, not against the
     job.
     """
-    status = _STATUS.get(type(event))
-    if status is None:
+    status, job = _STATUS.get(type(event)), _current(decision, event.job, event.attempt)
+    key = None if job is None else _key(job, event.node, event.rank, event.turn)
+    if status is None or job is None or key is None:
         return
     if isinstance(event, RunFailed):
-        status = _failure(decision, event)
-    note(decision, event.job, event.attempt, event.node, status, worker=(event.rank, event.turn))
+        status = _failure(decision, event, key)
+    _note(decision, job, key, status)
 
 
 def note_word(decision: DecisionBuilder, word: RunStatusUpdate) -> bool:
@@ -61,18 +62,16 @@ def note_word(decision: DecisionBuilder, word: RunStatusUpdate) -> bool:
             return False
     status = word.status
     if status is RunStatus.FAILED:
-        status = _failure(decision, word)
+        status = _failure(decision, word, key)
     if status in _TOLD:  # of a run that is about to start or to stop nothing follows
         _note(decision, job, key, status)
     return True
 
 
-def _failure(decision: DecisionBuilder, word: RunFailed | RunStatusUpdate) -> RunStatus:
-    decision.keep_failure_text(word.job, word.attempt, word.text)
-    if not word.infrastructure:
-        return RunStatus.FAILED
-    decision.faults.add((word.job, word.attempt, word.node))
-    return RunStatus.STOPPED
+def _failure(decision: DecisionBuilder, word: RunFailed | RunStatusUpdate, key: str) -> RunStatus:
+    said = decision.faults if word.infrastructure else decision.failures
+    decision.keep_words(said, (word.job, word.attempt), key, word.text)
+    return RunStatus.STOPPED if word.infrastructure else RunStatus.FAILED
 
 
 def is_current(decision: DecisionBuilder, event: RunEvent) -> bool:
@@ -187,19 +186,16 @@ def _settle_lone_run(decision: DecisionBuilder, job: Job, noted: dict[str, RunSt
 
 
 def _settle_job(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> None:
+    faults = decision.faults_among((job.id, job.attempt), noted)
     if job.status is not JobStatus.STOPPING:
         # What fails once its gang has failed elsewhere tells nothing of its node.
         decision.ended += [
             run_end(node, job, is_good=noted[node] is RunStatus.FINISHED) for node in noted if noted[node] in _ENDS
         ]
-        decision.ended += [
-            end_by_node(node, job)
-            for node, status in noted.items()
-            if status is RunStatus.STOPPED and (job.id, job.attempt, node) in decision.faults
-        ]
+        decision.ended += [end_by_node(node, job) for node in noted if node in faults]
     runs = {**job.runs, **noted}
     if all(status in RUN_IS_OVER for status in runs.values()):
-        for effect in outcome_of(job, runs, decision.now_ms, decision.failure_texts.get((job.id, job.attempt), "")):
+        for effect in outcome_of(job, runs, decision.now_ms, _failure_text(decision, job), first_words(faults)):
             decision.emit(effect)
         return
     is_up = job.status is JobStatus.STARTING and all(
@@ -213,16 +209,25 @@ def _settle_job(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]
     elif job.status is not JobStatus.STOPPING and any(
         s in (RunStatus.FAILED, RunStatus.STOPPED) for s in noted.values()
     ):
-        avoid = avoided(job, failed_on(noted), decision.now_ms)
-        decision.emit(stopping(job, _why(decision, job, noted), decision.state.policy.stop_grace_wall_ms, avoid=avoid))
+        decision.emit(_stopping_whole(decision, job, noted, faults))
 
 
-def _why(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> StopReason:
+def _stopping_whole(
+    decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus], faults: dict[str, str]
+) -> e.JobStopping:
     """A gang that lost a part stops whole: because a worker failed, or because its node did. A node stops what it has
-    by itself when its lease has run out, though the log may never take it for lost.
+    by itself when its lease has run out, though the log may never take it for lost. The order tells what was said of
+    the failure, or of the node's own fault: whoever settles the end may be another writer.
     """
+    why, text = StopReason.NODE_LOST, ""
     if RunStatus.FAILED in noted.values():
-        return StopReason.WORKER_FAILED
-    is_lost = any(decision.state.nodes[node].status is NodeStatus.LOST for node in noted)
-    is_fault = any((job.id, job.attempt, node) in decision.faults for node in noted)
-    return StopReason.DEVICE_FAILED if is_fault and not is_lost else StopReason.NODE_LOST
+        why, text = StopReason.WORKER_FAILED, _failure_text(decision, job)
+    elif faults and not any(decision.state.nodes[node].status is NodeStatus.LOST for node in noted):
+        why, text = StopReason.DEVICE_FAILED, first_words(faults) or ""
+    avoid = avoided(job, failed_on(noted), decision.now_ms)
+    return stopping(job, why, decision.state.policy.stop_grace_wall_ms, avoid=avoid, text=text)
+
+
+def _failure_text(decision: DecisionBuilder, job: Job) -> str:
+    """The first words about a failure of the job's own."""
+    return first_words(decision.failures.get((job.id, job.attempt), {})) or ""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fallow.services.placement.decision.decision import DecisionBuilder, end_by_node, run_end
+from fallow.services.placement.decision.decision import DecisionBuilder, end_by_node, first_words, run_end
 from fallow.services.placement.lifecycle.runs.outcome import outcome_of
 from fallow.services.placement.lifecycle.runs.retry import (
     ENDLESS_MOST_MS,
@@ -24,14 +24,16 @@ from fallow.services.placement.lifecycle.runs.retry import (
     RUNS_WELL_MS,
     avoided,
     backoff_ms,
+    failed_by_nodes,
     failure_pause_ms,
+    in_words,
     loss_pause_ms,
 )
 from fallow.services.placement.requests.requests import stopping
 from fallow.shared.cluster.model.independent_workers import is_service, may_start_ms
 from fallow.shared.cluster.model.job import Job, JobStatus, index_of, worker_of
 from fallow.shared.events import effects as e
-from fallow.shared.events.base import later
+from fallow.shared.events.base import TEXT_CHARACTERS_MOST, later
 from fallow.shared.events.reasons import FailReason, RequeueReason, StopReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import RUN_IS_OVER, RunStatus, Setback, WorkerPlace
@@ -67,7 +69,8 @@ def leave(decision: DecisionBuilder, job: Job, ranks: list[int]) -> None:
 @dataclass(slots=True)
 class _News:
     """The ranks of which something was said. Among those that are `gone`, `failed` are those that ended badly, and
-    `lost` those that ended by no fault of the job. Those that were told to leave are neither.
+    `lost` those that ended by no fault of the job. Those that were told to leave are neither. `faults` is what nodes
+    said of those lost ones that failed by their node's own fault.
     """
 
     joined: list[int] = field(default_factory=list)
@@ -75,11 +78,14 @@ class _News:
     gone: list[int] = field(default_factory=list)
     failed: list[int] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
+    faults: dict[int, str] = field(default_factory=dict)
 
 
 def settle(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> None:
     """Turn what was said of single workers into effects."""
     news = _sorted_out(job, noted)
+    faults = decision.faults_among((job.id, job.attempt), noted)
+    news.faults = {rank: faults[str(rank)] for rank in news.lost if str(rank) in faults}
     if job.status is not JobStatus.STOPPING:
         _tell_of_ends(decision, job, news)
         if news.joined and job.status is JobStatus.STARTING:
@@ -91,12 +97,28 @@ def settle(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> 
         return
     settled = _settled(job, news, decision.now_ms)
     decision.emit(settled)
-    is_used_up = bool(news.failed) and settled.failures > job.spec.retry.budget
-    has_no_node = bool(news.lost) and settled.losses > FAULTS_MOST and (job.id, job.attempt) in decision.failure_texts
-    if (is_used_up or has_no_node) and not is_service(job):
-        _fail(decision, job)
+    if not is_service(job) and news.failed and settled.failures > job.spec.retry.budget:
+        _fail(decision, job, StopReason.WORKER_FAILED, _failure_text(decision, job, news.failed))
+    elif not is_service(job) and (told := _worn_out(news, settled)):
+        _fail(decision, job, StopReason.DEVICE_FAILED, told)
     elif not job.workers:
         _end(decision, job)
+
+
+def _failure_text(decision: DecisionBuilder, job: Job, failed: list[int]) -> str:
+    said = decision.failures.get((job.id, job.attempt), {})
+    return first_words({key: text for key, text in said.items() if int(key) in failed}) or ""
+
+
+def _worn_out(news: _News, settled: e.WorkersSettled) -> str:
+    """What is to be told of the first rank that was lost too often in a row, and now by its node's own fault; empty
+    where there is none.
+    """
+    for setback in settled.setbacks:
+        if setback.losses > FAULTS_MOST and setback.rank in news.faults:
+            often = f"its worker of rank {setback.rank} was lost {setback.losses} times in a row"
+            return f"{often}, the last time{in_words(news.faults[setback.rank])}"[:TEXT_CHARACTERS_MOST]
+    return ""
 
 
 def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
@@ -123,10 +145,9 @@ def _sorted_out(job: Job, noted: dict[str, RunStatus]) -> _News:
 def _tell_of_ends(decision: DecisionBuilder, job: Job, news: _News) -> None:
     """Who judges nodes by how runs end there hears of these."""
     nodes = {place.rank: place.node for place in index_of(job).find_all((*news.done, *news.failed, *news.lost))}
-    faulty = [rank for rank in news.lost if (job.id, job.attempt, nodes[rank]) in decision.faults]
     decision.ended += [run_end(nodes[rank], job, is_good=True) for rank in news.done]
     decision.ended += [run_end(nodes[rank], job, is_good=False) for rank in news.failed]
-    decision.ended += [end_by_node(nodes[rank], job) for rank in faulty]
+    decision.ended += [end_by_node(nodes[rank], job) for rank in news.faults]
 
 
 def _settled(job: Job, news: _News, now_ms: int) -> e.WorkersSettled:
@@ -210,23 +231,26 @@ def _longest_ms(job: Job) -> int:
     return max(job.spec.retry.backoff_max_ms, ENDLESS_MOST_MS)
 
 
-def _fail(decision: DecisionBuilder, job: Job) -> None:
-    """Its budget is used up: the workers that are left stop, and then the job has failed."""
+def _fail(decision: DecisionBuilder, job: Job, why: StopReason, text: str) -> None:
+    """Its budget is used up, or nodes fail it for ever: the workers that are left stop, and then the job has failed.
+    The order to stop tells why: whoever settles the end may be another writer.
+    """
     if not job.workers:
-        decision.emit(_failed(decision, job))
-    elif job.status is not JobStatus.STOPPING:
-        decision.emit(stopping(job, StopReason.WORKER_FAILED, decision.state.policy.stop_grace_wall_ms))
+        decision.emit(_failed(job, why, text))
+    else:
+        decision.emit(stopping(job, why, decision.state.policy.stop_grace_wall_ms, text=text))
 
 
-def _failed(decision: DecisionBuilder, job: Job) -> e.JobFailed:
-    text = decision.failure_texts.get((job.id, job.attempt), "") or "a worker failed"
-    return e.JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=text)
+def _failed(job: Job, why: StopReason, text: str) -> e.JobFailed:
+    if why is StopReason.DEVICE_FAILED:
+        return failed_by_nodes(job, text)
+    return e.JobFailed(job=job.id, reason=FailReason.RETRIES_EXHAUSTED, text=text or "a worker failed")
 
 
 def _end(decision: DecisionBuilder, job: Job) -> None:
     """Nothing of the attempt is left on any node. It starts again with those ranks whose pauses are over."""
-    if job.stop_why is StopReason.WORKER_FAILED:
-        decision.emit(_failed(decision, job))
+    if job.stop_why in (StopReason.WORKER_FAILED, StopReason.DEVICE_FAILED):
+        decision.emit(_failed(job, job.stop_why, job.stop_text))
         return
     if job.stop_why is None:
         decision.emit(
