@@ -15,6 +15,7 @@ from fallow.shared.events.jobs import JobUpdateRequested
 from fallow.shared.events.operations import HoldJob, ReleaseJob
 from fallow.shared.events.reasons import CancelReason, PendingReason, RefuseCode
 from fallow.shared.events.values import Dependency, JobSpec, RetryPolicy
+from tests.hypothesis_profile import reaches
 from tests.placement.world import (
     CELL,
     FILE,
@@ -257,11 +258,13 @@ def test_updates_that_are_read_together_come_to_the_same_as_one_after_the_other(
     at_once, singly = cell(), cell()
     for world in (at_once, singly):
         world.tell(admitted(array(3, hold=True)), admitted(array(2, "other", hold=True)))
+    before = [job.spec for job in at_once.state.jobs.values()]
     at_once.tell(*listed)
     for each in listed:
         singly.tell(each)
     specs, others = ([job.spec for job in world.state.jobs.values()] for world in (at_once, singly))
     assert specs == others
+    reaches("updates change jobs of an array", specs != before)
 
 
 def test_of_holds_and_releases_that_wait_together_the_last_ones_change_all_elements() -> None:
@@ -288,8 +291,10 @@ def test_holds_that_are_read_together_come_to_the_same_as_one_after_the_other(
     at_once, singly = World(FILE), World(FILE)
     for world in (at_once, singly):
         world.tell(admitted(array(3)), admitted(array(2, "other", hold=True)))
+    before = [job.status for job in at_once.state.jobs.values()]
     at_once.tell(*listed)
     for each in listed:
         singly.tell(each)
     found, others = ([job.status for job in world.state.jobs.values()] for world in (at_once, singly))
     assert found == others
+    reaches("jobs of an array are held or released", found != before)

@@ -7,7 +7,6 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.job import HOLDING
 from fallow.shared.events.base import Event
@@ -16,7 +15,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, Resources
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.world import CELL, World, admitted, finished, joined
 
 NEVER_MS = 10**12
@@ -88,10 +87,13 @@ class Side:
 
 def live(side: Side) -> bool:
     """Whether both worlds came to the same starts in each round."""
+    waits = False
     for _ in range(ROUNDS):
         side.go()
         first, second = side.starts()
         assert first == second
+        waits |= 0 < len([workers for workers in first.values() if workers]) < len(first)
+    reaches("some jobs run while others wait, in both worlds", waits)
     return True
 
 

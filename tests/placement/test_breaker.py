@@ -17,6 +17,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Cordon, DeclareLost, PlanMaintenance, SetPolicy, Uncordon
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import NodeStatus
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, Fate, World, admitted, cell_with, finished, joined, report, seen, spec_of
 
 WAIT_S, PATIENCE_S = 60, 40
@@ -108,6 +109,7 @@ def test_no_minute_loses_more_than_the_set_rate_once_many_are_silent(
         world.restart()
     at += [second for second, _ in pass_seconds(world, 120, *nodes[silent:])]
     most = {at_s: sum(at_s <= other < at_s + 60 for other in at) for at_s in at}
+    reaches("several nodes are lost one after the other", len(at) > 1)
     assert max(most.values(), default=0) <= per_minute + 1
 
 
@@ -208,10 +210,13 @@ def test_writers_that_take_turns_lose_together_no_more_nodes_at_once_than_one_ma
     world, recent = cell_of(count, wait_s=wait_s), list[int]()
     silent_from = dict(zip(sorted(world.state.nodes), sorted(falls), strict=False))
     turns, next_turn = 0, turns_s[0]
+    losses, is_held = 0, False
     for second in range(1, 360):
         speaking = [node for node in world.state.nodes if silent_from.get(node, second) >= second]
         living = count - len(lost(world))
         now = pass_seconds(world, 1, *speaking)
+        is_held |= world.service.leases_frozen
+        losses += len(now)
         if now and not world.service.leases_frozen:
             recent = [at for at in recent if at > second - wait_s + 10]  # a writer does not know it to the second
             assert not are_too_many(len(recent) + len(now), living + len(recent))
@@ -220,6 +225,8 @@ def test_writers_that_take_turns_lose_together_no_more_nodes_at_once_than_one_ma
             turns += 1
             next_turn += turns_s[turns % len(turns_s)]
             world.restart()
+
+    reaches("a writer loses nodes, and then holds others", losses and is_held)
 
 
 def requeued_after(world: World, job: str, *silent: str, most_s: int = 900) -> int:
@@ -352,6 +359,7 @@ def test_each_silent_node_has_its_own_wait_and_then_no_minute_loses_more_than_th
                 left_s = stint_s
     overdue_s = {node: at_s + PATIENCE_S + 1 for node, at_s in silent_since.items()}
     waited_s = {node: at_s - overdue_s[node] + 1 for at_s, node in gone}
+    reaches("a node falls silent while others are held", sum(is_held[overdue_s[node]] for node in waited_s) > 4)
     # Where the last of those that were held back was lost just before, the next one is a loss like any other.
     assert all(waited_s[node] >= WAIT_S for node in waited_s if is_held[overdue_s[node]])
     assert all(wait_s >= 0 for wait_s in waited_s.values())

@@ -21,6 +21,7 @@ from fallow.shared.log.reading import event_of
 from fallow.shared.runtime import clocks
 from fallow.shared.runtime.host import Host
 from tests.contract.eventually import eventually
+from tests.hypothesis_profile import reaches
 from tests.placement.lost_world import LostWorld
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster
 
@@ -168,6 +169,7 @@ def test_the_difference_is_told_to_within_the_time_of_an_append(
     true_ms: int, wrong_ms: int, way_ms: int, later_ms: int
 ) -> None:
     clock = BrokerClock()
+    reaches("a clock is wrong by more than an append takes", abs(wrong_ms) > way_ms)
     assert clock.ahead_ms(true_ms, 0) == 0, "nothing is known"
     clock.stamped(true_ms, 0, way_ms)
     for stamped_at_ms in (0, way_ms):

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.model.job import HOLDING, JobStatus
+from fallow.shared.events import effects as e
 from fallow.shared.events import nodes as n
 from fallow.shared.events.base import Event
 from fallow.shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import RUN_IS_OVER, ObservedRun, Resources, RetryPolicy, RunStatus
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.world import CELL, FILE, Fate, World, admitted, cancel, joined, quota, set_quotas, spec_of
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -200,5 +200,7 @@ def test_in_chaos_nothing_is_lost_and_nothing_is_done_twice(bad_log: bool, seed:
     come_to_rest(chaos)
     chaos.world.check()
     left = chaos.world.state.jobs.values()
+    effects = [effect for decision in chaos.world.decisions for effect in decision.effects]
+    reaches("a job is tried again in chaos", any(isinstance(effect, e.JobRequeued) for effect in effects))
     assert [job.id for job in left if job.status is not JobStatus.HELD and job.deferred is None] == []
     assert len(left) + len(chaos.world.state.finished) == chaos.submitted

@@ -14,6 +14,7 @@ from fallow.shared.events.operations import AdvanceTime
 from fallow.shared.events.reasons import ProposalCode, StopReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import Dependency, RetryPolicy
+from tests.hypothesis_profile import reaches
 from tests.placement.world import (
     CELL,
     Fate,
@@ -213,6 +214,7 @@ def test_waits_end_however_often_a_cell_is_taken_over_or_an_answer_is_lost(
     every_s: int, disturbances: list[str]
 ) -> None:
     world = unanswered()
+    reaches("answers are lost while jobs wait", "a lost answer" in disturbances and every_s < 60)
     ends: list[e.AnyEffect] = []
     for second in range(1, 60 + 2 * every_s + 1):
         world.tell(report("n1"))

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.quota_check import is_ever_allowed
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.events.operations import CellPolicy, Cordon, Drain, Quota, Uncordon
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import Level, TopologyRequest, Wish
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, World, admitted, cell_with, finished, joined, set_quotas, spec_of
 
 GPUS = 16
@@ -65,6 +65,7 @@ def test_alone_in_its_cell_a_job_starts_just_if_quotas_may_ever_let_it(
 ) -> None:
     world = cell_of(*quotas)
     world.tell(admitted(spec_of("job", gpus, tenant=tenant, queue="first", preemptible=is_preemptible)))
+    reaches("quotas never let a job start", not world.job("job").workers)
     assert bool(world.job("job").workers) is is_ever_allowed(world.state, world.job("job"))
 
 

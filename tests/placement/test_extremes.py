@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.admission.service import AdmissionService
 from fallow.services.metrics.service import MetricsService
 from fallow.services.queueing.policy.estimator import Declared
@@ -23,6 +22,7 @@ from fallow.shared.cluster.fold.fold import fold
 from fallow.shared.cluster.fold.rows import digest_of, rows_of, state_from
 from fallow.shared.cluster.model.config import GPUS_MOST, CellFile
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
 from fallow.shared.events import nodes as n
 from fallow.shared.events import operations as o
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Event, Value
@@ -54,6 +54,7 @@ from fallow.shared.events.values import (
 from fallow.shared.log.machine.writer import DECISION_BYTES_MOST
 from fallow.shared.view.apply import all_rows
 from fallow.shared.view.row_text import account_rows, job_row, node_row
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, World
 
 JOBS, NODES = ("a", "b", "c" * 128), ("n1", "n2" * 64)
@@ -438,6 +439,7 @@ def test_no_number_that_is_let_in_stops_a_cell(
     drawn: dict[str, Any], now_ms: int, prelude: tuple[Any, ...], crowd: tuple[Any, ...], steps: list[Any]
 ) -> None:
     file = file_of(drawn)
+    reaches("a cell file of extreme numbers is in order", file is not None)
     if file is None:
         return
     pipeline = Pipeline(file, now_ms)
@@ -455,4 +457,6 @@ def test_no_number_that_is_let_in_stops_a_cell(
             pipeline.world.wall_ms += 1_000
             pipeline.world.rest()
     pipeline.judge()
+    effects = [effect for decision in pipeline.world.decisions for effect in decision.effects]
+    reaches("a job of extreme numbers starts", any(isinstance(effect, e.JobStarted) for effect in effects))
     assert pipeline.folded.version == pipeline.world.state.version, "every reader has folded what the writer wrote"

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.decision.failures import IN_A_ROW_MOST, Failures
 from fallow.services.placement.decision.inbox import Input
 from fallow.services.placement.queue.lines.lines import Lines
@@ -27,6 +26,7 @@ from fallow.shared.events.values import JobSpec, ProcessRun
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.reading import header
 from tests.contract.eventually import eventually
+from tests.hypothesis_profile import reaches
 from tests.placement.test_refused_appends import enqueued
 from tests.placement.world import CELL, DIGEST, FILE, World, admitted, cancel, joined, report, spec_of
 from tests.placement.writers import CELL as CELL_ON_A_LOG
@@ -191,6 +191,8 @@ def test_whatever_comes_in_whatever_records_these_jobs_alone_are_missing(stream:
     jobs = [AdmittedJob(spec=spec_of(f"job-{n:03}"), submit_ms=0, digest=DIGEST) for n in range(len(bad))]
     world = Going(Failing(*(job.spec.id for job, is_bad in zip(jobs, bad, strict=True) if is_bad)).walk)
     ends = [*accumulate(sizes)]
+    mixed = [bad[end - n : end] for n, end in zip(sizes, ends, strict=True) if len({*bad[end - n : end]}) > 1]
+    reaches("a job on which decisions fail comes in one record with others", mixed)
     world.tell(*(JobsAdmitted(cell=CELL, jobs=tuple(jobs[end - n : end])) for n, end in zip(sizes, ends, strict=True)))
     world.check()
     assert list(world.state.jobs) == [job.spec.id for job, is_bad in zip(jobs, bad, strict=True) if not is_bad]

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.job import Job, JobStatus
@@ -17,6 +16,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.reasons import FailReason, PendingReason
 from tests.cluster.examples import cell, enqueued, node, place, started, then
 from tests.cluster.histories import Historian
+from tests.hypothesis_profile import reaches
 
 QUEUES = (Queue(name="default"),)
 DECISIONS = 60
@@ -60,7 +60,9 @@ def lines_stay_right(seed: int, decisions: int, kinds: dict[str, int] | None = N
 
 @given(st.integers(0, 10**9))
 def test_lines_that_follow_effects_hold_the_jobs_that_wait(seed: int) -> None:
-    assert lines_stay_right(seed, DECISIONS)
+    kinds = dict[str, int]()
+    assert lines_stay_right(seed, DECISIONS, kinds)
+    reaches("jobs start and come back into their lines", kinds.get("JobStarted") and kinds.get("JobRequeued"))
 
 
 def test_so_they_do_in_histories_that_have_every_effect_on_a_job() -> None:

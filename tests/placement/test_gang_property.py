@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.gang import POLICIES, place_gang
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import GPU, JobSpec, Resources
+from tests.hypothesis_profile import reaches
 from tests.placement.world import World, admitted, cell_with, joined, report, set_policy, spec_of
 
 Wants = tuple[int, int, int]
@@ -84,7 +84,9 @@ def test_a_gang_finds_places_exactly_if_there_are_any(  # noqa: PLR0917 - each i
     resources = Resources(gpu_milli=gpus * GPU, cpu_milli=cpu, memory_mib=memory)
     spec = spec_of("gang", workers=workers, resources=resources, node_labels=side[1], exclusive=exclusive)
     room = room_left(world.state, side[0], exclusive=exclusive)
-    assert fits(world.state, spec) == search(room, wants, workers)
+    there_are = search(room, wants, workers)
+    reaches("there are places for a gang of several workers", there_are and workers > 1)
+    assert fits(world.state, spec) == there_are
 
 
 @given(
@@ -102,5 +104,6 @@ def test_whatever_starts_is_whole_and_holds_what_it_asked_for(
     held = {spec.id: [place.gpu_milli for place in world.job(spec.id).workers] for spec in specs}
     assert all(held[spec.id] in ([], [spec.resources.gpu_milli] * spec.workers) for spec in specs)
     waiting = [spec for spec in specs if not held[spec.id]]
+    reaches("some gangs start, and some wait", 0 < len(waiting) < len(specs))
     assert all(world.job(spec.id).deferred is not None for spec in waiting)
     assert not [spec for spec in waiting if fits(world.state, spec)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.owners.waiting_owners import groups_of
 from fallow.shared.cluster.quota.tree import QuotaTree
 from fallow.shared.events.operations import Quota
+from tests.hypothesis_profile import reaches
 
 Parents = list[int | None]
 
@@ -38,6 +38,8 @@ def test_two_tenants_are_in_one_group_if_one_tenant_stands_above_both(drawn: tup
         above = None if parent is None else f"t{parent}"
         quotas[f"t{number}", "gpu"] = Quota(tenant=f"t{number}", gpu_type="gpu", guaranteed_milli=1000, parent=above)
     groups = groups_of(QuotaTree(quotas, {}).branches)
+    many = len({root_of(parents, tenant) for tenant in order})
+    reaches("there are several groups, and tenants below others in them", 1 < many < len(order))
     for one in order:
         for other in order:
             is_one = groups[f"t{one}"] is groups[f"t{other}"]

@@ -12,7 +12,6 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.gang import place_gang
 from fallow.services.placement.search.partial_start import places_to_enter
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
@@ -23,7 +22,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import JobSpec, Resources
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.world import CELL, World, admitted, joined
 
 TYPES = ("big", "gpu")
@@ -138,5 +137,7 @@ def _ends(world: World, job: Job) -> list[n.RunFinished]:
 def test_while_nothing_runs_no_job_waits_for_which_there_is_room(seed: int) -> None:
     cell = TwoTypes(Random(seed))
     cell.live()
+    waits = any(job.status is JobStatus.QUEUED for job in cell.world.state.jobs.values())
+    reaches("jobs wait when all that runs begins to end", waits)
     cell.empty()
     assert cell.could_start() == []

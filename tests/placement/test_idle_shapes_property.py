@@ -12,7 +12,6 @@ from typing import ClassVar
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.fit.empty_capacity import could_ever_hold
 from fallow.services.placement.search.quota_check import is_ever_allowed
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
@@ -21,7 +20,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.borrowers import ends_until_start
 from tests.placement.test_idle_property import QUEUES, TENANTS, TYPES, TwoTypes
 from tests.placement.world import CELL, World, admitted, joined
@@ -106,7 +105,7 @@ class Shapes(TwoTypes):
 @given(st.integers(0, 10**9))
 @example(112)
 def test_while_nothing_runs_no_job_of_any_shape_waits_for_which_there_is_room(seed: int) -> None:
-    judge(seed)
+    reaches("a job that is alone on its nodes starts", judge(seed)["exclusive started"])
 
 
 def judge(seed: int) -> Counter[str]:
@@ -184,7 +183,7 @@ WAITING, ENDS_MOST = 4, 300
 @given(st.integers(0, 10**9))
 @example(30)
 def test_an_owner_gets_what_is_guaranteed_to_it_beside_a_flow_of_borrowers(seed: int) -> None:
-    flow(seed)
+    reaches("an owner's job starts once borrowers' jobs have ended", flow(seed))
 
 
 def flow(seed: int) -> int | None:

@@ -9,7 +9,6 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.owners.holdback import off_kept_places
 from fallow.services.placement.owners.kept_index import KeptIndex, kept_in
 from fallow.services.placement.owners.owners import Owners
@@ -38,7 +37,7 @@ from fallow.shared.events.values import (
     TopologyRequest,
     Wish,
 )
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.naive_holdback import judge_kept_from, off_kept_places_one_by_one
 from tests.placement.naive_keeping import counts, kept_by_lines
 from tests.placement.world import CELL, DIGEST
@@ -258,13 +257,13 @@ def lived(seed: int, steps: int = STEPS, *, is_long: bool = False) -> Cell:
 @COSTLY
 @given(st.integers(0, 10**9))
 def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(seed: int) -> None:
-    lived(seed)
+    reaches("places are kept for several jobs of owners", lived(seed).kept_most > 1)
 
 
 @COSTLY
 @given(st.integers(0, 10**9))
 def test_so_it_is_where_owners_wait_for_long(seed: int) -> None:
-    lived(seed, is_long=True)
+    reaches("more is kept for an owner that waits for long", lived(seed, is_long=True).kept_more)
 
 
 def test_in_such_cells_places_are_kept_beside_those_that_do_not_become_free() -> None:

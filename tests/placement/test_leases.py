@@ -16,6 +16,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Cordon
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import NodeStatus
+from tests.hypothesis_profile import reaches
 from tests.placement.world import (
     CELL,
     Fate,
@@ -306,6 +307,7 @@ def test_no_time_that_was_missed_counts_as_silence_whenever_a_writer_learns_what
 ) -> None:
     policy = cell_of(1).state.policy
     listened_ms = sum(gap_ms for gap_ms in gaps_ms if gap_ms <= pause_ms(policy))
+    reaches("a writer listens at times, and misses others", 0 < listened_ms < sum(gaps_ms))
     told = silence_told(gaps_ms, silent_ms, answered_at)
     assert told == silence_told(gaps_ms, silent_ms, 0)
     assert set(told.values()) <= {listened_ms + silent_ms}

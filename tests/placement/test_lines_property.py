@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.capacity.closed_idle import ClosedIdle, closed_idle
 from fallow.shared.cluster.capacity.taken_alone import TakenAlone, taken_alone
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
@@ -19,7 +18,7 @@ from fallow.shared.events.operations import CellPolicy, HoldJob, PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.oracle import LinesWorld, NaiveWorld
 from tests.placement.world import (
     CELL,
@@ -264,7 +263,9 @@ def live_alike(twins: Twins) -> bool:
 @COSTLY
 @given(st.integers(0, 10**9))
 def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int) -> None:
-    assert live_alike(Twins(Random(seed)))
+    twins = Twins(Random(seed))
+    assert live_alike(twins)
+    reaches("jobs wait in lines beside jobs that run", twins.live(holding=True) and twins.live(holding=False))
 
 
 @pytest.mark.parametrize("seed", [298_485_702, 9_000_643, 42_000_893])
@@ -279,6 +280,8 @@ def test_so_it_does_where_nodes_take_only_so_much_unconfirmed(seed: int, most: i
     twins = Twins(Random(seed))
     twins.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, max_unacknowledged_starts_per_node=most))
     assert live_alike(twins)
+    starting = [job for job in twins.live(holding=True) if job.status is JobStatus.STARTING]
+    reaches("jobs wait beside jobs that nodes have not confirmed", starting and twins.live(holding=False))
 
 
 @pytest.mark.parametrize("queues", QUEUES)

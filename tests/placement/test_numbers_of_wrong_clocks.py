@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +18,7 @@ from fallow.services.placement.lifecycle.nodes.event_dedup import Sequences
 from fallow.services.placement.lifecycle.nodes.invalid_events import number_most
 from fallow.shared.events.nodes import SEQ_LEAD_WALL_MS
 from fallow.shared.events.value import replace
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, joined, report
 
 SECOND_MS, HOUR_MS, BEGUN_MS = 1_000, 3_600_000, 1_700_000_000_000
@@ -71,6 +73,8 @@ def test_words_of_each_agent_are_news_whatever_the_clocks_of_those_before_it(
     agents: list[tuple[int, int, int, int]],
 ) -> None:
     """Of each: how wrong its clock is as it begins, how late it learns the broker's time, how long it lives."""
+    goes_back = any(after[0] + before[1] + 2 * before[2] < before[0] for before, after in pairwise(agents))
+    reaches("an agent begins with a clock behind that of the one before it", goes_back)
     with TemporaryDirectory() as folder:
         node = Node(Diaries(DiskFiles(Path(folder)), CELL, 1))
         for error_ms, way_ms, stay_ms, words in agents:
