@@ -5,15 +5,18 @@ for that, and none that is told to stop lives on.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from fallow.services.executor.processes.disk_check import DiskCheck
 from fallow.services.executor.processes.supervisor import SUPERVISES, marked, processes, start_ticks
 from fallow.services.executor.processes.supervisors import Supervisors
 from tests.contract.eventually import eventually
@@ -126,11 +129,84 @@ async def test_who_ends_its_supervisor_while_no_agent_is_there_has_failed_by_its
     assert (machine.seen[-1].status.value, machine.seen[-1].infrastructure) == ("failed", False)
 
 
-async def test_a_supervisor_that_cannot_do_its_work_is_the_nodes_fault(machine: Machine) -> None:
+BREAKS = "sleep 0.3; rm -rf ../0; exit 1"
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, code: int) -> list[int]:
+    """Let the disk refuse what is synchronized; the numbers of the files of which it did."""
+    asked = list[int]()
+
+    def fails(number: int) -> None:
+        asked.append(number)
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", fails)
+    return asked
+
+
+async def test_who_breaks_its_supervisor_has_failed_by_itself_where_the_disk_is_well(machine: Machine) -> None:
+    machine.start(BREAKS)
+    seen = await machine.until("running", "failed")
+    assert (seen.infrastructure, seen.text[:32]) == (False, "worker 0 its supervisor is gone:")
+    assert sorted(path.name for path in machine.folder.iterdir()) == ["lease", "runs"]
+
+
+async def test_a_job_that_lets_no_supervisor_begin_has_failed_by_itself(machine: Machine) -> None:
     put(a_folder, machine.path("lock"))
     machine.start(LIVES_ON)
     seen = await machine.until("failed")
-    assert (seen.infrastructure, "Is a directory" in seen.text) == (True, True)
+    assert (seen.infrastructure, "Is a directory" in seen.text) == (False, True)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO])
+async def test_a_supervisor_that_breaks_where_the_disk_refuses_a_file_is_the_nodes_fault(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    asked = refuse(monkeypatch, code)
+    put(a_folder, machine.path("lock"))
+    machine.start(LIVES_ON)
+    seen = await machine.until("failed")
+    assert (seen.infrastructure, "Is a directory" in seen.text, len(asked)) == (True, True, 1)
+
+
+async def test_a_folder_that_a_job_has_closed_is_no_fault_of_the_disk(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, errno.EACCES)
+    machine.start(BREAKS)
+    seen = await machine.until("running", "failed")
+    assert not seen.infrastructure
+
+
+async def test_a_disk_that_is_silent_keeps_no_other_run_waiting(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = threading.Event(), list[int]()
+
+    def waits(number: int) -> None:
+        asked.append(number)
+        answers.wait(10)
+
+    monkeypatch.setattr(os, "fsync", waits)
+    put(a_folder, machine.path("lock"))
+    machine.start(LIVES_ON)
+    await eventually(lambda: machine.driver.look() == [] and asked != [])
+    machine.start("exit 0", job="other")
+    await machine.until("running", "finished", wait_s=3)
+    answers.set()
+    seen = await machine.until("running", "finished", "failed", wait_s=3)
+    assert (seen.infrastructure, len(asked)) == (False, 1)
+
+
+async def test_nobody_waits_for_a_disk_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(os, "fsync", lambda _: answers.wait(10))
+    check = DiskCheck(tmp_path, patience_ms=100)
+    assert not check.is_over()
+    await eventually(check.is_over)
+    assert (check.is_at_work(), check.has_found_fault()) == (True, False)
+    answers.set()
+    await eventually(lambda: not check.is_at_work())
 
 
 @pytest.mark.parametrize("make", [a_pipe, a_folder, a_number, much])

@@ -496,20 +496,29 @@ async def test_an_agent_that_comes_back_goes_on_with_the_workers_that_have_yet_t
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO])
-@pytest.mark.parametrize("is_of_job", [True, False], ids=["the job's folder", "the agent's folder"])
+@pytest.mark.parametrize(
+    ("folder", "is_disk_well", "is_of_machine"),
+    [("checkpoints", False, False), ("runs", False, True), ("runs", True, False)],
+    ids=["the job's folder", "the agent's folder", "a link in its place"],
+)
 async def test_whose_path_it_is_tells_who_is_to_blame_for_a_start_that_fails(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, code: int, is_of_job: bool
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, code: int, folder: str, is_disk_well: bool, is_of_machine: bool
 ) -> None:
-    broken, make = str(machine.folder / ("checkpoints" if is_of_job else "runs")), Path.mkdir
+    broken, make = str(machine.folder / folder), Path.mkdir
 
     def fails(path: Path, mode: int = 0o777, **how: bool) -> None:
         if str(path).startswith(broken):
             raise OSError(code, os.strerror(code), str(path))
         make(path, mode, **how)
 
+    def refuses(_: int) -> None:
+        raise OSError(code, os.strerror(code))
+
     monkeypatch.setattr(Path, "mkdir", fails)
+    if not is_disk_well:
+        monkeypatch.setattr(os, "fsync", refuses)
     machine.start_run(ProcessRun(argv=("true",), checkpoint_dir=str(machine.folder / "checkpoints" / "job")))
     seen = await machine.until("failed")
-    assert seen.infrastructure is not is_of_job
+    assert seen.infrastructure is is_of_machine
     assert os.strerror(code) in seen.text
     assert broken in seen.text

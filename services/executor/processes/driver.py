@@ -35,6 +35,7 @@ from fallow.services.executor.policy.lease import KeptLease
 from fallow.services.executor.policy.turn import Observation, Start, Stop
 from fallow.services.executor.policy.worker_environment import Gang, worker_environment
 from fallow.services.executor.processes.control_groups import controllers_of, own_group
+from fallow.services.executor.processes.disk_check import OF_THE_DISK, DiskCheck
 from fallow.services.executor.processes.isolation import NO_ISOLATION, Isolation
 from fallow.services.executor.processes.remover import Remover
 from fallow.services.executor.processes.searches import Searches
@@ -93,20 +94,18 @@ a path, a file that holds no JSON and no number.
 """
 
 
-OF_THE_MACHINE = frozenset(
-    (errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
-)
-"""What a start fails for where the machine lacks something: another job may use it up, and this one is not to blame."""
-
-OF_THE_PATH = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO))
-"""Those of them that tell of the place to which a path leads: of one that the job names they are the job's failure."""
+OF_THE_MACHINE = OF_THE_DISK | {errno.EAGAIN, errno.ENOMEM, errno.ENFILE, errno.EMFILE}
+"""What a start fails for where the machine lacks something: another job may use it up, and this one is not to blame.
+Those of the disk tell of the place to which a path leads: of one that the job names they are the job's failure.
+"""
 
 
 @dataclass(slots=True)
 class LiveRun:
     """A run that is not over. `is_told`: the log wants it stopped. `problem`: why it could not be begun, or not be
     looked after, which may be `of_machine`; `is_broken`: its files do not tell when it is over. `begun` are the ranks
-    whose turn to start has come; `is_cut`: the others never get theirs.
+    whose turn to start has come; `is_cut`: the others never get theirs. `check`: whether the disk is at fault for it,
+    where the run itself may have brought that about.
     """
 
     workers: dict[int, WorkerFolder]
@@ -118,6 +117,7 @@ class LiveRun:
     problem: str = ""
     of_machine: bool = False
     is_broken: bool = False
+    check: DiskCheck | None = None
 
 
 class ProcessDriver:
@@ -139,7 +139,8 @@ class ProcessDriver:
         """
         self._users, self._isolation = isolation.users, isolation
         self._node, self._inherited, self._keep_runs, self._begin_ms = node, inherited, keep_runs, begin_ms
-        self._runs, self.lease = state_dir / "runs", state_dir / "lease"
+        self._state_dir, self._runs, self.lease = state_dir, state_dir / "runs", state_dir / "lease"
+        self._check: DiskCheck | None = None
         self._runs.mkdir(parents=True, exist_ok=True)
         self._mark = blake2b(f"{node} {state_dir.resolve()}".encode(), digest_size=8).hexdigest()
         self._groups = own_group(f"fallow-{self._mark}")
@@ -206,13 +207,21 @@ class ProcessDriver:
             try:
                 is_done = run.is_cut or next(workers, _ALL_BEGUN) is _ALL_BEGUN
             except BROKEN as error:
-                # Else it is the job's failure: one that costs nothing would be tried on this node again and again.
-                run.of_machine = isinstance(error, OSError) and error.errno in OF_THE_MACHINE
+                self._blame_for_start(run, error)
                 run.problem, is_done = f"cannot start: {cause_of(error)}", True
                 self._end_all(run, 0)
             if is_done:
                 self._beginning.popleft()
             self._began_for_ms += max(1, monotonic_ms() - since_ms)  # a clock of whole ms may not have moved
+
+    def _blame_for_start(self, run: LiveRun, error: Exception) -> None:
+        """Note whether the machine is at fault for a start that failed. Else it is the job's failure: one that costs
+        nothing would be tried on this node again and again.
+        """
+        code = error.errno if isinstance(error, OSError) else None
+        run.of_machine = code in OF_THE_MACHINE
+        if code in OF_THE_DISK and self._users is None:
+            run.check = self._check_disk()  # a worker may have put a link to another disk there
 
     def _begin(self, order: Start, process: ProcessRun, gang: Gang, run: LiveRun) -> Iterator[None]:
         """Each step begins one worker."""
@@ -358,7 +367,8 @@ class ProcessDriver:
         """
         self._begin_no_more(run)
         left = [worker for worker in run.workers.values() if not worker.destroy()]
-        return None if left else self._failed(key, run)
+        is_over = not left and (run.check is None or run.check.is_over())
+        return self._failed(key, run) if is_over else None
 
     def _look_at(self, key: RunKey, run: LiveRun) -> Observation | None:
         try:
@@ -374,12 +384,26 @@ class ProcessDriver:
         if run.failed is None:
             run.failed = next((rank for rank, end in ends.items() if end.is_failure or end.why == "vanished"), None)
             if run.failed is not None:
+                run.check = run.check or self._check_for(key, ends[run.failed])
                 self._end_all(run, OTHERS_GRACE_MS)
         is_awaited = not run.is_running and not run.is_told and not run.is_cut
         if is_awaited and all(worker.has_begun for worker in run.workers.values()):
             run.is_running = True
             return self._seen(key, RunStatus.RUNNING)
-        return self._outcome(key, run, ends) if len(ends) == len(run.workers) else None
+        is_over = len(ends) == len(run.workers) and (run.check is None or run.check.is_over())
+        return self._outcome(key, run, ends) if is_over else None
+
+    def _check_for(self, key: RunKey, end: WorkerEnd) -> DiskCheck | None:
+        """What is to tell whose fault it is that a supervisor ended with an error, where its worker can have made it
+        do so. None where that is known.
+        """
+        return self._check_disk() if end.has_crashed and not self._is_guarded(key) else None
+
+    def _check_disk(self) -> DiskCheck:
+        """A check of the disk from now on. One that goes on is shared: a disk that is silent holds one thread only."""
+        if self._check is None or not self._check.is_at_work():
+            self._check = DiskCheck(self._state_dir)
+        return self._check
 
     def _outcome(self, key: RunKey, run: LiveRun, ends: dict[int, WorkerEnd]) -> Observation:
         if run.problem:
@@ -387,7 +411,8 @@ class ProcessDriver:
         if run.failed is not None:
             end = ends[run.failed]
             text = f"worker {run.failed} {_words(end)}"[:TEXT_CHARS_MOST]
-            is_infrastructure = end.why == "vanished" and (end.has_crashed or self._is_guarded(key))
+            has_fault = run.check is not None and run.check.has_found_fault()
+            is_infrastructure = end.why == "vanished" and (has_fault or self._is_guarded(key))
             return self._seen(key, RunStatus.FAILED, end.code, infrastructure=is_infrastructure, text=text)
         if all(end.is_good for end in ends.values()) and not run.is_cut:
             return self._seen(key, RunStatus.FINISHED, 0)
@@ -395,10 +420,11 @@ class ProcessDriver:
 
     def _failed(self, key: RunKey, run: LiveRun) -> Observation:
         text = run.problem[:TEXT_CHARS_MOST]
-        return self._seen(key, RunStatus.FAILED, infrastructure=run.of_machine, text=text)
+        is_infrastructure = run.of_machine and (run.check is None or run.check.has_found_fault())
+        return self._seen(key, RunStatus.FAILED, infrastructure=is_infrastructure, text=text)
 
     def _is_guarded(self, key: RunKey) -> bool:
-        """Whether no worker of the run can have killed its supervisor: it is of another user."""
+        """Whether no worker of the run can have killed or broken its supervisor: it is of another user."""
         return self._users is not None and self._users.of(self._folder(key)) is not None
 
     def stop_everything(self) -> bool:
@@ -505,7 +531,7 @@ def _make_for_job(checkpoint_dir: str) -> None:
     try:
         Path(checkpoint_dir).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        if error.errno not in OF_THE_PATH:
+        if error.errno not in OF_THE_DISK:
             raise
         raise ValueError(f"checkpoint_dir: {cause_of(error)}") from error
 
