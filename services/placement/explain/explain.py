@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from fallow.services.placement.explain.before_turns import head_before_turns
 from fallow.services.placement.explain.capacity import PoolRoom, pool_room
 from fallow.services.placement.explain.fair_share import TenantShare, share_of
 from fallow.services.placement.explain.queue_position import jobs_before
@@ -297,6 +298,10 @@ def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queu
     queue = _queue_of(job.spec, queues)
     earlier = list(takewhile(lambda each: each.name != queue.name, queues))
     head = head_before(state, job, before, queue, earlier, now_ms)
+    if head is None:
+        queued = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
+        waiting = [other for other in queued if _queue_of(other.spec, queues) is queue]
+        head = head_before_turns(state, job, queue, waiting, now_ms)
     if head is None:
         return None
     other, of = state.jobs[head.spec.id], _queue_of(head.spec, queues)

@@ -117,6 +117,11 @@ def meet(one: Reach, other: Reach) -> bool:
     return any(mask & other.get(name, 0) for name, mask in one.items())
 
 
+def together(one: Reach, other: Reach) -> Reach:
+    """The nodes that are in either."""
+    return {**one, **{name: mask | one.get(name, 0) for name, mask in other.items()}}
+
+
 def without(one: Reach, other: Reach) -> Reach:
     """The nodes of the one that are not in the other."""
     return {name: left for name, mask in one.items() if (left := mask & ~other.get(name, 0))}

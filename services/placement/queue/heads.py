@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from fallow.services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of
+from fallow.services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of, together
 from fallow.services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
 from fallow.services.placement.queue.head_index import HeadIndex
 from fallow.services.placement.queue.lines.classes import WORKERS, Key, room_of
@@ -96,6 +96,7 @@ class Heads:
         "_now_ms",
         "_shut",
         "_state",
+        "_to_come",
         "reserved",
     )
 
@@ -110,11 +111,13 @@ class Heads:
         self._shut: Shut = {}
         self._before_turns: dict[tuple[Need, str], None] = {}
         self._first: dict[str, tuple[Need, str]] = {}
+        self._to_come: dict[str, None] = {}
 
     def next_queue(self) -> None:
         """The walk is over with a queue."""
         lasting = [head for head in self._index.all if head.is_due and head.is_of_all]
         self._index, self._is_by_tenant, self._before_turns, self._first = HeadIndex[Head](), False, {}, {}
+        self._to_come = {}
         for head in lasting:
             self._put(replace(head, is_of_earlier=True, is_before_turns=False))
 
@@ -154,17 +157,27 @@ class Heads:
         over = self._index.over(job_class, self.reach(need, spec), above)
         if not self._before_turns:
             return over
-        return [head for head in over if self._holds_for(head, job_class)]
+        return [head for head in over if self._holds_for(head, job_class, spec.id)]
 
-    def _holds_for(self, head: Head, job_class: tuple[Need, str]) -> bool:
-        """Whether a head holds for a class where some are heads before all turns: these keep back other tenants only,
-        and are kept back by no other tenant of their queue.
+    def _holds_for(self, head: Head, job_class: tuple[Need, str], job_id: str) -> bool:
+        """Whether a head holds for a job where some are heads before all turns: these are kept back by no other tenant
+        of their queue. Until its turn comes such a head keeps back also what comes before it in the line of its
+        tenant: that did not wait for the same before this walk.
         """
         if head.is_of_earlier:
             return True
         if head.spec.tenant == job_class[1]:
-            return not head.is_before_turns
+            return not head.is_before_turns or (head.spec.id in self._to_come and job_id not in self._first)
         return job_class not in self._before_turns
+
+    def kept_by(self, job: Job, need: Need, code: PendingReason | None) -> Reach:
+        """The nodes of which a job waits for any as a head, whether or not it is one, if this is why it does not fit:
+        those where it could be, or all of the GPU types under its limit.
+        """
+        found: Reach = {}
+        for part in _kept_for(self._state, in_line(job), self.reach(need, job.spec), code, self._shut):
+            found = together(found, part.reach)
+        return found
 
     def add_before_turns(self, job: Job, need: Need, code: PendingReason | None) -> None:
         """By shares the turn of this head, which is due, may come behind that of any other tenant: from these what it
@@ -176,6 +189,7 @@ class Heads:
                 head = Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=part.code)
                 self._put(replace(head, is_for_owners=True, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
+            self._to_come[job.spec.id] = None
             self._before_turns[need, job.spec.tenant] = None
 
     def started(self, job_id: str) -> bool:
@@ -221,6 +235,7 @@ class Heads:
         no more when one of them may not.
         """
         is_strict = discipline is QueueDiscipline.STRICT_FIFO
+        self._to_come.pop(job.spec.id, None)
         if code in STRUCTURAL or not (is_strict or code in WAITED_FOR):
             return False
         if not is_ever_allowed(self._state, job):

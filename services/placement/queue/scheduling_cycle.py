@@ -28,7 +28,7 @@ from fallow.services.placement.search.elsewhere import place_job
 from fallow.services.placement.search.gang import Places, place_gang
 from fallow.services.placement.search.partial_start import places_to_enter
 from fallow.services.placement.search.quota_check import is_ever_allowed, is_over_limits
-from fallow.services.placement.search.reason_precedence import OF_QUOTA, is_of_quota
+from fallow.services.placement.search.reason_precedence import OF_QUOTA, OVER_IN_LINE, is_of_quota
 from fallow.services.placement.search.unacknowledged_starts import with_confirmations
 from fallow.shared.cluster.model.independent_workers import grows
 from fallow.shared.cluster.model.job import Job, JobStatus
@@ -72,7 +72,8 @@ class CycleResult:
     those that are none any more. `has_untried` tells that some kinds of jobs behind a head are still to be tried on
     other nodes; `has_spent_tries`, that this is so because as many were tried as may be in one walk; `has_untold`, that
     more jobs are to be told why they wait; `has_kept_off`, that some were kept off for one whose own turn may come
-    behind theirs.
+    behind theirs; `has_come_to_wait`, that one was kept off for the first time by a due head behind it in the line of
+    its tenant, which keeps nothing any more in the next walk.
     """
 
     starts: int = 0
@@ -85,6 +86,7 @@ class CycleResult:
     has_spent_tries: bool = False
     has_untold: bool = False
     has_kept_off: bool = False
+    has_come_to_wait: bool = False
 
 
 ScheduleQueues = Callable[[CellState, Lines, int, Start], CycleResult]
@@ -136,6 +138,7 @@ class _QueueScan:
         self._met: dict[Row | RoomRows, None] = {}
         self._ahead = BatchPlacement()
         self._tries = TRIES_BESIDE_MOST
+        self._kept_first: list[str] = []
 
     def go(self) -> bool:
         """Whether the walk may go on with the next queue."""
@@ -149,6 +152,7 @@ class _QueueScan:
             if has_room:  # else the next walk goes on here, and tells what then still waits
                 told = self._walk.deferred
                 self._walk.has_untold |= tell(self._state, course, told, self._is_kept_back)
+        self._walk.has_come_to_wait |= any(job_id in self._walk.deferred for job_id in self._kept_first)
         if has_room and self._discipline is _BACKFILL and not self._is_fair:
             self._clear_heads()
         return has_room
@@ -158,13 +162,18 @@ class _QueueScan:
         another such head is none, nor is one that stands behind a job of its tenant that waits for the same.
         """
         begun = self._state.capacity.effort.looks
-        for job, line, row in due_heads(self._state, self._lines, self._queue, self._now_ms):
+        due = due_heads(self._state, self._lines, self._queue, self._now_ms)
+        self._own_before.look_for(due)
+        for job, line, row in due:
             need = row.rows.need
             over = self._heads.over(need, job.spec)
+            known = row.code or need.code or job.deferred
             is_none = self._heads.is_before_turns(job.spec.id) or (over is not None and over.is_due)
-            if is_none or self._own_before.has_one_for(job, line, row):
+            if is_none or self._own_before.has_one_for(job, line, row, known):
                 continue
             code = self._waits_for(line, row, job)
+            if is_of_quota(code) and not is_of_quota(known) and self._own_before.has_one_for(job, line, row, code):
+                continue
             if code is None or code in WAITED_FOR:
                 self._heads.add_before_turns(job, need, code)
         # One try is left in any case: else a walk that looks at dear heads first would come to nobody's turn.
@@ -502,6 +511,11 @@ class _QueueScan:
         of its tenant, or of the workers that it has already. A planned job, or one of a queue by shares, may be kept
         off (`off`) for one whose turn comes later.
         """
+        if job.status is not _QUEUED:
+            self._walk.has_come_to_wait |= over.is_before_turns and not row.was_kept_off
+            row.was_kept_off = True
+        elif over.is_before_turns and over.spec.tenant == job.spec.tenant and job.deferred in OVER_IN_LINE:
+            self._kept_first.append(job.spec.id)
         is_for_later = bool(off) and (self._is_fair or job.spec.id in self._state.reservations)
         self._walk.has_kept_off |= is_for_later or self._heads.are_before_turns
         if code in _OF_TENANT or self._heads.is_by_tenant(over) or over.is_planned or not self._keeps_its_room(job):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from heapq import heappop, heapreplace
+from heapq import heappop, heappush, heapreplace
 from typing import Protocol
 
 from fallow.services.placement.queue.fair_share import Shares
@@ -64,19 +64,26 @@ class Course:
             return heap[2][0]
         return heap[1][0] if len(heap) > 1 else None
 
-    def before(self, order: Order) -> list[RoomRows]:
-        """The rooms whose first job stands before this place, in no order: those that the walk has passed, too. It
-        looks at no others of a line that keeps its order.
+    def first_before(self, order: Order, most: int) -> tuple[list[RoomRows], Order | None]:
+        """The rooms whose first job stands before this place: the first ones that are still to come, so many at most,
+        and those that the walk has passed. Behind them where the first one stands that was left out, None where none
+        was. It looks at no others of a line that keeps its order.
         """
-        heap, found, left = self._heap, dict[RoomRows, None](), [0]
-        while left:
-            at = left.pop()
-            if at < len(heap) and heap[at][0] < order:
-                left += (2 * at + 1, 2 * at + 2)
-                if heap[at][2].stands is heap[at][0]:
-                    found[heap[at][2]] = None
+        heap, found = self._heap, dict[RoomRows, None]()
+        left = [(heap[0][:2], 0)] if heap else []
+        end = None
+        while left and left[0][0][0] < order:
+            (stands, _), at = heappop(left)
+            if heap[at][2].stands is stands:
+                if len(found) == most:
+                    end = stands
+                    break
+                found[heap[at][2]] = None
+            for below in range(2 * at + 1, min(2 * at + 3, len(heap))):
+                heappush(left, (heap[below][:2], below))
         passed = [row.rows for row in self._aside] + self._rooms_aside
-        return [*found, *dict.fromkeys(rows for rows in passed if rows not in found and rows.before(order))]
+        rooms = [*found, *dict.fromkeys(rows for rows in passed if rows not in found and rows.before(order))]
+        return rooms, end
 
     def pass_row(self, row: Row) -> None:
         """Nothing of the row whose turn it is starts in this walk."""

@@ -74,6 +74,7 @@ class Row:
         "rows",
         "tried",
         "tries",
+        "was_kept_off",
     )
 
     def __init__(self, key: Key, number: int, rows: RoomRows, *, is_limited: bool) -> None:
@@ -89,6 +90,8 @@ class Row:
         """In which round of tries (`Lines.tries`) it was looked for so last."""
         self.tries = 1
         """The same as of its room."""
+        self.was_kept_off = False
+        """Whether heads have kept off workers that a job of it, which runs, still wants."""
 
     def __len__(self) -> int:
         """How many wait."""

@@ -1,0 +1,77 @@
+"""Which due head of a queue by shares keeps a job back before its own turn, for one who reads the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fallow.services.placement.fit.empty_capacity import Reach
+from fallow.services.placement.queue.due_heads import WAITS, InOrder, waits_on
+from fallow.services.placement.queue.heads import Head, Heads, is_due
+from fallow.services.placement.queue.lines.blocked import ANY
+from fallow.services.placement.queue.lines.classes import Key, room_of
+from fallow.services.placement.queue.lines.row import Need
+from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.cluster.model.independent_workers import in_line
+from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.queue_order import Order, order_in
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+
+
+def head_before_turns(state: CellState, job: Job, queue: Queue, waiting: Sequence[Job], now_ms: int) -> Head | None:
+    """The due head that a walk keeps room for whichever tenant has the turn, and that keeps this job back; of these
+    `waiting` ones of its queue. None where there is none, or the job is such a head itself.
+    """
+    if queue.order is not QueueOrder.FAIR_SHARE or queue.discipline is not QueueDiscipline.BACKFILL:
+        return None
+    since_ms = state.heads
+    due = [each for each in waiting if each.id in since_ms and is_due(state, each, since_ms[each.id], now_ms)]
+    if not due:
+        return None
+    look = _Look(state, queue, [each for each in waiting if each.deferred in WAITS], due, now_ms)
+    heads = look.heads
+    for each in sorted(due, key=lambda head: (since_ms[head.id], head.number)):
+        need = look.need_of(each)
+        over = heads.over(need, each.spec)
+        if each.deferred in WAITS and not (over is not None and over.is_due) and not look.has_own_before(each):
+            heads.add_before_turns(each, need, each.deferred)
+    return None if heads.is_before_turns(job.id) else heads.over(look.need_of(job), job.spec)
+
+
+class _Look:
+    """The waiting jobs of a queue as one reader looks at them."""
+
+    def __init__(self, state: CellState, queue: Queue, waiting: list[Job], due: list[Job], now_ms: int) -> None:
+        self.heads = Heads(state, now_ms)
+        self._state, self._queue = state, queue
+        self._needs: dict[Key, Need] = {}
+        self._due = {(each.spec.tenant, self.need_of(each)): None for each in due}
+        self._of: dict[str, list[Job]] = {each.spec.tenant: [] for each in due}
+        for each in waiting:
+            if each.spec.tenant in self._of and may_start_one_more(state, each.spec):
+                self._of[each.spec.tenant].append(each)
+        self._before: dict[str, InOrder] = {}
+
+    def need_of(self, job: Job) -> Need:
+        """The room that the job needs."""
+        key = room_of(self._state, in_line(job))
+        return self._needs.setdefault(key, Need(key, "", ANY))
+
+    def has_own_before(self, head: Job) -> bool:
+        """Whether a job of its tenant that stands before this head waits for the same."""
+        tenant = head.spec.tenant
+        if tenant not in self._before:
+            own = sorted(self._of[tenant], key=self._place_of)
+            orders = [self._place_of(each) for each in own]
+            self._before[tenant] = InOrder(orders, lambda at: self._waits_on(own[at]))
+        kept = self.heads.kept_by(head, self.need_of(head), head.deferred)
+        return self._before[tenant].first_for(self._place_of(head), kept) is not None
+
+    def _place_of(self, job: Job) -> Order:
+        return order_in(self._queue, job.spec, job.submit_ms, job.number)
+
+    def _waits_on(self, job: Job) -> Reach:
+        need = self.need_of(job)
+        is_due_too = (job.spec.tenant, need) in self._due
+        return waits_on(self.heads, job, need, job.deferred, is_due=is_due_too)

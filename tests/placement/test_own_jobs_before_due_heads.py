@@ -1,0 +1,220 @@
+"""By shares a due head keeps its room from other tenants unless a job of its own tenant that stands before it waits for
+the same: what waits for something else, may never start, or was not looked for yet takes nothing from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fallow.services.placement.explain.explain import why_not
+from fallow.services.placement.queue import due_heads
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.events import effects as e
+from fallow.shared.events.base import Event
+from fallow.shared.events.operations import PlanMaintenance
+from fallow.shared.events.queue import QueueOrder
+from fallow.shared.events.reasons import PendingReason
+from tests.placement.test_heads import BACKFILL, submit, world_of
+from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of
+
+FAIR = Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE)
+NEW: dict[str, Any] = {"node_labels": ("new",)}
+OLD: dict[str, Any] = {"node_labels": ("old",)}
+SPARE: dict[str, Any] = {"node_labels": ("!old",)}
+HALF_HOUR_MS = 1_800_000
+
+
+def before_the_flow(gpu_type: str) -> World:
+    """Two nodes that a stream of ada's uses in turn, a third beside them, and others that bob and eve fill."""
+    world = world_of(FAIR, wait_ms=HALF_HOUR_MS, extra="h100")
+    world.listens = False  # hours pass, and no node speaks
+    pool = "train" if gpu_type == "gpu" else "extra"
+    world.tell(*(joined(f"x{n}", 4, pool=pool, gpu_type=gpu_type, labels={"new": "1"}) for n in (1, 2)))
+    world.tell(joined("spare", 4), *(joined(f"t{n}", 8, labels={"old": "1"}) for n in range(6)))
+    submit(world, "own", 8, tenant="bob", **OLD)
+    submit(world, "also-own", 8, 2, tenant="bob", **OLD)
+    submit(world, "other", 8, 3, tenant="eve", **OLD)
+    submit(world, "fill", 2, tenant="eve", **SPARE)
+    return world
+
+
+def flows(world: World, each: Callable[[int], list[Event]] | None, **where: Any) -> int | None:
+    """Two jobs of ada's run, and behind them bob's head waits for both nodes. Ada submits one more in each half minute,
+    and the older one of hers ends: when the head starts, in minutes; None for never in an hour and a half. `each` is
+    what bob sends with that end.
+    """
+    for number in (0, 1):
+        submit(world, f"small-{number}", 4, tenant="ada", **where)
+        world.pass_time(30_000)
+    submit(world, "head", 4, 2, tenant="bob", **where)
+    for number in range(2, 180):
+        submit(world, f"small-{number}", 4, tenant="ada", **where)
+        world.pass_time(30_000)
+        running = [job for job in world.state.jobs if job.startswith("small-") and world.job(job).workers]
+        ended = [finished(job, world.nodes_of(job)[0]) for job in running[:1]]
+        world.tell(*ended, *([] if each is None else each(number)))
+        if world.job("head").workers:
+            return world.now_ms // 60_000
+    return None
+
+
+@pytest.mark.parametrize("before", ["nothing", "at its limit", "never, as its limit is", "never, of its own type"])
+def test_a_due_head_starts_however_many_of_another_tenant_come_if_what_stands_before_it_waits_for_something_else(
+    before: str,
+) -> None:
+    gpu_type = "gpu" if before == "never, of its own type" else "h100"
+    world = before_the_flow(gpu_type)
+    if before == "at its limit":
+        world.tell(set_quotas(quota("bob", 28)))
+        submit(world, "before", 8, tenant="bob", **OLD)
+    elif before != "nothing":
+        submit(world, "before", 4, 9, tenant="bob")
+        world.tell(set_quotas(quota("bob", 32)))
+    started = flows(world, None, pools=("train" if gpu_type == "gpu" else "extra",), **NEW)
+    assert started in range(30, 34)
+
+
+def test_a_due_head_starts_though_its_tenant_sends_a_small_job_of_a_higher_priority_with_each_end() -> None:
+    world = before_the_flow("gpu")
+
+    def send(number: int) -> list[Event]:
+        last = f"young-{number - 1}"
+        has_run = last in world.state.jobs and world.job(last).workers
+        ended = [finished(last, world.nodes_of(last)[0])] if has_run else []
+        spec = spec_of(f"young-{number}", 2, tenant="bob", queue="line", priority=100, **SPARE)
+        return [*ended, admitted(spec, world.now_ms)]
+
+    started = flows(world, send, **NEW)
+    assert started in range(30, 34)
+
+
+def with_a_due_head(**young: Any) -> World:
+    """Bob's head waits for two nodes, one of which is free; a third one has room, and would be left emptier."""
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(*(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)))
+    world.tell(joined("spare", 8), joined("o1", 4, labels={"old": "1"}))
+    submit(world, "own", 4, tenant="bob", **OLD)
+    submit(world, "first", 4, tenant="eve", **NEW)
+    submit(world, "head", 4, 2, tenant="bob", estimate_run_ms=1_000, **NEW)
+    world.pass_time(20_000)
+    submit(world, "small", 2, tenant="ada", estimate_run_ms=1_000, **NEW)
+    assert world.job("small").deferred is PendingReason.BEHIND_HEAD
+    if young:
+        submit(world, "young", tenant="bob", priority=1, **young)
+    return world
+
+
+def test_a_new_job_before_a_due_head_of_its_tenant_is_tried_beside_what_that_keeps() -> None:
+    world = with_a_due_head(gpus=2, **SPARE)
+    assert (world.nodes_of("young"), world.nodes_of("small")) == (["spare"], [])
+
+
+def test_a_new_job_that_finds_nothing_beside_a_due_head_of_its_tenant_waits_for_the_same_from_the_next_look() -> None:
+    """Which comes at once, though nothing else happens. When it has started the head keeps its room again."""
+    world = with_a_due_head()
+    made = world.tell(admitted(spec_of("young", 2, tenant="bob", queue="line", priority=1, **NEW), world.now_ms))
+    assert e.JobDeferred(job="young", code=PendingReason.BEHIND_HEAD) in made
+    assert world.nodes_of("small") == world.nodes_of("young") == ["n2"]
+    world.tell(finished("small", "n2"), finished("young", "n2"))
+    submit(world, "next", 2, tenant="ada", **NEW)
+    assert (world.nodes_of("next"), world.job("next").deferred) == ([], PendingReason.BEHIND_HEAD)
+
+
+def test_a_new_job_that_would_meet_maintenance_wherever_a_due_head_of_its_tenant_waits_takes_nothing_from_it() -> None:
+    world = with_a_due_head()
+    plans = [PlanMaintenance(cell=CELL, node=node, begin_ms=500_000, end_ms=900_000) for node in ("n1", "n2")]
+    world.tell(*plans)
+    submit(world, "young", 1, tenant="bob", priority=1, max_run_ms=10_000_000, **NEW)
+    for _ in range(3):
+        world.pass_time(1_000)
+        assert world.nodes_of("small") == []
+
+
+@pytest.mark.parametrize("is_one_before", [False, True])
+def test_a_head_at_a_limit_is_passed_by_nobody_below_it_though_an_own_job_waits_for_room_of_another_gpu_type(
+    is_one_before: bool,
+) -> None:
+    world = world_of(FAIR, wait_ms=10_000, extra="h100")
+    world.tell(joined("t1", 8), *(joined(f"x{n}", 4, pool="extra", gpu_type="h100") for n in range(4)))
+    lab = [quota(name, None, parent="lab", gpu_type="h100") for name in ("bob", "ada")]
+    world.tell(set_quotas(quota("lab", 8, gpu_type="h100"), *lab))
+    submit(world, "first", 8, tenant="eve")
+    submit(world, "of-ada", 4, tenant="ada", pools=("extra",))
+    if is_one_before:
+        submit(world, "before", 8, tenant="bob")
+    submit(world, "head", 4, 2, tenant="bob", pools=("extra",))
+    world.pass_time(20_000)
+    submit(world, "next", 4, tenant="ada", pools=("extra",))
+    assert (world.nodes_of("next"), world.job("next").deferred) == ([], PendingReason.BEHIND_HEAD)
+
+
+def test_an_own_due_head_at_the_limit_of_the_same_type_has_the_one_behind_it_keep_nothing() -> None:
+    """On other nodes too: it may not be passed by it, so what that would keep would lie idle."""
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(joined("o1", 8, labels={"old": "1"}), *(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)))
+    world.tell(set_quotas(quota("bob", 8)))
+    submit(world, "own", 4, tenant="bob", **OLD)
+    submit(world, "first", 4, tenant="eve", **NEW)
+    submit(world, "second", 2, tenant="eve", **NEW)
+    submit(world, "limited", 8, tenant="bob", **OLD)
+    submit(world, "head", 2, 2, tenant="bob", **NEW)
+    world.pass_time(20_000)
+    codes = {job: world.job(job).deferred for job in ("limited", "head")}
+    assert codes == {"limited": PendingReason.QUOTA_REACHED, "head": PendingReason.NO_FREE_GPUS}
+    submit(world, "small", 2, tenant="ada", **NEW)
+    assert world.nodes_of("small") == ["n2"]
+
+
+def heads_with_nodes_of_their_own(many: int) -> World:
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(joined("own", 8, labels={"own": "1"}))
+    world.tell(*(joined(f"n{n}", 4, labels={"host": f"h{n}"}) for n in range(many)))
+    submit(world, "own", 8, tenant="bob", node_labels=("own",))
+    for number in range(many):
+        submit(world, f"first-{number}", 2, tenant="eve", node_labels=(f"host=h{number}",))
+    heads = [spec_of(f"head-{n}", 4, tenant="bob", queue="line", node_labels=(f"host=h{n}",)) for n in range(many)]
+    world.tell(*(admitted(spec, world.now_ms + n) for n, spec in enumerate(heads)))
+    world.pass_time(20_000)
+    assert len(world.state.heads) == many
+    return world
+
+
+def passed(world: World, many: int) -> list[int]:
+    """The heads that a job of another tenant passes."""
+    for number in range(many):
+        submit(world, f"small-{number}", 2, tenant="ada", node_labels=(f"host=h{number}",))
+    world.pass_time(1_000)
+    return [number for number in range(many) if world.nodes_of(f"small-{number}")]
+
+
+def test_each_due_head_of_a_tenant_with_many_keeps_its_room() -> None:
+    world = heads_with_nodes_of_their_own(80)
+    assert passed(world, 80) == []
+
+
+def test_of_so_many_kinds_that_stand_before_due_heads_no_more_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The heads behind these keep nothing; those before keep what they wait for."""
+    monkeypatch.setattr(due_heads, "KINDS_MOST", 4)
+    world = heads_with_nodes_of_their_own(8)
+    assert passed(world, 8) == [5, 6, 7]
+
+
+def test_whoever_asks_is_told_which_due_head_keeps_a_job_back_though_its_turn_comes_later() -> None:
+    world = with_a_due_head()
+    told = why_not(world.state, world.job("small"), world.file.cells[0].queues, world.now_ms)
+    assert told.codes == (PendingReason.BEHIND_HEAD,)
+    assert told.behind is not None
+    assert told.behind.job == "head"
+    assert told.ahead.first == ()
+
+
+def test_nobody_is_told_of_a_due_head_that_keeps_nothing_since_an_own_job_waits_for_the_same() -> None:
+    world = with_a_due_head(gpus=4, workers=2, **NEW)
+    world.pass_time(1_000)
+    submit(world, "large", 4, 2, tenant="ada", **NEW)
+    assert world.nodes_of("small") == ["n2"]
+    told = why_not(world.state, world.job("large"), world.file.cells[0].queues, world.now_ms)
+    assert told.behind is None
