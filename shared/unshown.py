@@ -25,9 +25,9 @@ _PEM_END = re.compile(r'[^"]*?-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----')
 _PEM_LINES = re.compile(r"(?:(?:\s|\\[nr])*[A-Za-z0-9+/]{8,}={0,2})*")
 """Lines of a key whose end is cut off. Line ends may be written out, as in JSON."""
 
-_WORD = re.compile(r'[^\s"]*')
-_QUOTED_PORT = re.compile(r"\d{1,5}['`]")
-_IN_A_USER = re.compile(r"[^/'@:]*:")
+_WORD = re.compile(r'[^\s"]+')
+_USER = re.compile(r"://[^/'@:]*:(?!\d{1,5}')")
+"""Up to the colon behind a user, who may have no name; a port in quotes is no password."""
 
 
 def without_secrets(text: str) -> str:
@@ -51,17 +51,13 @@ def _masked_bodies(rest: list[str]) -> Iterator[str]:
 
 
 def _without_passwords(text: str) -> str:
-    """What stands between the colon behind a user, who may have no name, and the last `@` of the same word. A password
-    with a space or a `"` in it is none that an address may have.
+    """What stands between the colon behind a user and the last `@` of the same word. A password with a space or a `"`
+    in it is none that an address may have.
     """
-    before, *rest = text.split("://")
-    return "://".join([before, *map(_without_password, rest)])
+    return _WORD.sub(_without_password, text) if "://" in text else text
 
 
-def _without_password(rest: str) -> str:
-    word = _WORD.match(rest)
-    user = _IN_A_USER.match(rest)
-    at = rest.rfind("@", 0, word.end() if word is not None else 0)
-    if user is None or at < user.end() or _QUOTED_PORT.match(rest, user.end()):
-        return rest
-    return f"{rest[: user.end()]}{MASK}{rest[at:]}"
+def _without_password(found: re.Match[str]) -> str:
+    word = found[0]
+    at, user = word.rfind("@"), _USER.search(word)
+    return word if user is None or at < user.end() else f"{word[: user.end()]}{MASK}{word[at:]}"

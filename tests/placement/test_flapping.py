@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -160,6 +161,32 @@ def test_nodes_that_are_back_before_they_are_lost_flap_too_and_no_more_than_a_te
     assert {world.state.nodes[node].quarantined_until_ms for node in nodes[:2]} == {world.now_ms + 2 * REST_MS}
     pass_time(world, 2 * REST_MS + 1)
     assert all(is_ready(world, node) for node in nodes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_more_than_a_tenth_rests_in_whatever_order_the_nodes_of_a_pool_are_lost_and_back(seed: int) -> None:
+    """One that rested when it was lost gives its place to others meanwhile."""
+    nodes, chance = [f"n{number:02}" for number in range(40)], random.Random(seed)
+    world = cell_with(*(joined(node) for node in nodes))
+    for _ in range(6):
+        pass_time(world, SILENCE_MS, *nodes)
+        for node in chance.sample(nodes, len(nodes)):
+            world.tell(report(node))
+        assert sum(world.state.nodes[node].quarantined for node in nodes) <= 4
+    assert sum(world.state.nodes[node].quarantined for node in nodes) == 4
+
+
+def test_a_node_that_has_flapped_does_not_rest_in_the_maintenance_that_begins_when_it_is_back() -> None:
+    nodes = [f"n{number:02}" for number in range(20)]
+    world = cell_with(*(joined(node) for node in nodes))
+    for _ in range(3):
+        flap_together(world, *nodes[:8])
+    world.tell(Uncordon(cell=CELL, node="n00"))
+    pass_time(world, SILENCE_MS, *nodes[:8])
+    plan = PlanMaintenance(cell=CELL, node="n00", begin_ms=world.now_ms, end_ms=world.now_ms + 10_000_000)
+    world.tell(plan, report("n00"))
+    node = world.state.nodes["n00"]
+    assert (node.status, node.in_maintenance, node.quarantined) == (NodeStatus.DRAINING, True, False)
 
 
 def test_a_short_silence_of_many_nodes_does_not_count() -> None:

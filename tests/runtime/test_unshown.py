@@ -240,7 +240,10 @@ def test_a_key_in_a_frame_is_masked_whole_or_cut_off_and_nothing_behind_it(
     assert shown.endswith(" 7: is wrong\nb: is wrong, too")
 
 
-@pytest.mark.parametrize("password", ["hunter22", "pa'ss", "p@ss", "p/w", "123/w", "p:w", "12345", "x" * 2_000, "p,w"])
+@pytest.mark.parametrize(
+    "password",
+    ["hunter22", "pa'ss", "p@ss", "p/w", "123/w", "p:w", "12345", "x" * 2_000, "p,w", "s://p", "s://p:w", "12`w"],
+)
 @pytest.mark.parametrize("user", ["", "me", "me-2"])
 def test_the_password_of_an_address_is_masked_whatever_signs_it_has(user: str, password: str) -> None:
     assert without_secrets(f"no answer of 'rediss://{user}:{password}@h:1/0' in 5 s") == (

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from fallow.services.placement.decision.pool_use import PoolUse
 from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of
 from fallow.shared.cluster.fold.apply import APPLY
 from fallow.shared.cluster.fold.errors import IllegalEffect
@@ -149,8 +150,16 @@ class DecisionBuilder:
     """What the inputs cost, besides what they put into the record: at `STEPS_MOST` no more of them are taken in."""
     due_steps: int = 0
     """The same for what is due by itself, which has as much: no flood of inputs keeps it waiting."""
+    _pool_use: PoolUse | None = None
     refused: e.AnyEffect | None = None
     """The effect that the state did not allow. Nothing may be written of this decision then."""
+
+    @property
+    def pool_use(self) -> PoolUse:
+        """How many nodes of each pool are in use, and out, by now."""
+        if self._pool_use is None:
+            self._pool_use = PoolUse(self.state, self.effects)
+        return self._pool_use
 
     def emit(self, effect: e.AnyEffect, size_bytes: int = 0) -> None:
         """Apply an effect and keep it for the record. `size_bytes` is what a small effect holds besides its job. Raises

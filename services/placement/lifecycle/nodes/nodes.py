@@ -73,7 +73,7 @@ def _is_back(decision: DecisionBuilder, node: Node, spec: NodeSpec, event: NodeE
     """The node is what its operator wanted of it before it was lost, and in its maintenance if that goes on. One that
     flaps comes into quarantine.
     """
-    status, reason, is_quarantined, until_ms = quarantine.back(decision.state, node, decision.now_ms)
+    status, reason, is_quarantined, until_ms = quarantine.back(decision, node)
     decision.emit(
         replace(
             become(node, status, spec),

@@ -28,7 +28,6 @@ from fallow.services.placement.lifecycle.nodes.known_node import become
 from fallow.services.placement.lifecycle.runs.retry import RUNS_WELL_MS
 from fallow.shared.cluster.model.job import Job, index_of
 from fallow.shared.cluster.model.node import Node
-from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import later
 from fallow.shared.events.effects import NodeChanged, NodeFailures, NodeHeard
 from fallow.shared.events.value import replace
@@ -163,12 +162,13 @@ def flaps_after(node: Node, now_ms: int) -> tuple[int, int]:
     return flaps, later(now_ms, rest_ms)
 
 
-def back(state: CellState, node: Node, now_ms: int) -> tuple[NodeStatus, str, bool, int | None]:
+def back(decision: DecisionBuilder, node: Node) -> tuple[NodeStatus, str, bool, int | None]:
     """What a lost node becomes when it comes back: its status, the reason, and its quarantine."""
-    until_ms = node.quarantined_until_ms
-    if node.quarantined and rest_is_over(node, now_ms):
+    until_ms, now_ms = node.quarantined_until_ms, decision.now_ms
+    has_rested = until_ms is not None and (rest_is_over(node, now_ms) or not _has_room(decision, node))
+    if node.quarantined and has_rested:  # others may have taken its place in the tenth meanwhile
         return NodeStatus.READY, "", False, None
-    if _has_to_rest(state, node, now_ms):
+    if _has_to_rest(decision, node):
         return NodeStatus.CORDONED, _flapped(node), True, node.rests_until_ms
     return node.wanted, node.reason, node.quarantined, until_ms
 
@@ -183,17 +183,18 @@ def heard(decision: DecisionBuilder, node: Node, *, has_lapsed: bool) -> None:
     flaps, rests_until_ms = flaps_after(node, decision.now_ms)
     decision.emit(NodeHeard(node=node.id, flaps=flaps, rests_until_ms=rests_until_ms))
     back_now = decision.state.nodes[node.id]
-    if _has_to_rest(decision.state, back_now, decision.now_ms):
+    if _has_to_rest(decision, back_now):
         rests = become(back_now, NodeStatus.CORDONED)
         decision.emit(
             replace(rests, reason=_flapped(back_now), quarantined=True, quarantined_until_ms=back_now.rests_until_ms)
         )
 
 
-def _has_to_rest(state: CellState, node: Node, now_ms: int) -> bool:
+def _has_to_rest(decision: DecisionBuilder, node: Node) -> bool:
     """Whether a node that is back has flapped too often to be used at once, and its pool can do without it."""
     is_free = node.wanted is NodeStatus.READY or (node.quarantined and node.quarantined_until_ms is not None)
-    return is_free and node.rests_until_ms > now_ms and (node.quarantined or _has_room(state, node))
+    is_free &= not node.is_out_for_maintenance
+    return is_free and node.rests_until_ms > decision.now_ms and (node.quarantined or _has_room(decision, node))
 
 
 def _flapped(node: Node) -> str:
@@ -220,22 +221,20 @@ def lift(decision: DecisionBuilder, node: Node | None) -> int | None:
     return None
 
 
-def _has_room(state: CellState, node: Node) -> bool:
-    pool = _living(state, node)
-    return sum(other.quarantined for other in pool) < max(1, (len(pool) + 1) * POOL_PERCENT_MOST // 100)
-
-
-def _living(state: CellState, node: Node) -> list[Node]:
-    """The other nodes of its pool that are not lost."""
-    living = [other for other in state.nodes.values() if other.status is not NodeStatus.LOST]
-    return [other for other in living if other.pool == node.pool and other.id != node.id]
+def _has_room(decision: DecisionBuilder, node: Node) -> bool:
+    living, out = decision.pool_use.others(node)
+    return out < max(1, (living + 1) * POOL_PERCENT_MOST // 100)
 
 
 def _may_go(decision: DecisionBuilder, node: Node) -> bool:
     """Whether the pool can do without the node; a small one only while work runs elsewhere in it."""
-    others = _living(decision.state, node)
-    is_small = len(others) + 1 < SMALL_POOL
-    return _has_room(decision.state, node) and not (is_small and not any(_works(decision, other) for other in others))
+    if not _has_room(decision, node):
+        return False
+    living, _ = decision.pool_use.others(node)
+    if living + 1 >= SMALL_POOL:
+        return True
+    others = (other for other in decision.state.nodes.values() if other.pool == node.pool and other.id != node.id)
+    return any(_works(decision, other) for other in others)
 
 
 def _works(decision: DecisionBuilder, node: Node) -> bool:
