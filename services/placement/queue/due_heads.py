@@ -150,8 +150,10 @@ class OwnBefore:
 
     def _reach_of(self, row: Row) -> Reach:
         """Where the first job of the row could use what a head of its tenant waits for; nowhere if it does not wait, or
-        may never start.
+        may never start, or if all jobs of the row have started in this walk.
         """
+        if row.first is None:
+            return {}
         found = self._reach.get(row)
         if found is None:
             found = self._reach[row] = self._waits_on(row)
