@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fallow.shared.events import nodes as n
 from fallow.shared.events import operations as o
 from fallow.shared.events.values import JobSpec, RetryPolicy
+from tests.hypothesis_profile import reaches
 from tests.placement.replicas import all_start, leave, loose, ranks, service, word
 from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, set_policy, update
 
@@ -230,6 +231,7 @@ def test_no_rank_is_empty_but_for_what_happened_to_itself(steps: list[tuple[str,
     world = running(service, 4, 40)
     guilty: dict[int, int] = {}
     lost_before: set[int] = set()
+    waits = False
     for what, number in steps:
         place = {place.rank: place for place in world.job("job").workers}.get(number)
         if what == "scale":
@@ -247,7 +249,9 @@ def test_no_rank_is_empty_but_for_what_happened_to_itself(steps: list[tuple[str,
             lost_before.add(number)
         all_start(world, "job")
         waiting = [rank for rank, at_ms in guilty.items() if at_ms + PATIENT.backoff_max_ms > world.now_ms]
+        waits |= bool(waiting)
         assert world.job("job").spec.workers - len(ranks(world, "job")) <= len(waiting)
+    reaches("a rank pauses for what happened to itself", waits)
 
 
 @dataclass
@@ -299,6 +303,7 @@ def test_each_rank_waits_out_its_own_pause_and_no_other_one(
     """There is always a free node."""
     world = running(make, 3, 40)
     told = [Rank() for _ in range(3)]
+    is_longer = False
     for what, number in steps:
         if what == "pass":
             each_enters_in_time(world, told, number)
@@ -310,8 +315,10 @@ def test_each_rank_waits_out_its_own_pause_and_no_other_one(
             else:
                 lose(world, number)
             told[number].ends(what, world.now_ms)
+            is_longer |= told[number].at_ms > world.now_ms + 10_000
         all_start(world, "job")
         assert ranks(world, "job") == [rank for rank in range(3) if told[rank].at_ms <= world.now_ms]
+    reaches("a rank waits out a pause that has become longer", is_longer)
     each_enters_in_time(world, told, 600_000)
     assert ranks(world, "job") == [0, 1, 2]
 
@@ -324,6 +331,7 @@ def test_each_rank_waits_out_its_own_pause_and_no_other_one(
 )
 def test_a_drain_takes_no_replica_away_while_there_is_room_elsewhere(steps: list[tuple[str, int, int]]) -> None:
     world = running(service, 3, 40)
+    is_both = False
     for what, number, deadline_ms in steps:
         places = world.job("job").workers
         before = len(places)
@@ -336,7 +344,9 @@ def test_a_drain_takes_no_replica_away_while_there_is_room_elsewhere(steps: list
             node = places[number].node
             world.tell(o.Drain(cell=CELL, node=node, deadline_ms=world.now_ms + deadline_ms if deadline_ms else None))
         paused = sum(setback.until_ms > world.now_ms for setback in world.job("job").setbacks)
+        is_both |= what == "drain" and number < before and paused > 0
         for _ in range(8):
             all_start(world, "job")
             assert len(world.job("job").workers) - len(world.job("job").leaving) >= min(before, 3 - paused)
             leave(world, "job")
+    reaches("a node is drained while another rank pauses", is_both)

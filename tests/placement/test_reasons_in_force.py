@@ -14,6 +14,7 @@ from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import NodeStatus
+from tests.hypothesis_profile import reaches
 from tests.placement.test_borrowing import why
 from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, report, spec_of
 
@@ -123,6 +124,7 @@ def test_a_new_writer_records_no_other_reason(moves: list[tuple[str, object, int
             world.tell(RemoveNode(cell=CELL, node=what, by="operator"))  # type: ignore[arg-type]
     world.rest()
     recorded, told = reasons(world), codes_told(world)
+    reaches("jobs wait for several reasons when another writer takes over", len({*recorded.values()}) > 1)
     world.restart()
     world.rest()
     newest = reasons(world)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.app.showing import HELD
 from fallow.services.placement.decision.failures import DEFECT, JOBS_IN_A_ROW
 from fallow.services.placement.queue.lines.lines import Lines
@@ -31,6 +30,7 @@ from fallow.shared.log.machine.writer import UnwritableDecision
 from fallow.shared.log.memory.log import MemoryBroker
 from fallow.shared.log.reading import event_of
 from tests.contract.eventually import eventually
+from tests.hypothesis_profile import reaches
 from tests.placement.test_failed_decisions import notes, process_on, submitted
 from tests.placement.test_refused_appends import DECISIONS
 from tests.placement.world import CELL, FILE, Fate, World, admitted, finished, joined, spec_of
@@ -264,6 +264,7 @@ def test_whatever_comes_these_jobs_alone_are_held_as_long_as_no_row_of_them_is_t
     world.tell(*map(admitted, specs))
     world.check()
     good = [f"job-{number}" for number, is_bad in enumerate(bad) if not is_bad]
+    reaches("some jobs run, and those with a defect are held", world.running() and world.held())
     assert world.running() == good[:gpus]
     assert set(world.held()) <= {f"job-{number}" for number, is_bad in enumerate(bad) if is_bad}
     if gpus > len(good):

@@ -7,11 +7,10 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events.operations import PlanMaintenance
 from fallow.shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.planned import BACKFILL, Planned, file_of
 from tests.placement.world import CELL, joined, spec_of
 
@@ -76,6 +75,8 @@ def is_behind(planned: Planned, job: str, other: str) -> bool:
 @given(st.integers(0, 10**9))
 def test_a_job_runs_beyond_no_planned_start_of_one_that_stands_ahead_of_it(seed: int) -> None:
     planned = run(seed)
+    others = planned.starts.keys() - planned.promises.keys()
+    reaches("places are kept for a start to come, and another job starts", planned.promises and others)
     assert [pair for pair in planned.overruns if is_behind(planned, *pair)] == []
 
 
@@ -83,4 +84,5 @@ def test_a_job_runs_beyond_no_planned_start_of_one_that_stands_ahead_of_it(seed:
 @given(st.integers(0, 10**9))
 def test_each_job_for_which_places_are_kept_starts(seed: int) -> None:
     planned = run(seed)
+    reaches("places are kept for several starts to come", len(planned.promises) > 1)
     assert planned.promises.keys() <= planned.starts.keys()

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.events import effects as e
@@ -17,7 +16,7 @@ from fallow.shared.events import nodes as n
 from fallow.shared.events.base import Event
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.test_lines_property import FILE, NODES, ROUNDS, Twins
 from tests.placement.test_lines_quota_property import FILE as WITH_GUARANTEES
 from tests.placement.world import CELL, admitted, cancel, set_policy, update
@@ -124,4 +123,7 @@ def rests(cell: Restful) -> bool:
 @example(seed=64)
 @example(seed=374)
 def test_a_writer_that_makes_its_lines_anew_starts_nothing_at_rest(file: CellFile, seed: int) -> None:
-    assert rests(Restful(Random(seed), file))
+    cell = Restful(Random(seed), file)
+    assert rests(cell)
+    waits = cell.live(holding=False)
+    reaches("jobs wait beside jobs that run when lines are made anew", waits and cell.live(holding=True))

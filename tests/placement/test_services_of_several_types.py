@@ -8,7 +8,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.quota_check import is_ever_allowed
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
@@ -19,6 +18,7 @@ from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Resources
+from tests.hypothesis_profile import reaches
 from tests.placement.test_borrowing import why
 from tests.placement.world import CELL, DIGEST, World, admitted, finished, joined, set_quotas, spec_of
 
@@ -100,6 +100,7 @@ def test_alone_in_its_cell_a_service_starts_just_if_quotas_may_ever_let_it(
     world.tell(admitted(spec))
     job = world.job("head")
     fits = sum(count // each for count in gpus) >= fewest
+    reaches("a service starts on nodes of both types", len({place.node for place in job.workers}) > 1)
     # Of a job that has started the question would be whether it may have more: so a twin is asked about that waits.
     twin = cell_of(*quotas, gpus=gpus, pools=pools).state
     apply(twin, e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST), 0)

@@ -143,10 +143,12 @@ def holdings(world: World) -> dict[str, object]:
 @given(st.integers(0, 10**9))
 def test_a_new_writer_comes_to_the_workers_of_the_one_before(seed: int) -> None:
     twins = Twins(Random(seed))
+    lacks = False
     twins.settle(*NODES)
     for _ in range(ROUNDS):
         twins.one_round()
         assert holdings(twins.worlds[0]) == holdings(twins.worlds[1])
+        lacks |= any(0 < len(job.workers) < job.spec.workers for job in twins.jobs)
 
 
 def test_the_property_is_about_something() -> None:

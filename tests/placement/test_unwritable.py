@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.cli.job.reason import lines
 from fallow.services.placement.decision.inbox import Inbox, Input
 from fallow.services.placement.explain.explain import why_not
@@ -43,6 +42,7 @@ from fallow.shared.events.values import (
 )
 from fallow.shared.log.machine.tenure import Tenure
 from fallow.shared.log.machine.writer import UnwritableDecision
+from tests.hypothesis_profile import reaches
 from tests.placement.vast import is_sound, long_names, quick, wide
 from tests.placement.world import (
     CELL,
@@ -447,6 +447,7 @@ def layouts(draw: st.DrawFn) -> tuple[int, int, list[int]]:
 @given(layouts())
 def test_no_gang_takes_less_than_what_admission_takes_for_the_least(layout: tuple[int, int, list[int]]) -> None:
     gpu_milli, gpus_per_node, on_nodes = layout
+    reaches("several workers sit on each of several nodes", len(on_nodes) > 1 and min(on_nodes) > 1)
     needed, places = max(1, gpu_milli // GPU), list[WorkerPlace]()
     for node, workers in enumerate(on_nodes):
         for at in range(workers):

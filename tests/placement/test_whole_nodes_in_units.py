@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.search.gang import POLICIES
 from fallow.services.placement.search.whole_nodes import cheapest_places, takes_milli
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
@@ -20,6 +19,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
+from tests.hypothesis_profile import reaches
 from tests.placement.test_borrowing import share, why
 from tests.placement.world import CELL, World, admitted, cell_with, joined, set_policy, set_quotas, spec_of
 
@@ -110,6 +110,8 @@ def test_the_fewest_gpus_are_found_in_units_and_the_places_are_there(seed: int) 
     slice_ = random.choice((None, *range(1, workers + 1)))
     spec, most = alone(workers, Level.LEAF, slice_), least(nodes, workers, slice_ or workers)
     places = cheapest_places(world.state, world.state.pools["train"], spec)
+    units = {nodes[int(place.node[1:])][1] for place in places or ()}
+    reaches("slices of a gang are in several units", len(units) > 1)
     assert (places is None) is (most is None)
     if places is None or most is None:
         return

@@ -13,6 +13,7 @@ from fallow.services.placement.decision.decision import STEPS_MOST, DecisionBuil
 from fallow.services.placement.service import PlacementService
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import DeclareLost, Drain
+from tests.hypothesis_profile import reaches
 from tests.placement.replicas import all_start, service
 from tests.placement.test_worn_turns import effects_of_each
 from tests.placement.world import CELL, Fate, World, admitted, joined, set_policy, spec_of, started, update
@@ -120,6 +121,7 @@ def test_with_few_steps_a_turn_the_same_is_done_in_the_same_order(
     jobs: Any, steps: list[int], drained: list[int]
 ) -> None:
     at_once, hasty = lived(World(), jobs, steps, drained, []), lived(HastyWorld(), jobs, steps, drained, [])
+    reaches("more is due than one turn has steps for", len(hasty.decisions) > len(at_once.decisions))
     assert due_of(hasty) == due_of(at_once)
     assert {job.id: job.status for job in hasty.state.jobs.values()} == {
         job.id: job.status for job in at_once.state.jobs.values()
@@ -129,6 +131,7 @@ def test_with_few_steps_a_turn_the_same_is_done_in_the_same_order(
 @given(JOBS, STEPS, st.lists(st.sampled_from((Fate.LOST, Fate.LATE)), max_size=3))
 def test_nothing_of_it_is_lost_where_appends_fail(jobs: Any, steps: list[int], fates: list[Fate]) -> None:
     at_once, hasty = lived(World(), jobs, steps, [], []), lived(HastyWorld(), jobs, steps, [], fates)
+    reaches("an append fails when something is due", fates and due_of(at_once))
     assert sorted(due_of(hasty)) == sorted(due_of(at_once))
 
 

@@ -18,6 +18,7 @@ from fallow.shared.events.operations import CellPolicy, SetPolicy
 from fallow.shared.events.values import JobSpec, NodeSpec
 from fallow.shared.log.memory.log import MemoryLog
 from fallow.shared.log.reading import event_of
+from tests.hypothesis_profile import reaches
 from tests.placement.virtual import VirtualHost, run_virtually
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster
 
@@ -120,7 +121,9 @@ def test_writers_that_crash_let_nodes_go_one_by_one_that_fell_silent_together() 
 def test_no_node_that_reports_is_lost_however_writers_crash_and_the_log_goes_away(
     stints_s: list[int], away_s: list[int]
 ) -> None:
-    assert run_virtually(lambda host: crash_after(host, stints_s, away_s)) in ([], [SILENT])
+    lost = run_virtually(lambda host: crash_after(host, stints_s, away_s))
+    reaches("the silent node is lost, and no other one", lost)
+    assert lost in ([], [SILENT])
 
 
 @settings(max_examples=10, deadline=None)
