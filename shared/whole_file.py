@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+NAME_BYTES_MOST = 255
+"""The longest name that a file may have."""
+
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFCHR: "a device",
@@ -32,17 +35,23 @@ def target_of(path: Path) -> Path:
     """Where to write what goes to this path: behind its links, also where nothing is there yet. Raises OSError where
     something that is no regular file is there: its own is no content, and to replace it takes it from all others.
     """
-    target = Path(os.path.realpath(path))
-    if what := what_else(target):
+    # By the path itself: what a link below /dev leads to, such as a pipe, has no name that could be looked up.
+    if what := what_else(path):
         raise OSError(errno.EINVAL, f"must be a regular file, and is {what}", str(path))
-    return target
+    return Path(os.path.realpath(path))
+
+
+def _beside(target: Path, suffix: str) -> Path:
+    """A name that says whose it is, cut where there would be too much of it."""
+    most = NAME_BYTES_MOST - len(suffix)
+    return target.with_name(f"{os.fsencode(target.name)[:most].decode('utf-8', 'ignore')}{suffix}")
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """A new and empty file to be filled, which becomes the one of this path when nothing failed. Raises OSError."""
     target = target_of(path)
-    part = target.with_name(f"{target.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    part = _beside(target, f".{os.getpid()}.{secrets.token_hex(4)}.part")
     opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         if target.exists():  # who may read the old one may read the new one

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -11,6 +12,9 @@ from fallow.cli.wrong_use import WrongValue
 from fallow.shared.whole_file import target_of, what_else
 
 COUNT_MOST = 1_000_000
+
+OUTPUT = Path("-")
+"""Standard output, for a command that writes in order. A file of this name is given with its whole path."""
 
 Given = Path | list[Path] | None
 
@@ -65,6 +69,24 @@ def file_to_write(value: Given) -> Given:
         else:
             _must_allow(folder, os.W_OK | os.X_OK, "written")
     return value
+
+
+def to_write_in_order(value: Given) -> Given:
+    """The same, or what takes bytes in their order: a pipe, a device such as a terminal, `-`."""
+    for path in _each(value):
+        if path != OUTPUT and not _takes_bytes(path):
+            file_to_write(path)
+        elif path != OUTPUT:
+            _must_allow(path, os.W_OK, "written")
+    return value
+
+
+def _takes_bytes(path: Path) -> bool:
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
 def file_in(folder: Path, name: str) -> Path:

@@ -371,6 +371,14 @@ def test_an_exported_log_verifies_as_the_live_one_does(told: Fallow, tmp_path: P
 
 
 @pytest.mark.real_kafka
+@pytest.mark.parametrize("path", ["-", "/dev/stdout"])
+def test_a_log_that_goes_to_standard_output_stands_there_alone(told: Fallow, path: str) -> None:
+    done = told("log", "export", path)
+    assert [json.loads(line)["offset"] for line in done.stdout.splitlines()][:2] == [0, 1]
+    assert (done.returncode, done.stderr) == (0, f"10 records in {path}\n")
+
+
+@pytest.mark.real_kafka
 async def test_verify_ends_with_1_where_redis_shows_something_else(
     told: Fallow, redis_url: str, namespace: str
 ) -> None:

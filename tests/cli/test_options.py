@@ -34,6 +34,7 @@ WRONG_PATHS = {
     paths.file_to_read.__name__: ["nofile", "."],
     paths.folder_to_read.__name__: ["nofolder", "file"],
     paths.file_to_write.__name__: ["nofolder/x", "file/x", "."],
+    paths.to_write_in_order.__name__: ["nofolder/x", "file/x", "."],
     paths.folder_to_write.__name__: ["file", "file/x"],
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.cli.cell.archive import read_archive, write_archive
-from fallow.cli.paths import file_in, file_to_write
+from fallow.cli.log.file import written_in_order
+from fallow.cli.paths import OUTPUT, file_in, file_to_write, to_write_in_order
 from fallow.cli.wrong_use import WrongValue
 from fallow.shared.runtime.process import write_whole
 from fallow.shared.whole_file import whole_file
@@ -159,3 +162,61 @@ def test_a_file_that_is_written_anew_keeps_who_may_read_it(tmp_path: Path) -> No
     file.chmod(0o640)
     write_whole(file, "after")
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("length", [214, 251])
+def test_a_file_may_have_the_longest_name_there_is(tmp_path: Path, length: int) -> None:
+    file = tmp_path / f"{'ä' * (length // 2)}.gz"
+    with whole_file(file) as part:
+        assert os.fsencode(part.name).isascii() is False
+        part.write_text("after")
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_a_packed_file_names_itself_and_not_the_part_in_which_it_was_written(tmp_path: Path) -> None:
+    write_archive(tmp_path / "cell.gz", an_honest_log().state, ())
+    assert b"cell\0" in (tmp_path / "cell.gz").read_bytes()[:40]
+
+
+def in_order(path: Path) -> None:
+    to_write_in_order(path)
+    with written_in_order(path) as output:
+        output.write("after")
+
+
+def test_a_pipe_takes_what_is_written_in_order(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    in_order(tmp_path / "pipe")
+    assert os.read(reading, 100) == b"after"
+    os.close(reading)
+
+
+def test_a_pipe_without_a_name_takes_it_too() -> None:
+    reading, writing = os.pipe()
+    in_order(Path(f"/dev/fd/{writing}"))
+    os.close(writing)
+    assert os.read(reading, 100) == b"after"
+    os.close(reading)
+
+
+def test_a_device_takes_it_and_no_folder_and_no_socket(tmp_path: Path) -> None:
+    in_order(Path("/dev/null"))
+    a_socket(tmp_path / "socket")
+    for path, what in ((tmp_path, "a folder"), (tmp_path / "socket", "a socket")):
+        with pytest.raises(WrongValue, match=f"must be a regular file, and is {what}"):
+            in_order(path)
+
+
+@pytest.mark.parametrize("path", [OUTPUT, Path("/dev/stdout"), Path("file")])
+def test_what_standard_output_held_before_stays_there(tmp_path: Path, path: Path) -> None:
+    """As `>> file` has it."""
+    code = (
+        "import sys, pathlib; from fallow.cli.log.file import written_in_order\n"
+        "with written_in_order(pathlib.Path(sys.argv[1])) as output: output.write('after')"
+    )
+    file = tmp_path / "file"
+    file.write_text("before ")
+    with file.open("a") as said:
+        subprocess.run([sys.executable, "-c", code, str(path)], stdout=said, cwd=tmp_path, check=True)
+    assert file.read_text() == "before after"

@@ -18,6 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any, cast
 
+from fallow.cli.log.file import packed_by_name
 from fallow.shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.encoding import shorten
@@ -78,7 +79,7 @@ class Archive:
 def write_archive(path: Path, state: CellState, unread: Iterable[Unread]) -> Head:
     """Write the file; the name has it only once it is whole. Raises OSError."""
     head = Head(state.cell, state.version, state.at_ms, state.chain, digest_of(state))
-    with whole_file(path) as part, _open(part, "wb", is_packed=path.suffix == ".gz") as file:
+    with whole_file(path) as part, part.open("wb") as raw, packed_by_name(path, raw) as file:
         checksum, count = blake2b(digest_size=16), 0
         for line in _lines(head, state, unread):
             file.write(line)
@@ -113,14 +114,10 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode("ascii")
 
 
-def _open(path: Path, mode: str, *, is_packed: bool) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path, mode) if is_packed else path.open(mode))
-
-
 def read_archive(path: Path, unpacked_bytes_most: int = UNPACKED_BYTES_MOST) -> Archive:
     """The cell of a file, after every check of it. Raises ArchiveError."""
     try:
-        with _open(path, "rb", is_packed=path.suffix == ".gz") as file:
+        with cast("IO[bytes]", gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
             head, rows, unread = _checked(path, _bounded_lines(path, file, unpacked_bytes_most))
         state = state_from(rows)
         found = digest_of(state)

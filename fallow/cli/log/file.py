@@ -10,13 +10,18 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
+import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 import msgspec
 
+from fallow.cli.paths import OUTPUT
 from fallow.shared.events.base import Count, Value
 from fallow.shared.events.encoding import UNREAD, judged, shorten
 from fallow.shared.log.port import Record, TopicPartition
@@ -58,6 +63,32 @@ def write_line(output: IO[str], record: Record, end: int) -> None:
         "end": end,
     }
     output.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+@contextmanager
+def written_in_order(path: Path) -> Iterator[IO[str]]:
+    """A file, a pipe or a device as text to be written from its begin to its end, compressed or not by its name. Where
+    the path leads to standard output that one is written: opened anew, a file behind it would lose what it holds.
+    Raises OSError.
+    """
+    raw = os.fdopen(os.dup(sys.stdout.fileno()), "wb") if is_output(path) else path.open("wb")
+    with raw, packed_by_name(path, raw) as output, TextIOWrapper(output, encoding="utf-8") as text:
+        yield text
+
+
+def packed_by_name(path: Path, raw: IO[bytes]) -> AbstractContextManager[Any]:
+    """What is written into this, compressed where the path ends in .gz, goes to `raw`, whatever that is called."""
+    return gzip.GzipFile(path.name, "wb", fileobj=raw) if path.suffix == ".gz" else nullcontext(raw)
+
+
+def is_output(path: Path) -> bool:
+    """Whether what is written there goes to standard output: `-`, and whatever leads to the same."""
+    if path == OUTPUT:
+        return True
+    try:
+        return os.path.samestat(path.stat(), os.fstat(sys.stdout.fileno()))
+    except OSError:
+        return False  # nothing is there yet
 
 
 def open_text(path: Path, mode: str) -> IO[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,18 +15,17 @@ from fallow.cli.cells_there import no_such
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.log.at import at
 from fallow.cli.log.diff import diff
-from fallow.cli.log.file import open_text, write_line
+from fallow.cli.log.file import is_output, write_line, written_in_order
 from fallow.cli.log.repair import log_repair
 from fallow.cli.log.sentences import heading, nothing_changed, sentence
 from fallow.cli.log.why import why
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
-from fallow.cli.paths import file_to_write
+from fallow.cli.paths import to_write_in_order
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.value import plain
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.port import LogUnavailable, Record, UnreadableRecords
-from fallow.shared.whole_file import target_of
 
 app = typer.Typer(no_args_is_help=True, help="Read the decision log, and repair it.")
 app.command()(at)
@@ -95,7 +95,12 @@ async def _one(access: Access, version: int, cell: str | None) -> Decision | Non
 def export(
     context: typer.Context,
     file: Annotated[
-        Path, typer.Argument(callback=file_to_write, help="Compressed when it ends in .gz.", show_default=False)
+        Path,
+        typer.Argument(
+            callback=to_write_in_order,
+            help="Compressed when it ends in .gz; - is standard output.",
+            show_default=False,
+        ),
     ],
     cell: CellName = None,
     as_json: AsJson = False,
@@ -104,11 +109,15 @@ def export(
     try:
         count, left_out = run(_export(access_of(context), file, cell))
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and is_output(file):
+            raise
         end_with(Exit.USAGE, f"fallow: {file}: cannot be written: {error.strerror}")
-    if as_json:
-        print_json({"file": str(file), "records": count})
-    else:
-        print_line(f"{counted(count, 'record')} in {file}")
+    # The records are the answer where they go to standard output, and nothing stands among them.
+    with redirect_stdout(sys.stderr) if is_output(file) else nullcontext():
+        if as_json:
+            print_json({"file": str(file), "records": count})
+        else:
+            print_line(f"{counted(count, 'record')} in {file}")
     if left_out:
         text = "; ".join(left_out)
         end_with(Exit.NO, f"fallow: {file} holds all that can be read: {text}. Begin with: fallow log repair")
@@ -124,7 +133,7 @@ async def _export(access: Access, file: Path, cell: str | None) -> tuple[int, li
         reader, count, idle, left_out = log.reader({tp: position}), 0, 0, list[str]()
         last: Record | None = None
         await reader.start()
-        with open_text(target_of(file), "w") as output:
+        with written_in_order(file) as output:
             while position < end and idle < IDLE_POLLS_MOST:
                 try:
                     records = await reader.poll(READ_ONCE, POLL_WAIT_MS)
