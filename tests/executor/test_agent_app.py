@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +27,8 @@ from fallow.shared.events.value import replace
 from fallow.shared.events.values import ProcessRun, RunStatus
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.memory.reader import MemoryReader
+from fallow.shared.log.port import TopicPartition
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.endings import ending_of
 from fallow.shared.runtime.process import Context, make_context
@@ -53,7 +55,7 @@ class World:
         for name in ("decisions", "nodes", "snapshots"):
             self.broker.create_topic(f"test.{name}", 1)
 
-    def start(self, state: str) -> tuple[Context[AgentSettings], asyncio.Task[None]]:
+    def start(self, state: str, log: MemoryLog | None = None) -> tuple[Context[AgentSettings], asyncio.Task[None]]:
         """An agent of node-1 with this state folder."""
         settings = AgentSettings(
             node="node-1", node_gpus=8, node_pool="pool-a", state_dir=self.folder / state, report_every_wall_ms=200
@@ -63,7 +65,7 @@ class World:
         machine = as_node(settings, CELL, node(1), folder)
         assert isinstance(machine.driver, ProcessDriver)
         self.drivers.append(machine.driver)
-        agent = Agent(context, MemoryLog(self.broker), LAYOUT, machine)
+        agent = Agent(context, log or MemoryLog(self.broker), LAYOUT, machine)
         self.folders.append(folder)
         return context, asyncio.create_task(agent.run(), name=state)
 
@@ -295,3 +297,41 @@ async def test_what_a_worker_puts_in_place_of_a_file_ends_the_agent_in_words(
     _, task = world.start("state")
     await eventually(lambda: world.said(NodeJoined) > 0)
     assert not task.done()
+
+
+class NotingReader(MemoryReader):
+    """Knows whether it was let go of."""
+
+    is_open = False
+
+    async def start(self) -> None:
+        await super().start()
+        self.is_open = True
+
+    async def stop(self) -> None:
+        self.is_open = False
+        await super().stop()
+
+
+class NotingLog(MemoryLog):
+    """Keeps its readers."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        super().__init__(broker)
+        self.readers: list[NotingReader] = []
+
+    def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> NotingReader:
+        self.readers.append(NotingReader(self._broker, positions))
+        return self.readers[-1]
+
+
+async def test_an_agent_that_finds_an_odd_file_lets_go_of_the_log(world: World) -> None:
+    path = world.folder / "state" / NAMES[0]
+    path.parent.mkdir(parents=True)
+    a_pipe(path)
+    log = NotingLog(world.broker)
+    _, task = world.start("state", log)
+    with pytest.raises(StateFolderUnusable):
+        await task
+    world.folders.pop().close()
+    assert [reader.is_open for reader in log.readers] == [False]

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 
 from fallow.services.executor.diaries import Diaries, DiaryUnreadable, Lives
 from fallow.services.executor.files import DiskFiles
+from fallow.services.executor.processes.driver import ProcessDriver
+from fallow.services.executor.processes.state_folder import StateFolderUnusable
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.events.encoding import encode
+from fallow.shared.runtime.endings import ending_of
 from tests.executor.test_diaries import line
 from tests.hypothesis_profile import reaches
 
@@ -144,3 +147,16 @@ def test_what_is_no_file_is_not_kept_open(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="pipe"):
             DiskFiles(tmp_path).open("pipe")
     assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.touch, lambda path: path.symlink_to(path)])
+def test_what_stands_in_place_of_the_folder_of_runs_ends_the_agent_in_one_line(
+    tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    make(tmp_path / "runs")
+    with pytest.raises(StateFolderUnusable) as ended:
+        ProcessDriver("node-1", tmp_path, inherited={})
+    known = ending_of(ended.value)
+    assert known is not None
+    assert known[0].exit_code == 2
+    assert f"{tmp_path / 'runs'} is no folder: move it away" in known[1]

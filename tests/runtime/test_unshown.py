@@ -6,6 +6,8 @@ import base64
 import contextlib
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
@@ -268,3 +270,15 @@ def test_a_public_key_is_no_secret() -> None:
     text = f"key '{WRITERS.public}' stands twice"
     assert without_secrets(text) == text
     assert WRITERS.public in public(WRITERS)
+
+
+def test_a_key_is_masked_also_in_what_is_said_while_python_shuts_down() -> None:
+    code = """
+from fallow.shared.unshown import without_secrets
+class Said:
+    def __del__(self, shown=without_secrets, say=print):
+        say(shown(f"ed25519-private:{'A' * 43}=, {'B' * 43}="))
+kept = Said()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("ed25519-private:***, ***\n", "")

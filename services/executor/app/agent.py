@@ -130,6 +130,9 @@ class Agent:
             if (unusable := _of_files(error)) is None:
                 raise
             raise StateFolderUnusable(f"state_dir = {self._context.settings.state_dir}: {unusable}") from error
+        finally:
+            await self._follower.stop()
+            self._driver.close()
 
     async def _work(self) -> None:
         if not await wait_for(self._context, "the decision log", self._caught_up, (LogUnavailable, OSError)):
@@ -139,18 +142,13 @@ class Agent:
         if not await wait_for(self._context, "the end of what ran before", self._boot, ()):
             return
         self._context.health.ready()
-        outbox = self._begun.outbox
-        try:
-            work = {
-                "publisher": outbox.run(),
-                "decisions": self._follow_log(),
-                "processes": self._look(),
-                "lease": self._catch_up(),
-            }
-            await together(self._context.stopping, until_stopped={"end": self._settle()}, cut_off=work)
-        finally:
-            await self._follower.stop()
-            self._driver.close()
+        work = {
+            "publisher": self._begun.outbox.run(),
+            "decisions": self._follow_log(),
+            "processes": self._look(),
+            "lease": self._catch_up(),
+        }
+        await together(self._context.stopping, until_stopped={"end": self._settle()}, cut_off=work)
 
     async def _caught_up(self) -> str | None:
         await self._follower.stop()

@@ -104,7 +104,9 @@ def own_machine(settings: AgentSettings, file: CellFile) -> OwnMachine:
 def as_node(
     settings: AgentSettings, cell: str, spec: NodeSpec, folder: StateFolder, claims: Path = CLAIMS
 ) -> OwnMachine:
-    """The machine as this node, with what stands in the state folder. Raises WorkerUsersUnusable, OSError."""
+    """The machine as this node, with what stands in the state folder. Raises StateFolderUnusable, WorkerUsersUnusable,
+    OSError.
+    """
     users = None
     if settings.worker_uids:
         os.umask(0o077)  # whatever the agent writes from now on is nothing to workers, which go through its folder

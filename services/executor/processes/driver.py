@@ -39,6 +39,7 @@ from fallow.services.executor.processes.disk_check import OF_THE_DISK, DiskCheck
 from fallow.services.executor.processes.isolation import NO_ISOLATION, Isolation
 from fallow.services.executor.processes.remover import Remover
 from fallow.services.executor.processes.searches import Searches
+from fallow.services.executor.processes.state_folder import make_folder
 from fallow.services.executor.processes.supervisor import (
     Owners,
     cause_of,
@@ -135,13 +136,14 @@ class ProcessDriver:
         listed: Callable[[], list[int]] = processes,
     ) -> None:
         """`inherited` is the agent's own environment; of runs that are over the newest `keep_runs` folders stay.
-        `begin_ms` is how long workers begin at a time; `listed` gives the ids of all processes of the machine.
+        `begin_ms` is how long workers begin at a time; `listed` gives the ids of all processes of the machine. Raises
+        StateFolderUnusable.
         """
         self._users, self._isolation = isolation.users, isolation
         self._node, self._inherited, self._keep_runs, self._begin_ms = node, inherited, keep_runs, begin_ms
         self._state_dir, self._runs, self.lease = state_dir, state_dir / "runs", state_dir / "lease"
         self._check: DiskCheck | None = None
-        self._runs.mkdir(parents=True, exist_ok=True)
+        make_folder(self._runs)
         self._mark = blake2b(f"{node} {state_dir.resolve()}".encode(), digest_size=8).hexdigest()
         self._groups = own_group(f"fallow-{self._mark}")
         # Of all workers: they are looked for hundreds of times in a row, and a range may be of many thousands.

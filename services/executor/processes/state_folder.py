@@ -23,6 +23,16 @@ class StateFolderUnusable(Exception):
     """The folder cannot be made, or nothing can be written there."""
 
 
+def make_folder(path: Path) -> None:
+    """Let a folder stand there, in the state folder. Raises StateFolderUnusable where something else has its name."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        is_else = isinstance(error, FileExistsError | NotADirectoryError)
+        why = "is no folder: move it away, and start again" if is_else else f"cannot be made: {error.strerror}"
+        raise StateFolderUnusable(f"state_dir = {path.parent}: {path} {why}") from error
+
+
 class StateFolder:
     """The state folder of one node, held for as long as this object lives. Raises StateFolderInUse,
     StateFolderUnusable.

@@ -20,6 +20,7 @@ from itertools import chain
 from pathlib import Path
 
 from fallow.services.executor.processes import supervisor
+from fallow.services.executor.processes.state_folder import make_folder
 from fallow.services.executor.processes.user_traces import remove_traces
 
 CLAIMS = Path("/run/fallow-worker-uids")
@@ -43,7 +44,7 @@ class NoUserIsFree(ValueError):
 
 
 class WorkerUsers:
-    """The users of one node's workers. Raises WorkerUsersUnusable."""
+    """The users of one node's workers. Raises WorkerUsersUnusable, StateFolderUnusable."""
 
     def __init__(self, state_dir: Path, uids: range, claims: Path = CLAIMS) -> None:
         self.uids, self._runs = uids, state_dir / "runs"
@@ -214,7 +215,7 @@ def _let_through(state_dir: Path) -> None:
     for path in state_dir.iterdir():
         if path != runs and not path.is_symlink():
             path.chmod(CLOSED if path.is_dir() else 0o600)
-    runs.mkdir(exist_ok=True)
+    make_folder(runs)
     for folder in (state_dir, runs):
         folder.chmod(ENTERED)
 
