@@ -181,6 +181,17 @@ async def test_an_array_whose_elements_are_forgotten_is_told_by_its_own_row() ->
     assert found == over("cancelled")[0]
 
 
+@pytest.mark.parametrize("seen", [over("cancelled"), over("cancelled", "cancelled"), over("finished")])
+@pytest.mark.parametrize("cell", [None, "main"])
+async def test_what_is_over_is_not_cancelled_for_another_tenant(seen: tuple[JobRow, ...], cell: str | None) -> None:
+    no = e.JobRefused(job="many", request="cancel", code=RefuseCode.NOT_THE_TENANTS_JOB, tenant="eve", text="")
+    here = Cell(seen, [News("main", no)])
+    found = await cancel.outcome_of(here, "many", "eve", cell, "", 20)  # type: ignore[arg-type]
+    assert found is not None
+    outcome = cancel.told_of("many", found, 20)
+    assert (outcome.code, "not_the_tenants_job" in outcome.answer) == (Exit.NO, True)
+
+
 @pytest.mark.parametrize(
     ("seen", "stage"),
     [

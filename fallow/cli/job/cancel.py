@@ -119,7 +119,8 @@ async def outcome_of(
         cell, row = await row_of(client, job_id, cell)
         if row is None and tenant is None:
             return None
-        if row is not None and cell is not None and row.id == job_id and row.status in FINAL:
+        is_own = row is not None and tenant in (None, row.tenant)  # the cell says no to another tenant
+        if row is not None and is_own and cell is not None and row.id == job_id and row.status in FINAL:
             rows = await by_elements(client, cell, job_id, (row,))
             return row if rows == (row,) else rows
         tenant = tenant or (row.tenant if row is not None else "")
