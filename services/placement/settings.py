@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+import re
+
+from pydantic import Field, field_validator
 
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.runtime.settings import ServiceSettings, SettingsError, WriterSecurity, shown
 
 _RESUME = "[a-z]+-[0-9]{1,9}@[0-9]{1,15}:[0-9]{1,15}(:[1-9][0-9]{0,8})?"
-_RESUMES = f"^({_RESUME}(,{_RESUME})*)?$"
+_RESUMES = re.compile(f"({_RESUME}( *, *{_RESUME})*)?")
+_RESUMES_RULE = (
+    "must be INPUT-PARTITION@READ:FROM or INPUT-PARTITION@READ:FROM:TIME, several by commas, such as jobs-0@12:15"
+)
 _CELL = " *[a-z0-9._-]{1,64} *"
-_CELLS = f"^({_CELL}(,{_CELL})*)?$"
+_CELLS = re.compile(f"({_CELL}(,{_CELL})*)?")
+_CELLS_RULE = "must be names of cells, several by commas"
 
 
 class PlacementSettings(ServiceSettings, WriterSecurity):
@@ -27,16 +33,28 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
     )
     resume_inputs: str = Field(
         "",
-        pattern=_RESUMES,
         description="inputs that have lost records and are read on: INPUT-PARTITION@READ:FROM[:TIME], by commas",
     )
     begin_cells: str = Field(
         "",
         max_length=10_000,
-        pattern=_CELLS,
         description="cells, by commas, that begin though the log holds decisions of theirs that no key proves",
     )
     poll_records: int = Field(2_000, ge=1, le=100_000, description="inputs of one topic taken at once")
+
+    @field_validator("resume_inputs")
+    @classmethod
+    def _are_resumes(cls, text: str) -> str:
+        if not _RESUMES.fullmatch(text.strip(" ")):
+            raise ValueError(_RESUMES_RULE)
+        return text
+
+    @field_validator("begin_cells")
+    @classmethod
+    def _are_cells(cls, text: str) -> str:
+        if not _CELLS.fullmatch(text):
+            raise ValueError(_CELLS_RULE)
+        return text
 
     @property
     def resumes(self) -> dict[tuple[str, int], tuple[int, int]]:
@@ -44,7 +62,7 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
         for the how manieth time in just this way (1: the first).
         """
         found = {}
-        for words in self.resume_inputs.split(",") if self.resume_inputs else ():
+        for words in filter(None, map(str.strip, self.resume_inputs.split(","))):
             source, _, offsets = words.partition("@")
             read, start, *time = map(int, offsets.split(":"))
             found[source, read] = start, time[0] if time else 1

@@ -22,6 +22,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from fallow.shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
@@ -59,6 +60,24 @@ SHOWN_CHARACTERS_MOST = 100
 
 UNSHOWN = frozenset({"kafka", "redis", "kafka_password", "signing_key"})
 """Settings whose values no message shows."""
+
+
+SHAPES = {
+    "namespace": "must be 1 to 64 of a-z, 0-9, '.', '_' and '-', with a letter or digit at both ends",
+    "log_level": "must be debug, info, warning or error",
+}
+"""What the text of a setting must be like."""
+
+RULES = {
+    "int_parsing": "must be a whole number",
+    "float_parsing": "must be a number",
+    "bool_parsing": "must be true or false",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be greater than {gt}",
+}
+"""What a number or a switch must be, by the name that the checker of values has for the mistake."""
 
 
 class SettingsError(ErrorOfSeveralLines):
@@ -183,9 +202,9 @@ class ServiceSettings(KafkaSecurity):
 
     @field_validator("clock_origin_ms")
     @classmethod
-    def _cell_time_has_begun(cls, origin_ms: int) -> int:
+    def _cell_time_has_begun(cls, origin_ms: int, info: ValidationInfo) -> int:
         now_ms = time.time_ns() // 1_000_000
-        if origin_ms > now_ms + CLOCK_AHEAD_MS:
+        if _goes_by_wall(info) and origin_ms > now_ms + CLOCK_AHEAD_MS:
             raise ValueError(
                 f"must be a moment that is past: this machine's clock says {now_ms}, and cell time stands still before"
             )
@@ -196,7 +215,7 @@ class ServiceSettings(KafkaSecurity):
     def _cell_time_has_room(cls, speed: float, info: ValidationInfo) -> float:
         origin_ms = info.data.get("clock_origin_ms", 0)
         end_ms = (time.time_ns() // 1_000_000 - origin_ms + CLOCK_ROOM_MS) * speed
-        if end_ms > LATEST_CELL_MS:
+        if _goes_by_wall(info) and end_ms > LATEST_CELL_MS:
             raise ValueError(
                 f"cell time would end within ten years; count it from a later clock_origin_ms: {origin_ms}"
             )
@@ -206,6 +225,11 @@ class ServiceSettings(KafkaSecurity):
     def kafka_access(self) -> KafkaAccess:
         """Where Kafka is, and as whom a connection comes in."""
         return self.access_at(self.kafka)
+
+
+def _goes_by_wall(info: ValidationInfo) -> bool:
+    """Whether cell time goes on by itself: a stepped clock has no origin and no speed."""
+    return info.data.get("clock") is not ClockKind.STEPPED
 
 
 def shown(value: object) -> str:
@@ -225,5 +249,15 @@ def explanation(settings: type[KafkaSecurity], error: ValidationError) -> list[s
         field = str(problem["loc"][0]) if problem["loc"] else "settings"
         variable = f"{settings.model_config.get('env_prefix', '')}{field}".upper()
         value = "" if field in UNSHOWN else f" = {shown(os.environ.get(variable, ''))}"
-        lines.append(f"{variable}{value}: {problem['msg'].removeprefix('Value error, ')}")
+        lines.append(f"{variable}{value}: {_rule(field, problem)}")
     return lines
+
+
+def _rule(field: str, problem: ErrorDetails) -> str:
+    """What the value must be, in words: also where the checker of values would show an expression."""
+    kind, bounds = problem["type"], problem.get("ctx", {})
+    if kind == "string_pattern_mismatch" and field in SHAPES:
+        return SHAPES[field]
+    if kind in RULES:
+        return RULES[kind].format(**bounds)
+    return problem["msg"].removeprefix("Value error, ").replace("Input should be ", "must be ")

@@ -60,3 +60,33 @@ def test_clocks_of_machines_may_differ_a_little(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("few", ["1", "63"])
 def test_a_worker_may_open_what_a_program_needs_to_begin(few: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "must be 0, or 64 at least" in refusal(AgentSettings, "worker_open_files", few, monkeypatch)
+
+
+@pytest.mark.parametrize(("name", "value"), [("origin_ms", str(NOW_MS + 3_600_000)), ("speed", "1000000")])
+def test_a_clock_that_goes_on_only_when_told_has_no_begin_and_no_end(
+    name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert refusal(ServiceSettings, f"clock_{name}", value, monkeypatch)
+    monkeypatch.setenv("FALLOW_CLOCK", "stepped")
+    assert not refusal(ServiceSettings, f"clock_{name}", value, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "text", ["jobs-0@1:2,nodes-0@1:2:3", "jobs-0@1:2, nodes-0@1:2:3", " jobs-0@1:2 ,nodes-0@1:2:3 "]
+)
+def test_inputs_that_are_read_on_stand_by_commas_and_spaces(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_RESUME_INPUTS", text)
+    assert PlacementSettings.load().resumes == {("jobs-0", 1): (2, 1), ("nodes-0", 1): (2, 3)}
+
+
+@pytest.mark.parametrize("text", ["jobs", "jobs-0@1", "jobs-0@1:2,", "jobs-0@1:2 nodes-0@1:2", "jobs-0@1:2:0"])
+def test_inputs_that_are_none_are_refused_in_words(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = refusal(PlacementSettings, "resume_inputs", text, monkeypatch)
+    assert told.endswith(
+        "must be INPUT-PARTITION@READ:FROM or INPUT-PARTITION@READ:FROM:TIME, several by commas, such as jobs-0@12:15"
+    )
+
+
+def test_cells_that_are_none_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = refusal(PlacementSettings, "begin_cells", "main;other", monkeypatch)
+    assert told.endswith("must be names of cells, several by commas")

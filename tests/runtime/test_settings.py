@@ -20,11 +20,14 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("variable", "value", "rule"),
     [
-        ("FALLOW_HTTP_PORT", "99999", "less than or equal to 65535"),
-        ("FALLOW_NAMESPACE", "Has Spaces", "match pattern"),
-        ("FALLOW_CLOCK", "sundial", "'wall' or 'stepped'"),
-        ("FALLOW_CLOCK_SPEED", "0", "greater than 0"),
-        ("FALLOW_LOG_LEVEL", "loud", "match pattern"),
+        ("FALLOW_HTTP_PORT", "99999", "must be at most 65535"),
+        ("FALLOW_NAMESPACE", "Has Spaces", "must be 1 to 64 of a-z, 0-9"),
+        ("FALLOW_CLOCK", "sundial", "must be 'wall' or 'stepped'"),
+        ("FALLOW_REPLICAS", "0", "must be at least 1"),
+        ("FALLOW_REPLICAS", "two", "must be a whole number"),
+        ("FALLOW_EMBEDDED", "perhaps", "must be true or false"),
+        ("FALLOW_CLOCK_SPEED", "0", "must be greater than 0"),
+        ("FALLOW_LOG_LEVEL", "loud", "must be debug, info, warning or error"),
     ],
 )
 def test_a_wrong_value_is_refused_with_name_value_and_rule(
