@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from fallow.cli.wrong_use import WrongValue
 
-ID_RULE = "must be 1 to 128 of a to z, 0 to 9, '.', '_' and '-', beginning and ending with a letter or a digit"
-
 
 def an_id(value: str | list[str]) -> str | list[str]:
     """The id of a job or of a node, or several."""
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - keeps `fallow --help` quick
 
     from fallow.shared.events.base import JobId  # noqa: PLC0415
+    from fallow.shared.events.rules_told import ID_RULE  # noqa: PLC0415
 
     check = TypeAdapter(JobId).validate_python
     for each in [value] if isinstance(value, str) else [*value]:

@@ -178,9 +178,8 @@ def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, co
     if found is None:
         return why
     job, tenant = found
-    return JobRejected(
-        job=job, tenant=tenant, command=command, code=code, field=why.field, value=why.value, rule=why.rule
-    )
+    field = why.field.removeprefix("job.")  # as a job file names it
+    return JobRejected(job=job, tenant=tenant, command=command, code=code, field=field, value=why.value, rule=why.rule)
 
 
 def _to_sender(answer: Event | Undecodable, topic_tenant: str | None) -> Event | Undecodable:

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from fallow.shared.events.base import TYPES, Event
 from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.rules_told import field_of, is_of_the_driver, rule_of
 from fallow.shared.events.unknown_fields import PARTS_MOST, with_one_unknown, without_unknown
 from fallow.shared.events.value import Value, model_of
 from fallow.shared.unshown import without_secrets
@@ -158,14 +159,18 @@ def _decoder(cls: type[Event]) -> msgspec.json.Decoder[Event]:
 
 
 def _first_error(error: ValidationError) -> Undecodable:
-    errors = error.errors(include_url=False, include_context=False)
+    errors = error.errors(include_url=False)
     first = next((each for each in errors if each["type"] != "extra_forbidden"), errors[0])
     readable = first["type"] != "json_invalid"
+    field, context = shorten(field_of(first["loc"], first["type"])), first.get("ctx", {})
+    value = context.get("tag", first["input"]) if is_of_the_driver(field, first["type"]) else first["input"]
+    of_a_job = first["loc"][:1] == ("job",)
+    rule = rule_of(field.removeprefix("job."), first["type"], first["msg"], context, of_a_job=of_a_job)
     return Undecodable(
         DeadLetterReason.INVALID if readable else DeadLetterReason.UNREADABLE,
-        _one_line(first["msg"][:RULE_CHARACTERS_MOST]),
-        shorten(".".join(str(part) for part in first["loc"])),
-        shorten(first["input"]) if readable else "",
+        _one_line(rule[:RULE_CHARACTERS_MOST]),
+        field,
+        shorten(value) if readable else "",
     )
 
 

@@ -200,7 +200,7 @@ def test_to_find_whose_a_broken_command_is_nothing_is_built_of_the_rest_of_it() 
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert isinstance(found, JobRejected)
-    assert (found.job, found.tenant, found.field) == ("job-1", None, "job.tenant")
+    assert (found.job, found.tenant, found.field) == ("job-1", None, "tenant")
     assert peak_bytes < 10 * len(command)
 
 

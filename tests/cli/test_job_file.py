@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from fallow.cli.ids import ID_RULE
 from fallow.cli.job.file import MISTAKES_TOLD, JobFileError, read_jobs, read_text
-from fallow.cli.job.rules import LABEL_RULE, NAME_RULE
 from fallow.cli.job.units import odd_units
 from fallow.local.service_set import KINDS, service_set
+from fallow.shared.events.rules_told import ID_RULE, LABEL_RULE, NAME_RULE
 from fallow.shared.events.value import plain
 
 
@@ -99,14 +98,15 @@ def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -
     ("line", "said"),
     [
         ("run: {duration_ms: 1000}", "run.driver: is missing: 'virtual' or 'process' (docs/jobs.md)"),
+        ("run: {driver: process, argv: [x], env: {driver: 5}}", "run.env.driver = 5: must be text"),
         ("run: {driver: docker}", "run.driver = 'docker': must be 'virtual' or 'process'"),
         ("run: {driver: process, argv: []}", "run.argv: must have at least 1 item"),
         ("run: {driver: process, argv: ls}", "run.argv = 'ls': must be a list"),
         ("run: virtual", "run = 'virtual': must be a mapping"),
         ("resources: 8", "resources = 8: must be a mapping of fields"),
         ("queue: a b", f"queue = 'a b': {NAME_RULE}"),
-        ("tolerations: [a b]", f"tolerations.0 = 'a b': {LABEL_RULE}"),
-        ("node_labels: [a b]", "node_labels.0 = 'a b': is not written as docs/jobs.md says of node_labels"),
+        ("tolerations: [a b]", f"tolerations[0] = 'a b': {LABEL_RULE}"),
+        ("node_labels: [a b]", "node_labels[0] = 'a b': is not written as docs/jobs.md says of node_labels"),
         ("hold: 1", "hold = 1: must be true or false"),
         ("array: 2000", "array = 2000: must be less than or equal to 1000"),
         ("kind: batch", "kind = 'batch': must be 'training' or 'inference'"),

@@ -19,8 +19,8 @@ from fallow.cli import paths
 from fallow.cli.app import COMMANDS, LazyGroup, main, servers_given
 from fallow.cli.cell.policy import _read
 from fallow.cli.failures import Exit, without_address
-from fallow.cli.ids import ID_RULE
 from fallow.local.data_folder import held
+from fallow.shared.events.rules_told import ID_RULE
 
 DIGITS = "9" * 5_000
 LINE_CHARS_MOST = 1_000

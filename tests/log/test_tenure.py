@@ -143,7 +143,7 @@ def test_a_record_that_no_reader_could_decode_is_not_made_and_the_decider_hears_
     state, ears = CellState("cell-a"), Ears()
     tenure: Tenure[Trial] = Tenure(state, ears)
     assert isinstance(tenure.draft(too_late(state, tenure)), Undecodable)
-    assert ears.heard[0].startswith("unwritable: effects.0.JobEnqueued.submit_ms")
+    assert ears.heard[0].startswith("unwritable: effects[0].JobEnqueued.submit_ms")
     assert (state.jobs, state.waiting) == ({}, 0)
     tried = trial(state, tenure)
     assert tenure.answered(drafted(tenure, tried), tried, Appended(0), 9) is Verdict.IN_FORCE

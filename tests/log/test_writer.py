@@ -217,7 +217,7 @@ def test_no_number_of_a_place_passes_that_readers_refuse(field: str, number: int
     started = e.JobStarted(job="a", attempt=1, workers=(bad,))
     why = readable(Decision(cell=CELL, version=1, epoch=0, at_ms=5, effects=(enqueued("a"), started)))
     assert isinstance(why, Undecodable)
-    assert why.field.startswith(f"effects.1.JobStarted.workers.0.{field}")
+    assert why.field.startswith(f"effects[1].JobStarted.workers[0].{field}")
 
 
 @pytest.mark.parametrize("field", ["rank", "gpu_milli", "cpu_milli", "memory_mib", "turn", "since_ms", "devices"])

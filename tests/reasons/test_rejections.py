@@ -69,7 +69,7 @@ def third_in_a_second() -> JobRejected:
 
 
 REJECTED: dict[RejectCode, tuple[Callable[[], JobRejected], str, int | None, int | None]] = {
-    RejectCode.INVALID_FIELD: (lambda: answer(workers=0), "job.workers", None, None),
+    RejectCode.INVALID_FIELD: (lambda: answer(workers=0), "workers", None, None),
     RejectCode.UNKNOWN_TENANT: (lambda: answer(tenant="zoe"), "tenant", None, None),
     RejectCode.UNKNOWN_POOL: (lambda: answer(pools=("moon",)), "pools", None, None),
     RejectCode.UNKNOWN_CELL: (lambda: answer(cell="e"), "cell", None, None),

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fallow.cli.job.rules import rule_of
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
+from fallow.shared.events.rules_told import field_of, is_of_the_driver, rule_of
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.value import plain
@@ -25,8 +25,6 @@ EXPANSION_MOST = 100
 """So many times may aliases repeat what a file holds, in the mean."""
 
 MISTAKES_TOLD = 20
-
-_OF_THE_DRIVER = frozenset({"union_tag_not_found", "union_tag_invalid"})
 
 
 class JobFileError(ErrorOfSeveralLines, ValueError):
@@ -165,21 +163,14 @@ def _lines(error: ValidationError, most: int) -> list[str]:
     lines = []
     for problem in error.errors(include_url=False)[:most]:
         kind, value, context = problem["type"], problem["input"], problem.get("ctx", {})
-        field = shorten(_field(problem["loc"]))
-        if kind in _OF_THE_DRIVER:  # told of `run`, which is at fault in this field
-            field, value = f"{field}.driver", context.get("tag", {})
+        field = shorten(field_of(problem["loc"], kind))
+        if is_of_the_driver(field, kind):
+            value = context.get("tag", {})
         is_value = kind != "missing" and not isinstance(value, dict | list)
         shown = f" = {shorten(repr(value))}" if is_value else ""
         rule = rule_of(field, kind, problem["msg"], context)
         lines.append(f"{field}{shown}: {rule}" if field else rule)
     return lines
-
-
-def _field(loc: tuple[int | str, ...]) -> str:
-    """The field as it stands in the file: what is checked there says which driver's `run` it is."""
-    parts = (loc[0], *loc[2:]) if loc[:1] == ("run",) and loc[1:2] in {("process",), ("virtual",)} else loc
-    # The name of an entry is at fault, and told as the value.
-    return ".".join(map(str, parts[:-2] if parts[-1:] == ("[key]",) else parts))
 
 
 def _called(number: int, item: Any) -> str:

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 
 from fallow.cli.access import Access, access_of
 from fallow.cli.failures import Exit, end_with, refuse
-from fallow.cli.ids import ID_RULE
 from fallow.cli.paths import folder_to_write
 from fallow.cli.wrong_use import own_words
 from fallow.services.executor.node_registration import WrongOffer, home_of, offer_of
 from fallow.services.executor.processes.machine import count_devices
+from fallow.shared.events.rules_told import ID_RULE
 from fallow.shared.events.values import DEVICES_MOST, NodeSpec
 
 app = typer.Typer()

@@ -1,0 +1,87 @@
+"""What the fields of a job must be, in words: for each mistake that the model finds in a job file or in a command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from fallow.shared.events.base import JobId, Label, Name
+from fallow.shared.events.values import NO_NUL_PATTERN, VARIABLE_PATTERN
+
+ID_RULE = "must be 1 to 128 of a to z, 0 to 9, '.', '_' and '-', beginning and ending with a letter or a digit"
+NAME_RULE = "must be 1 to 63 of a to z, 0 to 9 and '-', beginning and ending with a letter or a digit"
+LABEL_RULE = "must be 1 to 128 letters, digits, '.', '_', '/' and '-', beginning and ending with a letter or a digit"
+
+_PATTERNS: dict[str, str] = {
+    get_args(kind)[1].pattern: rule for kind, rule in ((JobId, ID_RULE), (Name, NAME_RULE), (Label, LABEL_RULE))
+}
+
+_PATTERNS |= {
+    VARIABLE_PATTERN: "the name of a variable must have a character, and neither '=' nor NUL",
+    NO_NUL_PATTERN: "must hold no NUL",
+}
+
+_KINDS = {
+    "missing": "is missing",
+    "extra_forbidden": "unknown field (docs/jobs.md lists them)",
+    "union_tag_not_found": "is missing: 'virtual' or 'process' (docs/jobs.md)",
+    "model_type": "must be a mapping of fields",
+    "dict_type": "must be a mapping",
+    "tuple_type": "must be a list",
+    "string_type": "must be text",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+}
+
+
+_LENGTHS = {
+    "too_short": ("least", "min_length", "item"),
+    "too_long": ("most", "max_length", "item"),
+    "string_too_short": ("least", "min_length", "character"),
+    "string_too_long": ("most", "max_length", "character"),
+}
+
+_OF_THE_DRIVER = frozenset({"union_tag_not_found", "union_tag_invalid"})
+
+
+def field_of(loc: Sequence[int | str], kind: str = "") -> str:
+    """The field as it stands in a job file, `run.argv[0]`: what is checked there says which driver's `run` it is, and
+    tells of `run` what is at fault in its driver.
+    """
+    parts = [part for before, part in zip(("", *loc), loc, strict=False) if before != "run" or part not in _DRIVERS]
+    parts = parts[:-2] if parts[-1:] == ["[key]"] else parts  # the name of an entry is at fault, and told as the value
+    parts = [*parts, "driver"] if kind in _OF_THE_DRIVER and parts[-1:] == ["run"] else parts
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).removeprefix(".")
+
+
+_DRIVERS = ("process", "virtual")
+
+
+def is_of_the_driver(field: str, kind: str) -> bool:
+    """Whether it is the driver of a `run` that is missing, or is none: pydantic tells the whole `run` as the value."""
+    return kind in _OF_THE_DRIVER and field.endswith(".driver")
+
+
+def rule_of(field: str, kind: str, message: str, context: Mapping[str, Any], *, of_a_job: bool = True) -> str:
+    """The rule that a value of this field breaks. `kind`, `message` and `context` are what pydantic says of it. Only
+    for what is `of_a_job` the page about jobs is named.
+    """
+    if kind in _LENGTHS:
+        words, bound, noun = _LENGTHS[kind]
+        return f"must have at {words} {context[bound]:,} {noun}{'' if context[bound] == 1 else 's'}"
+    if kind in _OF_THE_DRIVER and not is_of_the_driver(field, kind):
+        return message
+    if kind == "extra_forbidden" and not of_a_job:
+        return "unknown field"
+    if kind == "union_tag_invalid":
+        return f"must be {context['expected_tags'].replace(', ', ' or ')}"
+    if kind == "string_pattern_mismatch":
+        plain = f"is not written as docs/jobs.md says of {field.partition('.')[0].partition('[')[0]}"
+        return _PATTERNS.get(context["pattern"], plain if of_a_job else f"must match {context['pattern']}")
+    if kind in _KINDS:
+        return _KINDS[kind]
+    if kind == "json_invalid":
+        return f"is no JSON: {message.removeprefix('Invalid JSON: ')}"
+    return message.removeprefix("Value error, ").replace("Input should be", "must be", 1)
