@@ -181,9 +181,9 @@ def waits_on(heads: Heads, job: Job, need: Need, code: PendingReason | None, *, 
 
 
 def _told(job: Job, row: Row) -> PendingReason | None:
-    """Why a job waits of which the line does not know it now: what it was told last, or that heads have kept off the
-    workers that it still wants, of which nobody is told.
+    """Why a job waits of which the line does not know it now: that heads have kept it off, or the workers that it still
+    wants, whatever it was told before; else what it was told last.
     """
-    if job.status is JobStatus.QUEUED:
-        return job.deferred
-    return PendingReason.BEHIND_HEAD if row.was_kept_off else None
+    if row.was_kept_off:
+        return PendingReason.BEHIND_HEAD
+    return job.deferred if job.status is JobStatus.QUEUED else None

@@ -28,7 +28,7 @@ from fallow.services.placement.search.elsewhere import place_job
 from fallow.services.placement.search.gang import Places, place_gang
 from fallow.services.placement.search.partial_start import places_to_enter
 from fallow.services.placement.search.quota_check import is_ever_allowed, is_over_limits
-from fallow.services.placement.search.reason_precedence import OF_QUOTA, OVER_IN_LINE, is_of_quota
+from fallow.services.placement.search.reason_precedence import OF_QUOTA, is_of_quota
 from fallow.services.placement.search.unacknowledged_starts import with_confirmations
 from fallow.shared.cluster.model.independent_workers import grows
 from fallow.shared.cluster.model.job import Job, JobStatus
@@ -138,7 +138,6 @@ class _QueueScan:
         self._met: dict[Row | RoomRows, None] = {}
         self._ahead = BatchPlacement()
         self._tries = TRIES_BESIDE_MOST
-        self._kept_first: list[str] = []
 
     def go(self) -> bool:
         """Whether the walk may go on with the next queue."""
@@ -152,7 +151,6 @@ class _QueueScan:
             if has_room:  # else the next walk goes on here, and tells what then still waits
                 told = self._walk.deferred
                 self._walk.has_untold |= tell(self._state, course, told, self._is_kept_back)
-        self._walk.has_come_to_wait |= any(job_id in self._walk.deferred for job_id in self._kept_first)
         if has_room and self._discipline is _BACKFILL and not self._is_fair:
             self._clear_heads()
         return has_room
@@ -511,11 +509,10 @@ class _QueueScan:
         of its tenant, or of the workers that it has already. A planned job, or one of a queue by shares, may be kept
         off (`off`) for one whose turn comes later.
         """
-        if job.status is not _QUEUED:
+        is_by_own = over.is_before_turns and over.spec.tenant == job.spec.tenant
+        if is_by_own or job.status is not _QUEUED:
             self._walk.has_come_to_wait |= over.is_before_turns and not row.was_kept_off
             row.was_kept_off = True
-        elif over.is_before_turns and over.spec.tenant == job.spec.tenant and job.deferred in OVER_IN_LINE:
-            self._kept_first.append(job.spec.id)
         is_for_later = bool(off) and (self._is_fair or job.spec.id in self._state.reservations)
         self._walk.has_kept_off |= is_for_later or self._heads.are_before_turns
         if code in _OF_TENANT or self._heads.is_by_tenant(over) or over.is_planned or not self._keeps_its_room(job):

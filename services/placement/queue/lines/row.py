@@ -91,7 +91,9 @@ class Row:
         self.tries = 1
         """The same as of its room."""
         self.was_kept_off = False
-        """Whether heads have kept off workers that a job of it, which runs, still wants."""
+        """Whether a due head of its own tenant that stands behind it has kept off a job of it, or any head the workers
+        that one which runs still wants.
+        """
 
     def __len__(self) -> int:
         """How many wait."""
