@@ -123,6 +123,20 @@ def test_a_new_job_that_finds_nothing_beside_a_due_head_of_its_tenant_waits_for_
     assert (world.nodes_of("next"), world.job("next").deferred) == ([], PendingReason.BEHIND_HEAD)
 
 
+def test_a_job_before_a_due_head_of_its_tenant_waits_for_the_same_once_nodes_have_come_that_it_could_use() -> None:
+    """Whatever it was told before they came."""
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(*(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)), joined("o1", 4, labels={"old": "1"}))
+    submit(world, "own", 4, tenant="bob", **OLD)
+    submit(world, "first", 4, 2, tenant="eve", **NEW)
+    submit(world, "head", 4, 2, tenant="bob", **NEW)
+    world.pass_time(20_000)
+    submit(world, "before", 2, tenant="bob", priority=1, node_labels=("new", "fresh"))
+    assert world.job("before").deferred is PendingReason.NO_SUCH_NODES
+    world.tell(joined("n3", 4, labels={"new": "1", "fresh": "1"}))
+    assert world.nodes_of("before") == ["n3"]
+
+
 def test_a_new_job_that_would_meet_maintenance_wherever_a_due_head_of_its_tenant_waits_takes_nothing_from_it() -> None:
     world = with_a_due_head()
     plans = [PlanMaintenance(cell=CELL, node=node, begin_ms=500_000, end_ms=900_000) for node in ("n1", "n2")]
