@@ -62,7 +62,9 @@ def test_a_worker_may_open_what_a_program_needs_to_begin(few: str, monkeypatch: 
     assert "must be 0, or 64 at least" in refusal(AgentSettings, "worker_open_files", few, monkeypatch)
 
 
-@pytest.mark.parametrize(("name", "value"), [("origin_ms", str(NOW_MS + 3_600_000)), ("speed", "1000000")])
+@pytest.mark.parametrize(
+    ("name", "value"), [("origin_ms", str(NOW_MS + 3_600_000)), ("speed", "1000000")], ids=["origin", "speed"]
+)
 def test_a_clock_that_goes_on_only_when_told_has_no_begin_and_no_end(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
