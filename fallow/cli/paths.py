@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from fallow.cli.wrong_use import WrongValue
-from fallow.shared.whole_file import target_of, what_else
+from fallow.shared.whole_file import target_of
 
 COUNT_MOST = 1_000_000
 
@@ -117,7 +117,7 @@ def _each(value: Given) -> Iterator[Path]:
 
 def _is_folder(path: Path) -> bool:
     try:
-        return what_else(path) == "a folder"
+        return stat.S_ISDIR(path.stat().st_mode)
     except OSError as error:
         _refuse(path, f"cannot be used: {error.strerror}")
 
