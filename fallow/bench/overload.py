@@ -168,7 +168,7 @@ async def overloaded(stage: LocalCell, first: int, per_s: float, seconds: float,
         await asyncio.wait({sending}, timeout=begin_s + seconds - monotonic())
         window, used = Window(warm_s, monotonic(), before, len(ends.left)), watch.used()
         due_s = [begin_s + at_s for at_s, _ in ready]
-        recovery_s = await _recovered_s(due_s, ends, sending, RECOVERED_S * UNDER * per_s)
+        recovery_s = await _recovered_s(due_s, ends, sending, sender.handed_s, RECOVERED_S * UNDER * per_s)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         await _all_left(ends, submitted_of(sender.handed_s))
@@ -213,13 +213,17 @@ def handed_per_s(handed_s: Sequence[float], begin_s: float, end_s: float) -> flo
     return sum(begin_s <= at_s < end_s for at_s in handed_s) / (end_s - begin_s)
 
 
-async def _recovered_s(due_s: Sequence[float], ends: Ends, sending: asyncio.Task[None], few: float) -> float | None:
-    """How long it takes from now until no more than so few of the jobs wait that are due, handed over or not; None if
-    they never are while jobs are sent. Raises what ended the sending.
+async def _recovered_s(
+    due_s: Sequence[float], ends: Ends, sending: asyncio.Task[None], handed_s: Sequence[float], few: float
+) -> float | None:
+    """How long it takes from now until no more than so few of the jobs wait that are due, handed over or not, and all
+    are handed over that are due now; None if that never is while jobs are sent. Raises what ended the sending.
     """
     begin_s = monotonic()
+    over = bisect_right(due_s, begin_s)
     while not sending.done():
-        if bisect_right(due_s, monotonic()) - len(ends.left) <= few:
+        few_wait = bisect_right(due_s, monotonic()) - len(ends.left) <= few
+        if few_wait and submitted_of(handed_s[:over]) == over:
             return monotonic() - begin_s
         await asyncio.sleep(LOOK_AGAIN_S)
     sending.result()

@@ -111,8 +111,8 @@ async def run(name: str, main: Main[SettingsT], settings: SettingsT) -> int:
     as the settings say.
     """
     context = make_context(name, settings)
+    stop_on_signals(context)  # before anybody can learn of the process and ask it to stop
     server = await serve_health(context)
-    stop_on_signals(context)
     tune_collector()
     context.logger.info("started", http_port=server.port, process=os.getpid())
     watch = asyncio.create_task(watch_loop(context), name="loop watch")
