@@ -434,6 +434,15 @@ def test_a_wrong_setting_of_the_policy_is_told_in_our_words(
     assert capsys.readouterr().err == told + "\n"
 
 
+@pytest.mark.parametrize("second", ["zone=b", "zone=a"])
+def test_a_label_of_a_node_has_one_value(
+    second: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["agent", "--node", "n", "--pool", "process", "--gpus", "1", "--label", "zone=a", "--label", second]
+    assert ends(words, monkeypatch) == Exit.USAGE
+    assert capsys.readouterr().err == f"fallow: --label = '{second}': zone stands twice\n"
+
+
 def test_a_host_name_with_capitals_is_told_what_an_id_is(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -133,7 +133,19 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.JobRefused(job="a", request="cancel", code=RefuseCode.UNKNOWN_JOB),
-        "A request (cancel) about job a is refused: unknown_job.",
+        "A request (cancel) about job a is refused: the cell knows no such job (unknown_job).",
+    ),
+    (
+        e.JobRefused(job="a", request="cancel", code=RefuseCode.NOT_THE_TENANTS_JOB),
+        "A request (cancel) about job a is refused: it belongs to another tenant (not_the_tenants_job).",
+    ),
+    (
+        e.JobRefused(job="a", request="submit", code=RefuseCode.NOT_THE_TENANTS_JOB, text="it would wait for b"),
+        "A request (submit) about job a is refused: it would wait for b, a job of another tenant (not_the_tenants_job).",
+    ),
+    (
+        e.JobRefused(job="a", request="cancel", code=RefuseCode.ALREADY_OVER, text="it is succeeded"),
+        "A request (cancel) about job a is refused: already_over (it is succeeded).",
     ),
     (e.AttemptTimedOut(job="a", attempt=1, what="start"), "Attempt 1 of job a did not start in its time."),
     (

@@ -159,7 +159,13 @@ def _avoid(nodes: tuple[str, ...]) -> str:
 def _refused(effect: e.JobRefused) -> str:
     if effect.code is RefuseCode.ID_USED_BEFORE:
         return f"Job {effect.job} was submitted before{_text(effect.text)}. An id is used once ({effect.code})."
-    return f"A request ({effect.request}) about job {effect.job} is refused: {effect.code}{_text(effect.text)}."
+    head = f"A request ({effect.request}) about job {effect.job} is refused"
+    if effect.code is RefuseCode.UNKNOWN_JOB:
+        return f"{head}: the cell knows no such job ({effect.code})."
+    if effect.code is RefuseCode.NOT_THE_TENANTS_JOB:
+        why = f"{effect.text}, a job of another tenant" if effect.text else "it belongs to another tenant"
+        return f"{head}: {why} ({effect.code})."
+    return f"{head}: {effect.code}{_text(effect.text)}."
 
 
 def _timed_out(effect: e.AttemptTimedOut) -> str:

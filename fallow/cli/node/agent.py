@@ -82,11 +82,13 @@ def _gpus(text: str) -> int:
 
 
 def _labels(texts: list[str]) -> dict[str, str]:
-    labels = {}
+    labels = dict[str, str]()
     for text in texts:
         key, equals, value = text.partition("=")
         if not (key and equals):
             refuse("--label", text, "must be KEY=VALUE")
+        if key in labels:
+            refuse("--label", text, f"{key} stands twice")
         labels[key] = value
     return labels
 
