@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.admission.policy.duplicates import StandsTwice, _look, key_twice
 from fallow.shared.events.encoding import encode
 from fallow.shared.events.jobs import JobAdmitted
@@ -15,6 +15,7 @@ from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from fallow.shared.events.unknown_fields import read_valid
 from tests.admission.commands import CANCEL, UPDATE, answer, rejected, submit
+from tests.hypothesis_profile import reaches
 from tests.strategies import values
 
 
@@ -84,13 +85,17 @@ def test_a_broken_command_with_a_key_twice_is_turned_away_like_any_broken_one() 
 
 @given(values(SubmitJob) | values(CancelJob) | values(UpdateJob))
 def test_what_our_own_encoder_writes_has_no_key_twice(command: SubmitJob | CancelJob | UpdateJob) -> None:
-    read = read_valid(type(command), encode(command))
-    assert key_twice(encode(command), read) is None
+    read, text = read_valid(type(command), encode(command)), encode(command)
+    names = re.findall(rb'"(\w+)":', text)
+    reaches("a command has one name in several of its objects", len(names) > len({*names}))
+    assert key_twice(text, read) is None
 
 
 @given(values(SubmitJob))
 def test_any_field_of_a_job_that_is_repeated_is_found(command: SubmitJob) -> None:
     content = json.loads(encode(command))["job"]
+    is_nested = any(isinstance(value, dict | list) for value in content.values())
+    reaches("a field that is repeated is an object or a list", is_nested)
     for key, value in content.items():
         text = json.dumps(content)[:-1] + f", {json.dumps(key)}: {json.dumps(value)}}}"
         repeated = f'{{"job": {text}}}'.encode()

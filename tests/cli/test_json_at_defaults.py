@@ -26,9 +26,11 @@ from fallow.shared.client.port import News
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import Effect
+from fallow.shared.events.encoding import encode
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import JobRow, NodeRow, TenantRow
+from tests.hypothesis_profile import reaches
 from tests.strategies import EFFECTS, MENDED, of_type, unchanged
 
 EMPTY = Decision(cell="main", version=7, epoch=1, at_ms=1)
@@ -73,6 +75,9 @@ def test_an_effect_that_says_no_more_than_it_must_is_told_in_every_form(
     effect: type[Effect], data: st.DataObject
 ) -> None:
     event = data.draw(barest(effect))
+    may_be_left_out = {field.name for field in msgspec.structs.fields(effect) if not field.required}
+    if may_be_left_out:
+        reaches("a record leaves out all that has a default", may_be_left_out.isdisjoint(json.loads(encode(event))))
     decision = Decision(cell="main", version=7, epoch=1, at_ms=1, effects=(event,))
     shown, told = as_object(decision), list(decision_lines(decision))
     assert set(shown) == set(as_object(EMPTY))
@@ -84,6 +89,9 @@ def test_an_effect_that_says_no_more_than_it_must_is_told_in_every_form(
 
 @given(event=barest(JobRejected))
 def test_a_rejection_that_says_no_more_than_it_must_is_told(event: JobRejected) -> None:
+    reaches(
+        "a rejection says less than it may", len(json.loads(encode(event))) < len(msgspec.structs.fields(JobRejected))
+    )
     told = one_job.as_object("a", one_job.Told("main", rejected=[(1, event)]))
     assert told["rejected"][0]["sentence"]
     json.dumps(told)
@@ -93,6 +101,7 @@ def test_a_rejection_that_says_no_more_than_it_must_is_told(event: JobRejected) 
 @given(data=st.data())
 def test_a_row_has_all_its_names_with_nothing_in_it(row: type[Any], data: st.DataObject) -> None:
     bare = data.draw(st.builds(row))
+    reaches("a row has nothing in a column", not all(getattr(bare, field.name) for field in fields(row)))
     shown = of_rows("main", Read((bare,), 1, 0, 0), "rows")["rows"][0]
     assert set(shown) == {field.name for field in fields(row)}
     json.dumps(shown)

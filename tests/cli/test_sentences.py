@@ -141,7 +141,10 @@ TABLE: list[tuple[e.Effect, str]] = [
     ),
     (
         e.JobRefused(job="a", request="submit", code=RefuseCode.NOT_THE_TENANTS_JOB, text="it would wait for b"),
-        "A request (submit) about job a is refused: it would wait for b, a job of another tenant (not_the_tenants_job).",
+        (
+            "A request (submit) about job a is refused: "
+            "it would wait for b, a job of another tenant (not_the_tenants_job)."
+        ),
     ),
     (
         e.JobRefused(job="a", request="cancel", code=RefuseCode.ALREADY_OVER, text="it is succeeded"),

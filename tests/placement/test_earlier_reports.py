@@ -14,6 +14,7 @@ from fallow.shared.events.base import replace
 from fallow.shared.events.nodes import NodesReported, RunsReported, RunStatusUpdate
 from fallow.shared.events.values import RunStatus
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from tests.hypothesis_profile import reaches
 from tests.placement.world import report
 from tests.placement.writers import CELL, LAYOUT, cluster
 
@@ -37,7 +38,13 @@ def test_time_in_which_the_topic_took_no_record_counts_for_no_node() -> None:
     assert reports.silent_ms("n2") == 10_001
 
 
-@given(st.lists(st.integers(0, 10**13), max_size=20), st.integers(0, 20))
+STEADY = st.lists(st.integers(-PAUSE_MS, 2 * PAUSE_MS), max_size=20).map(
+    lambda steps: [*accumulate(steps, initial=10**6)][1:]
+)
+"""Stamps of records that follow each other within pauses or behind them, as of clocks that may go back."""
+
+
+@given(st.lists(st.integers(0, 10**13), max_size=20) | STEADY, st.integers(0, 20))
 def test_whatever_the_stamps_a_node_is_silent_for_no_longer_than_the_topic_took_records(
     stamps: list[int], at: int
 ) -> None:
@@ -47,6 +54,8 @@ def test_whatever_the_stamps_a_node_is_silent_for_no_longer_than_the_topic_took_
     highest = list(accumulate(stamps, max))
     after = highest[at:] if at < len(stamps) else highest
     steps = [later - one for one, later in pairwise(after)]
+    counts = {0 < step <= PAUSE_MS for step in steps if step}
+    reaches("some time between records counts as silence, and some does not", len(counts) > 1)
     assert reports.silent_ms("n1") == sum(step for step in steps if step <= PAUSE_MS)
 
 
@@ -58,6 +67,8 @@ def test_brokers_whose_clocks_differ_count_their_difference_once_at_the_most(
     records: list[tuple[int, bool]], ahead_ms: int
 ) -> None:
     reports, now_ms = EarlierReports(PAUSE_MS), 10**6
+    brokers = {is_of_the_other for _, is_of_the_other in records}
+    reaches("brokers whose clocks differ take records by turns", ahead_ms and len(brokers) > 1)
     for passed_ms, is_of_the_other in records:
         now_ms += passed_ms
         reports.take(now_ms + (ahead_ms if is_of_the_other else 0), report("n2"))

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.fold import fold
 from fallow.shared.cluster.model.job import HOLDING, WAITING, JobStatus
@@ -31,6 +30,7 @@ from fallow.shared.events.value import replace
 from fallow.shared.events.values import AfterWhen, Dependency, JobKind, Level, RetryPolicy
 from fallow.simulator.history.evidence import Answer, CellEvidence, LogEntry
 from fallow.simulator.history.judge import judge_cell
+from tests.hypothesis_profile import reaches
 from tests.placement.world import (
     CELL,
     Fate,
@@ -390,6 +390,9 @@ def test_what_was_read_was_done_or_refused_in_the_same_record(
 ) -> None:
     tale = Tale(fates)
     tale.go(steps)
+    effects = [effect for decision in tale.world.decisions for effect in decision.effects]
+    reaches("commands are refused", any(isinstance(effect, e.JobRefused | e.ProposalRefused) for effect in effects))
+    reaches("a job runs while commands come in", any(isinstance(effect, e.JobRunning) for effect in effects))
     assert [*Ledger(tale.world.inputs).unsettled(tale.world)] == []
     assert judged(tale.world) == []
     assert all_is_read(tale.world)

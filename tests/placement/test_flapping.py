@@ -15,6 +15,7 @@ from fallow.shared.cluster.fold.due import ROOM_LEAST
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, Uncordon
 from fallow.shared.events.values import NodeStatus
+from tests.hypothesis_profile import reaches
 from tests.placement.world import (
     CELL,
     World,
@@ -258,13 +259,16 @@ STEPS = st.one_of(
 @given(st.lists(STEPS, min_size=1, max_size=14))
 def test_writers_that_take_turns_quarantine_the_same_nodes_as_one_writer(steps: list[Step]) -> None:
     one, many = (cell_with(joined("n1"), joined("n2")) for _ in range(2))
+    is_out = False
     for number, step in enumerate(steps):
         for world in (one, many):
             world.checks = False
             world.tell(*(report(node) for node in world.state.nodes))
             take(world, step, number)
         many.restart()
+        is_out |= any(node.quarantined for node in many.state.nodes.values())
         assert told(many) == told(one)
+    reaches("a node is in quarantine when another writer takes over", is_out)
     many.check()
 
 

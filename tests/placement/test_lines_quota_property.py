@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.requests.arrays import may_start_one_more
 from fallow.services.placement.search.gang import POLICIES
 from fallow.shared.cluster.model.config import CellFile, Tenant, TenantQuota
@@ -23,7 +22,7 @@ from fallow.shared.events.operations import ReclaimFrom, SetPolicy, SetQuota
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, NodeStatus
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.naive_keeping import JudgedWorld, kept_for
 from tests.placement.oracle import (
     LinesWorld,
@@ -98,6 +97,7 @@ def test_a_job_that_may_start_does_not_wait(seed: int) -> None:
 def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int) -> None:
     twins = QuotaTwins(Random(seed))
     assert live_alike(twins)
+    reaches("jobs of tenants with guarantees wait beside jobs that run", is_busy(twins))
     assert twins.naive.state.quotas
 
 
@@ -170,6 +170,17 @@ class KeepingTwins(QuotaTwins):
         self.settle(SetQuota(cell=CELL, quotas=quotas))
 
 
+def times_kept(twins: Twins) -> int:
+    """In how many walks something was kept for owners."""
+    assert isinstance(twins.naive, KeepingNaive)
+    return twins.naive.times_kept
+
+
+def is_busy(twins: Twins) -> bool:
+    """Whether jobs wait, and others run."""
+    return bool(twins.live(holding=True)) and bool(twins.live(holding=False))
+
+
 def test_an_owner_that_may_start_does_not_wait() -> None:
     assert live_alike(KeepingTwins(Random(1313)))
 
@@ -194,6 +205,7 @@ def test_worlds_with_owners_in_which_they_once_did(seed: int) -> None:
 def test_it_does_so_whatever_owners_may_reclaim(seed: int) -> None:
     twins = KeepingTwins(Random(seed))
     assert live_alike(twins)
+    reaches("places are kept for owners that wait", times_kept(twins))
     assert twins.naive.state.quotas
 
 
@@ -246,7 +258,9 @@ def test_worlds_of_every_policy_in_which_they_once_did(seed: int) -> None:
 @COSTLY
 @given(st.integers(0, 10**9))
 def test_it_does_so_under_every_policy_with_jobs_that_differ_in_one_thing(seed: int) -> None:
-    assert live_alike(MixedTwins(Random(seed)))
+    twins = MixedTwins(Random(seed))
+    assert live_alike(twins)
+    reaches("under a policy of any kind places are kept for owners that wait", times_kept(twins))
 
 
 class WideTwins(MixedTwins):
@@ -279,7 +293,9 @@ class WideTwins(MixedTwins):
 @COSTLY
 @given(st.integers(0, 10**9))
 def test_it_does_so_where_jobs_need_memory_and_say_how_long_they_run_at_most(seed: int) -> None:
-    assert live_alike(WideTwins(Random(seed)))
+    twins = WideTwins(Random(seed))
+    assert live_alike(twins)
+    reaches("jobs that need memory wait beside jobs that run", is_busy(twins))
 
 
 def test_such_jobs_are_often_drawn() -> None:

@@ -31,6 +31,7 @@ from fallow.shared.log.port import AppendAnswer, AppendUnknown, LogUnavailable, 
 from fallow.shared.log.reading import input_checksum
 from fallow.shared.runtime.process import Context
 from tests.contract.eventually import eventually
+from tests.hypothesis_profile import reaches
 from tests.placement.lost_world import CELL, LAYOUT, LostWorld
 
 JOBS = ("test.jobs", 0)
@@ -646,12 +647,16 @@ def test_a_place_is_whole_only_where_the_log_continues_it(
     begin: int, length: int, read: int, checksum: int | None
 ) -> None:
     end = begin + length
+    kinds = set[LossKind | None]()
     for found in (None, 7, 8):
         loss = loss_of(JOBS, Place(read, checksum), begin, end, found)
+        kinds.add(None if loss is None else loss.kind)
         assert (loss is not None and loss.kind is LossKind.BEYOND_END) == (read > end)
         assert (loss is not None and loss.kind is LossKind.DELETED_UNREAD) == (read < begin)
         if loss is None and checksum is not None and read > begin:
             assert found in (None, checksum), "None: all that is left before it is the end of a transaction"
+
+    reaches("a place is whole with one checksum and lost with another one", len(kinds) > 1)
 
 
 def rejected(number: int) -> JobRejected:

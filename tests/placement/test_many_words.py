@@ -12,6 +12,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events import nodes as n
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.values import NodeStatus, RetryPolicy, RunStatus
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, Fate, World, cell_with, joined, kinds, spec_of
 
 CLASSES: dict[RunStatus, type[n.RunEvent]] = {
@@ -119,8 +120,11 @@ def test_one_record_of_many_words_comes_to_the_same_as_many_records_of_one(
     batches: list[list[n.RunStatusUpdate]],
 ) -> None:
     first, second = busy(), busy()
+    before = dict(first.state.jobs)
     for words in batches:
         assert made_of(first, together(*words)) == made_of(second, *map(alone, words))
+    held = [job.id for job in first.state.jobs.values() if job.workers]
+    reaches("words of one record end attempts", len(held) < len(before))
     assert (first.state.jobs, first.state.nodes, first.state.finished) == (
         second.state.jobs,
         second.state.nodes,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES
 from fallow.shared.cluster.model.job import HOLDING, JobStatus
 from fallow.shared.cluster.model.node import Node
@@ -20,7 +19,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy, RunStatus
 from fallow.simulator.history.bookkeeping import Bookkeeper
 from fallow.simulator.history.log_form import InForce
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.replicas import loose, service, word
 from tests.placement.world import (
     CELL,
@@ -210,9 +209,12 @@ class Story:
 @given(STORIES)
 def test_what_operators_want_of_a_node_outlives_all_that_happens_there(steps: list[tuple[str, str, int, bool]]) -> None:
     story = Story()
+    is_out = False
     for what, node, number, waits in steps:
         story.step(what, node, number, waits=waits)
+        is_out |= any(node.quarantined for node in story.world.state.nodes.values())
     story.tell()
+    reaches("a node is in quarantine while operators want things of nodes", is_out)
     story.heal()
     world = story.world
     held_up = [node.id for node in world.state.nodes.values() if node.is_to_be_emptied and node.jobs]

@@ -15,6 +15,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.operations import RemoveNode, Uncordon
 from fallow.shared.events.reasons import FailReason
 from fallow.shared.events.values import JobSpec, NodeStatus, Resources, RetryPolicy
+from tests.hypothesis_profile import reaches
 from tests.placement.world import (
     CELL,
     FILE,
@@ -377,6 +378,7 @@ def test_a_node_is_out_when_so_many_different_causes_of_both_tenants_failed_on_i
             break  # the node is out already
         world.tell(failed(job))
     of_each = [len({cause for cause in causes if cause // 2 % 2 == tenant}) for tenant in (0, 1)]
+    reaches("a node is out after causes of both tenants", not is_ready(world, "n1"))
     assert is_ready(world, "n1") is (sum(min(count, TENANT_MOST) for count in of_each) < FAILURES)
 
 

@@ -7,14 +7,13 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tests.hypothesis_profile  # noqa: F401 - sets how examples are searched
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
 from fallow.shared.events import nodes as n
 from fallow.shared.events.base import Event
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, RetryPolicy, RunStatus
-from tests.hypothesis_profile import COSTLY
+from tests.hypothesis_profile import COSTLY, reaches
 from tests.placement.replicas import word
 from tests.placement.world import CELL, World, admitted, cancel, failed, finished, joined, lost, stopped, update
 
@@ -149,6 +148,7 @@ def test_a_new_writer_comes_to_the_workers_of_the_one_before(seed: int) -> None:
         twins.one_round()
         assert holdings(twins.worlds[0]) == holdings(twins.worlds[1])
         lacks |= any(0 < len(job.workers) < job.spec.workers for job in twins.jobs)
+    reaches("a job runs with a part of its workers when a writer takes over", lacks)
 
 
 def test_the_property_is_about_something() -> None:

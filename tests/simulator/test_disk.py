@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.simulator.storage.disk import Disk
 from fallow.simulator.world import World
+from tests.hypothesis_profile import reaches
 
 NODE = "machine"
 
@@ -34,6 +35,7 @@ def test_of_every_line_it_is_known_whether_the_node_has_it_still(kept: list[list
         for size in sizes:
             disk.forgot(NODE, text[size:])
             text = text[:size]
+    reaches("some lines are gone and some are there", len({entry.is_gone for entry in disk.diaries[NODE]}) > 1)
     there = [entry.line.attempt for entry in disk.diaries[NODE] if not entry.is_gone]
     assert there == [
         msgspec.json.decode(each)["attempt"] for each in text.splitlines(keepends=True) if each.endswith(b"\n")
