@@ -161,17 +161,19 @@ def overload(
 def latency(
     seconds: Annotated[float, typer.Option(min=2, max=3_600, help="For so long at each rate.")] = 20,
     nodes: Nodes = NODES,
+    placement: Placement = None,
     secured: Secured = False,
     rounds: Rounds = None,
     flush: Flush = True,
     as_json: AsJson = False,
 ) -> None:
     """How long a job waits for its start in a cell with room, at 200 and at 1,000 jobs a second."""
-    from fallow.bench.latency import COMPARED  # noqa: PLC0415 - the same
+    from fallow.bench.latency import COMPARED  # noqa: PLC0415 - help stays quick
     from fallow.bench.latency import latency as run  # noqa: PLC0415 - the same
+    from fallow.bench.load.stages import policy_with  # noqa: PLC0415 - the same
 
     console = _console(as_json=as_json)
-    measure = partial(run, console, seconds=seconds, nodes=nodes, durable=flush)
+    measure = partial(run, console, policy_with(placement), seconds=seconds, nodes=nodes, durable=flush)
     _measured(console, measure, COMPARED, secured=secured, rounds=rounds).show(as_json=as_json)
 
 

@@ -15,11 +15,15 @@ from fallow.bench.load.load import Load, nodes_joined, percentile, put_load
 from fallow.bench.load.stages import cell_of, on_stage
 from fallow.bench.load.traffic import Flow, ends_of, flows, is_signed
 from fallow.local.local_cell import LocalCell, Servers
+from fallow.shared.events.operations import CellPolicy
 
 RATES = (200, 1_000)
 RUN_MS = 1_600
 BASELINE_SECONDS = 5.0
 PERCENTS = (50, 99)
+HANDED = "from_handed_"
+"""How a key begins that counts from when a job was handed over, which is what the cell itself takes."""
+
 COMPARED = tuple(f"p{percent}_ms_at_{rate}" for rate in reversed(RATES) for percent in PERCENTS)
 """What is compared between a plain cell and a secured one."""
 
@@ -32,7 +36,15 @@ class Measured:
     traffic: dict[str, Flow]
 
 
-def latency(console: Console, *, seconds: float, nodes: int, durable: bool, secured: bool | None = None) -> Figure:
+def latency(
+    console: Console,
+    policy: CellPolicy,
+    *,
+    seconds: float,
+    nodes: int,
+    durable: bool,
+    secured: bool | None = None,
+) -> Figure:
     """Run it. Raises StackError, LogUnavailable, LogOverflowed."""
 
     async def work(stage: LocalCell) -> Measured:
@@ -43,20 +55,22 @@ def latency(console: Console, *, seconds: float, nodes: int, durable: bool, secu
         async with chain(servers, folder, found.traffic) as running:
             return {key: value for rate in RATES for key, value in (await _plain(running, rate)).items()}
 
-    staged = on_stage(console, cell_of(nodes), work, baseline, durable=durable, secured=secured)
+    staged = on_stage(console, cell_of(nodes, policy), work, baseline, durable=durable, secured=secured)
     found, plain = staged.answer, staged.baseline
-    answers = {key: value for rate, load in found.loads.items() for key, value in _answers(rate, load).items()}
+    answers = {key: value for rate, load in found.loads.items() for key, value in answers_of(rate, load).items()}
     worst = max(found.loads.values(), key=lambda load: load.used.others_cores)
     lines = [line for rate in RATES for line in _lines(rate, answers, plain)]
     body: dict[str, object] = {**answers, "baseline": plain, "nodes": nodes, "seconds": seconds, "run_ms_mean": RUN_MS}
-    body |= {"signed": is_signed(found.traffic), "security": dict(staged.security)}
+    body |= {"placement": policy.placement, "signed": is_signed(found.traffic), "security": dict(staged.security)}
     return Figure("latency", lines, body, worst.used, staged.durable)
 
 
 def _lines(rate: int, answers: Mapping[str, float | None], plain: Mapping[str, float | None]) -> list[str]:
     p50, p99, late = f"p50_ms_at_{rate}", f"p99_ms_at_{rate}", answers[f"sender_late_ms_p99_at_{rate}"]
+    handed = " ms, ".join(f"{key[:3]} {answers[HANDED + key]}" for key in (p50, p99))
     return [
         f"at {rate} jobs/s, due to start: p50 {answers[p50]} ms, p99 {answers[p99]} ms; sender late by {late} ms (p99)",
+        f"at {rate} jobs/s, handed over to start: {handed} ms",
         f"at {rate} jobs/s: bare aiokafka p50 {plain[p50]} ms, p99 {plain[p99]} ms",
     ]
 
@@ -84,9 +98,11 @@ async def _plain(running: Chain, rate: int) -> dict[str, float | None]:
     return _keys(rate, sorted(waits))
 
 
-def _answers(rate: int, load: Load) -> dict[str, float | None]:
-    late = percentile(load.late_ms(), 99)
-    return {**_keys(rate, load.waits_ms()), f"sender_late_ms_p99_at_{rate}": late}
+def answers_of(rate: int, load: Load) -> dict[str, float | None]:
+    """What is told of the load at this rate, by key."""
+    late, handed = percentile(load.late_ms(), 99), _keys(rate, load.handed_waits_ms())
+    by_handed = {HANDED + key: value for key, value in handed.items()}
+    return {**_keys(rate, load.waits_ms()), **by_handed, f"sender_late_ms_p99_at_{rate}": late}
 
 
 def _keys(rate: int, ordered: list[float]) -> dict[str, float | None]:

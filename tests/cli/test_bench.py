@@ -16,6 +16,7 @@ from fallow.bench.borrowing.contention import cell_of as contended
 from fallow.bench.borrowing.deep_queue import cell_of as deep_queue
 from fallow.bench.command import app
 from fallow.bench.figure import Figure
+from fallow.bench.latency import answers_of
 from fallow.bench.load.arrivals import Told
 from fallow.bench.load.baseline import hops
 from fallow.bench.load.job_mix import GPUS_MEAN, job_id, jobs, number_of, run_ms_for
@@ -143,6 +144,20 @@ def test_a_wait_counts_from_when_the_job_is_due_however_late_its_sender_was() ->
     load = load_of([3.0, 4.0], [3.5, 4.5], rate=1, late_s=0.2)
     assert load.waits_ms() == [500.0, 500.0]
     assert load.late_ms() == pytest.approx([200.0, 200.0])
+
+
+def test_what_the_cell_takes_counts_from_when_a_job_was_handed_over() -> None:
+    load = load_of([1.0, 3.0, 4.0, 5.0], [1.9, 3.5, 4.7, -1.0], rate=1, late_s=0.2)
+    assert load.handed_waits_ms() == pytest.approx([300.0, 500.0, float("inf")])
+    load.told.gone_s[3] = 6.0
+    assert load.handed_waits_ms() == pytest.approx([300.0, 500.0])
+    assert answers_of(200, load) == {
+        "p50_ms_at_200": 500.0,
+        "p99_ms_at_200": 700.0,
+        "from_handed_p50_ms_at_200": 300.0,
+        "from_handed_p99_ms_at_200": 500.0,
+        "sender_late_ms_p99_at_200": 200.0,
+    }
 
 
 def test_a_job_that_is_cancelled_before_its_start_neither_waits_nor_is_it_backlog() -> None:

@@ -107,6 +107,19 @@ class Load:
                 waits.append(float("inf") if started_s[number] == NEVER else waited_s * 1000)
         return sorted(waits)
 
+    def handed_waits_ms(self) -> list[float]:
+        """From when a job was handed over to its start, in order of size, for the same jobs: without what the sender
+        was late.
+        """
+        handed_s, started_s = self.handed_s, self.told.started_s
+        measured = (number for number, due_s in enumerate(self.due_s) if self.begin_s <= due_s < self.end_s)
+        jobs = [number for number in measured if number not in self.told.gone_s]
+        never = float("inf")
+        return sorted(
+            never if NEVER in (handed_s[number], started_s[number]) else (started_s[number] - handed_s[number]) * 1000
+            for number in jobs
+        )
+
     def late_ms(self) -> list[float]:
         """By how much the sender was late, in order of size, for the same jobs. It is a part of their waits."""
         return late_ms(self.due_s, self.handed_s, self.begin_s, self.end_s)
