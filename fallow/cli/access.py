@@ -15,6 +15,7 @@ import typer
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.fence_line import FenceLine
 from fallow.shared.runtime.addresses import REDIS_RULE, is_redis, without_password
+from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 
 if TYPE_CHECKING:
     from fallow.shared.client.direct import DirectClient
@@ -140,7 +141,10 @@ def _redis_of_secret_file() -> str | None:
     file = Path(folder or "", "fallow_redis")
     if not folder or not file.is_file():
         return None
-    url = file.read_text(encoding="utf-8").strip()
+    try:
+        url = read_text_file(file).strip()
+    except TextFileError as error:
+        refuse("FALLOW_REDIS", str(file), str(error))
     if not is_redis(url):
         refuse("FALLOW_REDIS", str(file), f"what stands in this file {REDIS_RULE}")
     return url

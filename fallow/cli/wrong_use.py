@@ -10,26 +10,10 @@ from typing import Any
 import typer
 
 from fallow.cli.suggestions import OPTION_WAYS, command_meant, option_meant, way_for, words_too_many
+from fallow.shared.checker_words import in_our_words
 
 _NO_COMMAND = re.compile(r"No such command '(.*?)'\.", re.DOTALL)
 _TOO_MANY = re.compile(r"unexpected extra arguments? ?(?:\(s\))? ?\((.+)\)", re.DOTALL)
-
-OWN_WORDS = {
-    "Input should be ": "must be ",
-    "must be a valid integer": "must be a whole number",
-    "must be a valid number": "must be a number",
-    "must be a valid string": "must be text",
-    "must be a valid boolean": "must be true or false",
-    "must be a valid list": "must be a list",
-    "Value error, ": "",
-    "Field required": "is missing",
-    ", unable to parse string as an integer": "",
-    ", unable to parse string as a number": "",
-}
-"""How a checker of values begins its rule, and how it is told here."""
-
-
-_INSTANCE = re.compile(r"must be a valid dictionary or instance of \w+")
 
 
 class WrongValue(typer.BadParameter):
@@ -97,9 +81,7 @@ def _value(error: typer.BadParameter) -> object:
 
 def own_words(message: str) -> str:
     """A rule as it is told here."""
-    for begin, ours in OWN_WORDS.items():
-        message = message.replace(begin, ours)
-    return _lower(_INSTANCE.sub("must be a mapping of fields", message))
+    return _lower(in_our_words(message))
 
 
 def _lower(message: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from fallow.shared.runtime.stack.http_get import Unanswered
 from fallow.shared.runtime.stack.ports import LOCAL
+from fallow.shared.runtime.system_words import words_of_system
 
 REQUEST = b"GET /cursors HTTP/1.1\r\nhost: localhost\r\n\r\n"
 HEAD_END = b"\r\n\r\n"
@@ -63,7 +64,7 @@ class CursorLine(asyncio.Protocol):
             try:
                 await loop.create_connection(lambda: self, LOCAL, self._port)
             except OSError as error:
-                raise Unanswered(f"{self.service} takes no connection: {error}") from error
+                raise Unanswered(f"{self.service} takes no connection: {words_of_system(error)}") from error
         self._waiting = loop.create_future()
         assert self._transport is not None, "a connection that was made has told its transport"
         self._transport.write(REQUEST)

@@ -8,12 +8,11 @@ into the fewest equal workers that fit into one. Node files have node_id, gpu_ty
 from __future__ import annotations
 
 import csv
-import gzip
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
+from io import TextIOWrapper
 from pathlib import Path
 
 from msgspec.structs import force_setattr
@@ -23,10 +22,12 @@ from fallow.replay.names import job_ids, label, tenant_names
 from fallow.replay.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
 from fallow.shared.events.encoding import shorten
 from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.value import build_valid
 from fallow.shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
 from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
+from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
 
 JOB_COLUMNS = ("job_id", "tenant", "submit_s", "gpus", "duration_s")
 NODE_COLUMNS = ("node_id", "gpus")
@@ -179,11 +180,12 @@ def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
     """The rows of a CSV file with their line numbers. Raises WorkloadError when it cannot be read or lacks a column."""
     try:
         must_be_file(path, may_be_pipe=True)
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with unpacked(path) as packed, TextIOWrapper(packed, encoding="utf-8") as file:
             reader = csv.DictReader(file)
             missing = [column for column in needed if column not in (reader.fieldnames or ())]
             if missing:
-                raise WorkloadError(f"{path}: column {missing[0]} is missing; there are {reader.fieldnames}")
+                there = f"there are {', '.join(reader.fieldnames)}" if reader.fieldnames else "it has none"
+                raise WorkloadError(f"{path}: column {missing[0]} is missing; {shorten(there)}")
             for row in reader:
                 short = [column for column in needed if row[column] is None]
                 if short:
@@ -193,8 +195,8 @@ def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
                 yield reader.line_num, row
     except TextFileError as error:
         raise WorkloadError(f"{path}: {error}") from error
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise WorkloadError(f"{path}: cannot be read: {error}") from error
+    except READING_FAILS as error:
+        raise WorkloadError(f"{path}: cannot be read: {why_unread(error)}") from error
 
 
 def _job(row: Row, where: str, job_id: str, tenant: str) -> TraceJob:
@@ -253,7 +255,7 @@ def _node(row: Row, where: str, node_id: str, pool: str) -> NodeSpec:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"])
-        raise WorkloadError(f"{where}: {field} = {shorten(repr(first['input']))}: {first['msg']}") from error
+        raise WorkloadError(f"{where}: {field} = {shorten(repr(first['input']))}: {rule_broken(first)}") from error
 
 
 def _number(row: Row, field: str, where: str, *, empty: Decimal | None = None) -> Decimal:

@@ -11,6 +11,7 @@ from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool,
 from fallow.shared.events.base import Command
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import NodeRole, NodeSpec, Position
 
@@ -89,7 +90,7 @@ def cell_file_for(
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "tenants"
-        raise WorkloadError(f"the cell file that it needs: {where}: {first['msg']}") from error
+        raise WorkloadError(f"the cell file that it needs: {where}: {rule_broken(first)}") from error
 
 
 def pools_of(nodes: Sequence[NodeSpec]) -> tuple[Pool, ...]:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from fallow.shared.events.base import Name, Value
 from fallow.shared.events.encoding import shorten
+from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.values import NodeSpec
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
@@ -53,4 +54,4 @@ def _entry(path: Path, number: int, line: bytes) -> NodeLine:
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "the line"
         value = "" if isinstance(first["input"], dict | bytes) else f" = {shorten(repr(first['input']))}"
-        raise NodesFileError(f"{path}: line {number}: {field}{value}: {first['msg']}") from error
+        raise NodesFileError(f"{path}: line {number}: {field}{value}: {rule_broken(first)}") from error

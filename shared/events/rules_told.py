@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
+from fallow.shared.checker_words import in_our_words
 from fallow.shared.events.base import JobId, Label, Name
 from fallow.shared.events.values import NO_NUL_PATTERN, VARIABLE_PATTERN
 
@@ -22,17 +23,8 @@ _PATTERNS |= {
 }
 
 _KINDS = {
-    "missing": "is missing",
-    "extra_forbidden": "unknown field (docs/jobs.md lists them)",
     "union_tag_not_found": "is missing: 'virtual' or 'process' (docs/jobs.md)",
-    "model_type": "must be a mapping of fields",
-    "dict_type": "must be a mapping",
-    "tuple_type": "must be a list",
-    "string_type": "must be text",
-    "bool_type": "must be true or false",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
+    "dict_type": "must be a mapping",  # of JSON the checker says the same as of a mapping of fields
 }
 
 
@@ -72,16 +64,18 @@ def rule_of(field: str, kind: str, message: str, context: Mapping[str, Any], *, 
         words, bound, noun = _LENGTHS[kind]
         return f"must have at {words} {context[bound]:,} {noun}{'' if context[bound] == 1 else 's'}"
     if kind in _OF_THE_DRIVER and not is_of_the_driver(field, kind):
-        return message
-    if kind == "extra_forbidden" and not of_a_job:
-        return "unknown field"
+        return in_our_words(message)
     if kind == "union_tag_invalid":
         return f"must be {context['expected_tags'].replace(', ', ' or ')}"
     if kind == "string_pattern_mismatch":
         plain = f"is not written as docs/jobs.md says of {field.partition('.')[0].partition('[')[0]}"
         return _PATTERNS.get(context["pattern"], plain if of_a_job else f"must match {context['pattern']}")
-    if kind in _KINDS:
-        return _KINDS[kind]
-    if kind == "json_invalid":
-        return f"is no JSON: {message.removeprefix('Invalid JSON: ')}"
-    return message.removeprefix("Value error, ").replace("Input should be", "must be", 1)
+    if kind == "extra_forbidden" and of_a_job:
+        return "unknown field (docs/jobs.md lists them)"
+    return _KINDS[kind] if kind in _KINDS else in_our_words(message)
+
+
+def rule_broken(problem: Mapping[str, Any]) -> str:
+    """The rule that a value breaks which is of no job: `problem` is one of the `errors` of pydantic."""
+    field = field_of(problem["loc"], problem["type"])
+    return rule_of(field, problem["type"], problem["msg"], problem.get("ctx", {}), of_a_job=False)

@@ -8,6 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from fallow.shared.runtime.system_words import words_of_system
+
 
 class Protocol(StrEnum):
     """Kafka's `security.protocol`."""
@@ -84,12 +86,14 @@ class KafkaAccess:
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ssl.SSLError) as error:
-            raise AccessError("kafka_ca_file", f"{self.ca_file} holds no certificates: {error}") from error
+            rule = f"{self.ca_file} holds no certificates: {words_of_system(error)}"
+            raise AccessError("kafka_ca_file", rule) from error
         if self.cert_file is not None:
             try:
                 context.load_cert_chain(self.cert_file, self.key_file, self._no_password)
             except (OSError, ssl.SSLError) as error:
-                raise AccessError("kafka_cert_file", f"{self.cert_file}, {self.key_file}: {error}") from error
+                rule = f"{self.cert_file}, {self.key_file}: {words_of_system(error)}"
+                raise AccessError("kafka_cert_file", rule) from error
         return context
 
     def _no_password(self) -> str:

@@ -31,6 +31,7 @@ from fallow.shared.runtime.http.health import Health, HealthServer
 from fallow.shared.runtime.logs import set_up_logs
 from fallow.shared.runtime.settings import ServiceSettings, SettingsError, shown
 from fallow.shared.runtime.standard_streams import open_missing_streams
+from fallow.shared.runtime.system_words import words_of_system
 from fallow.shared.runtime.telemetry import Telemetry
 from fallow.shared.whole_file import whole_file
 
@@ -131,7 +132,8 @@ async def serve_health(context: Context[SettingsT]) -> HealthServer:
         server = HealthServer(context.health, settings.http_host, settings.http_port)
     except (OSError, UnicodeError) as error:
         host, port = shown(settings.http_host), settings.http_port
-        raise SettingsError(f"FALLOW_HTTP_HOST = {host}: cannot listen there at port {port}: {error}") from error
+        why = "is no name of a host" if isinstance(error, UnicodeError) else words_of_system(error)
+        raise SettingsError(f"FALLOW_HTTP_HOST = {host}: cannot listen there at port {port}: {why}") from error
     await server.start()
     try:
         if settings.port_file is not None:
@@ -139,7 +141,7 @@ async def serve_health(context: Context[SettingsT]) -> HealthServer:
     except (OSError, ValueError) as error:
         await server.stop()
         path = shown(str(settings.port_file))
-        raise SettingsError(f"FALLOW_PORT_FILE = {path}: cannot be written: {error}") from error
+        raise SettingsError(f"FALLOW_PORT_FILE = {path}: cannot be written: {words_of_system(error)}") from error
     return server
 
 

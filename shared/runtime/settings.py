@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
@@ -25,9 +26,12 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from fallow.shared.checker_words import in_our_words
 from fallow.shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
+from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.kafka_access import AccessError, KafkaAccess, Mechanism, Protocol
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
+from fallow.shared.runtime.system_words import words_of_system
 from fallow.shared.unshown import without_secrets
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$")]
@@ -68,17 +72,6 @@ SHAPES = {
 }
 """What the text of a setting must be like."""
 
-RULES = {
-    "int_parsing": "must be a whole number",
-    "float_parsing": "must be a number",
-    "bool_parsing": "must be true or false",
-    "less_than_equal": "must be at most {le}",
-    "less_than": "must be less than {lt}",
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be greater than {gt}",
-}
-"""What a number or a switch must be, by the name that the checker of values has for the mistake."""
-
 
 class SettingsError(ErrorOfSeveralLines):
     """The settings cannot be used; the message has one line for each wrong field: name, value, rule."""
@@ -115,6 +108,8 @@ class KafkaSecurity(BaseSettings):
         secrets = cls.model_config.get("secrets_dir")
         if secrets is not None and not Path(str(secrets)).is_dir():
             raise SettingsError(f"FALLOW_SECRETS_DIR = {shown(secrets)}: must be a folder that is there")
+        if secrets is not None:
+            _must_be_text(Path(str(secrets)), cls.model_fields)
         try:
             return cls()
         except ValidationError as error:
@@ -227,6 +222,18 @@ class ServiceSettings(KafkaSecurity):
         return self.access_at(self.kafka)
 
 
+def _must_be_text(secrets: Path, names: Iterable[str]) -> None:
+    """Raises SettingsError for the secret file of a setting that cannot be read."""
+    for name in names:
+        file = secrets / f"fallow_{name}"
+        try:
+            if file.is_file():
+                read_text_file(file)
+        except (TextFileError, OSError) as error:
+            why = error if isinstance(error, TextFileError) else f"cannot be read: {words_of_system(error)}"
+            raise SettingsError(f"FALLOW_{name.upper()}: {file}: {why}") from error
+
+
 def _goes_by_wall(info: ValidationInfo) -> bool:
     """Whether cell time goes on by itself: a stepped clock has no origin and no speed."""
     return info.data.get("clock") is not ClockKind.STEPPED
@@ -255,9 +262,6 @@ def explanation(settings: type[KafkaSecurity], error: ValidationError) -> list[s
 
 def _rule(field: str, problem: ErrorDetails) -> str:
     """What the value must be, in words: also where the checker of values would show an expression."""
-    kind, bounds = problem["type"], problem.get("ctx", {})
-    if kind == "string_pattern_mismatch" and field in SHAPES:
+    if problem["type"] == "string_pattern_mismatch" and field in SHAPES:
         return SHAPES[field]
-    if kind in RULES:
-        return RULES[kind].format(**bounds)
-    return problem["msg"].removeprefix("Value error, ").replace("Input should be ", "must be ")
+    return in_our_words(problem["msg"])

@@ -149,7 +149,7 @@ def test_a_mistake_in_a_cell_file_is_one_line_with_its_place(tmp_path: Path) -> 
     path.write_text("cells:\n  - {name: main, ordinal: 0, pools: [{name: a, gpus: 8}]}\ntenants:\n  - {nam: x}\n")
     done = call("cell", "check", str(path))
     assert done.returncode == 2
-    assert done.stderr.splitlines()[0] == f"fallow: {path}: line 4: tenants[0].name: Field required"
+    assert done.stderr.splitlines()[0] == f"fallow: {path}: line 4: tenants[0].name: is missing"
 
 
 def test_a_job_that_is_not_valid_is_not_sent_and_every_mistake_is_named() -> None:

@@ -108,7 +108,7 @@ def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -
         ("tolerations: [a b]", f"tolerations[0] = 'a b': {LABEL_RULE}"),
         ("node_labels: [a b]", "node_labels[0] = 'a b': is not written as docs/jobs.md says of node_labels"),
         ("hold: 1", "hold = 1: must be true or false"),
-        ("array: 2000", "array = 2000: must be less than or equal to 1000"),
+        ("array: 2000", "array = 2000: must be at most 1000"),
         ("kind: batch", "kind = 'batch': must be 'training' or 'inference'"),
     ],
 )

@@ -361,7 +361,7 @@ def test_a_folder_that_another_up_uses_is_left_alone(
     [
         ('{"cell": "moon", "node": {"id": "n1", "pool": "virtual", "gpus": 8}}', "cell = 'moon' is unknown"),
         ('{"cell": "main", "node": {"id": "n1", "pool": "moon", "gpus": 8}}', "pool = 'moon' of node n1 is unknown"),
-        ('{"cell": "main"}', "line 1: node: Field required"),
+        ('{"cell": "main"}', "line 1: node: is missing"),
     ],
 )
 def test_the_nodes_of_up_are_checked_before_anything_is_started(

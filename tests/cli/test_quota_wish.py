@@ -84,7 +84,7 @@ def test_a_file_sets_several_at_once_each_whole(tmp_path: Path) -> None:
         ("- tenant: ada\n  limit: 1\n  limit: 2", "line 3: [0].limit: the key stands in line 2 already"),
         ('- {tenant: ada, "a\\nb": 1}', rf"quotas[0].a\nb = 1: unknown field; {FIELDS}"),
         ("- 1", "quotas[0]: must be a mapping of fields"),
-        ("- {tenant: ada, limit: -1}", "quotas[0].limit = -1: must be greater than or equal to 0"),
+        ("- {tenant: ada, limit: -1}", "quotas[0].limit = -1: must be at least 0"),
         ("- {tenant: ada, limits: 1}", f"quotas[0].limits = 1: unknown field (did you mean limit?); {FIELDS}"),
         ("- {tenant: ada, guaranteed: 2, limit: 1}", "quotas[0]: limit 1 is below guaranteed 2"),
         ("- {limit: 1}", "quotas[0].tenant: is missing"),

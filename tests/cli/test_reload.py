@@ -290,7 +290,7 @@ def test_a_mistake_in_the_file_is_told_with_its_place_and_nothing_is_asked(tmp_p
     for words in ((str(path),), ()):
         done = call("cell", "reload", *words, FALLOW_CELL_FILE=str(path), FALLOW_KAFKA="127.0.0.1:1")
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.splitlines()[0] == f"fallow: {path}: line 4: tenants[0].name: Field required"
+        assert done.stderr.splitlines()[0] == f"fallow: {path}: line 4: tenants[0].name: is missing"
 
 
 def test_a_kafka_that_is_away_is_one_line() -> None:

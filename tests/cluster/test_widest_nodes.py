@@ -57,7 +57,7 @@ def test_a_wider_one_is_refused_in_a_list_of_nodes(tmp_path: Path) -> None:
     path.write_text(f'{{"cell": "a", "node": {{"id": "n1", "pool": "p", "gpus": {TOO_MANY}}}}}\n')
     with pytest.raises(NodesFileError) as refused:
         load_nodes(path)
-    rule = f"Input should be less than or equal to {DEVICES_MOST}"
+    rule = f"must be at most {DEVICES_MOST}"
     assert str(refused.value) == f"{path}: line 1: node.gpus = {TOO_MANY}: {rule}"
 
 

@@ -210,7 +210,7 @@ async def test_a_cell_file_with_an_error_changes_nothing_and_a_good_one_counts(
     await cell.publish(ReloadCell(cell=CELL))
     await until_said(cell, ("admission", "placement"), "the old one stays in force")
     refused = fallow("cell", "reload")
-    assert (refused.returncode, refused.stderr.splitlines()[0].endswith("Input should be a valid integer")) == (2, True)
+    assert (refused.returncode, refused.stderr.splitlines()[0].endswith("must be a whole number")) == (2, True)
     path.write_text(WITH_OWN_TOPIC.replace("name: main", "name: east"))
     assert "a reload keeps the cells and their ordinals" in fallow("cell", "reload").stderr
     await cell.publish(ReloadCell(cell=CELL))

@@ -92,7 +92,7 @@ def test_one_input_of_many_that_cannot_be_written_is_set_aside_and_the_others_co
     world.check()
     ((item, stray),) = world.service.take_strays()
     assert (item.next_offset, stray.reason) == (at + 1, DeadLetterReason.UNWRITABLE)
-    assert stray.text.startswith("effects[0].JobEnqueued.submit_ms: must be less than or equal to")
+    assert stray.text.startswith("effects[0].JobEnqueued.submit_ms: must be at most")
     assert str(FAR_MS) in stray.text
     assert sorted(world.state.jobs) == sorted(f"job-{number}" for number in range(300) if number != at)
     assert world.service.read["jobs-0"] == 300

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
-import gzip
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from io import TextIOWrapper
+from math import isfinite
 from pathlib import Path
 
+from fallow.shared.events.encoding import shorten
 from fallow.shared.events.values import GPU, NodeSpec
+from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
 
 MIB_PER_GIB = 1024
 
@@ -54,23 +58,23 @@ def read_pods(path: Path) -> tuple[Pod, ...]:
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        with unpacked(path) as packed, TextIOWrapper(packed, encoding="utf-8") as file:
             yield from enumerate(csv.DictReader(file), 2)
-    except (OSError, UnicodeDecodeError) as failure:
-        raise OpenbError(f"{path}: {failure}") from failure
+    except READING_FAILS as failure:
+        raise OpenbError(f"{path}: cannot be read: {why_unread(failure)}") from failure
 
 
 def _node(path: Path, number: int, row: dict[str, str]) -> NodeSpec:
     try:
         if "sn" in row:
-            name, gpus, kind = row["sn"], int(row["gpu"]), row["model"]
-            cpu_milli, memory_mib = int(row["cpu_milli"]), int(row["memory_mib"])
+            name, gpus, kind = row["sn"], _whole(row, "gpu"), _text(row, "model")
+            cpu_milli, memory_mib = _whole(row, "cpu_milli"), _whole(row, "memory_mib")
         else:
-            name, gpus, kind = row["node_id"], int(row["gpus"]), row["gpu_type"]
-            cpu_milli = round(float(row["cpus"]) * 1000)
-            memory_mib = round(float(row["memory_gib"]) * MIB_PER_GIB)
-    except (KeyError, TypeError, ValueError) as failure:
-        raise OpenbError(f"{path}, line {number}: not a node: {failure!r}") from failure
+            name, gpus, kind = _text(row, "node_id"), _whole(row, "gpus"), _text(row, "gpu_type")
+            cpu_milli = round(_number(row, "cpus") * 1000)
+            memory_mib = round(_number(row, "memory_gib") * MIB_PER_GIB)
+    except ValueError as failure:
+        raise OpenbError(f"{path}, line {number}: not a node: {failure}") from failure
     return NodeSpec(
         id=name, pool=pool_of(kind), gpu_type=kind or "gpu", gpus=gpus, cpu_milli=cpu_milli, memory_mib=memory_mib
     )
@@ -78,12 +82,40 @@ def _node(path: Path, number: int, row: dict[str, str]) -> NodeSpec:
 
 def _pod(path: Path, number: int, row: dict[str, str]) -> Pod:
     try:
-        gpus, milli = int(row["num_gpu"]), int(row["gpu_milli"] or 0)
-        name = row["name"] if "name" in row else row["job_id"]
-        cpu_milli, memory_mib = int(row["cpu_milli"]), int(row["memory_mib"])
-    except (KeyError, TypeError, ValueError) as failure:
-        raise OpenbError(f"{path}, line {number}: not a pod: {failure!r}") from failure
+        gpus, milli = _whole(row, "num_gpu"), _whole(row, "gpu_milli", empty=0)
+        name = row["name"] if "name" in row else _text(row, "job_id")
+        cpu_milli, memory_mib = _whole(row, "cpu_milli"), _whole(row, "memory_mib")
+    except ValueError as failure:
+        raise OpenbError(f"{path}, line {number}: not a pod: {failure}") from failure
     if not (0 <= milli <= GPU and gpus >= 0) or (gpus > 1 and milli < GPU):
         raise OpenbError(f"{path}, line {number}: {gpus} GPUs of {milli} milli-GPUs are no request")
     types = (row.get("gpu_spec") or row.get("gpu_type") or "").split("|")
     return Pod(name, gpus * milli, cpu_milli, memory_mib, tuple(sorted({kind for kind in types if kind})))
+
+
+def _text(row: dict[str, str], column: str) -> str:
+    """Raises ValueError where the table has no such column, or the row ends before it."""
+    text = row.get(column)
+    if text is None:
+        raise ValueError(f"{column} is missing")
+    return text
+
+
+def _whole(row: dict[str, str], column: str, empty: int | None = None) -> int:
+    text = _text(row, column)
+    if empty is not None and not text:
+        return empty
+    try:
+        return int(text)
+    except ValueError as failure:
+        raise ValueError(f"{column} = {shorten(repr(text))}: must be a whole number") from failure
+
+
+def _number(row: dict[str, str], column: str) -> float:
+    text = _text(row, column)
+    found = float("nan")
+    with suppress(ValueError):
+        found = float(text)
+    if not isfinite(found):
+        raise ValueError(f"{column} = {shorten(repr(text))}: must be a number")
+    return found

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-import gzip
 import json
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from fallow.cli.log.file import packed_by_name
 from fallow.shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.encoding import shorten
 from fallow.shared.log.port import Outgoing
+from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
 from fallow.shared.whole_file import whole_file
 
 FORMAT = 1
@@ -117,12 +116,12 @@ def _text(value: bytes | None) -> str | None:
 def read_archive(path: Path, unpacked_bytes_most: int = UNPACKED_BYTES_MOST) -> Archive:
     """The cell of a file, after every check of it. Raises ArchiveError."""
     try:
-        with cast("IO[bytes]", gzip.open(path) if path.suffix == ".gz" else path.open("rb")) as file:
+        with unpacked(path) as file:
             head, rows, unread = _checked(path, _bounded_lines(path, file, unpacked_bytes_most))
         state = state_from(rows)
         found = digest_of(state)
-    except (OSError, EOFError, zlib.error) as error:
-        raise ArchiveError(f"{path}: cannot be read: {error}") from error
+    except READING_FAILS as error:
+        raise ArchiveError(f"{path}: cannot be read: {why_unread(error)}") from error
     except DamagedRow as error:
         raise ArchiveError(f"{path}: its state cannot be read: {error}") from error
     says, holds = (head.cell, head.version, head.chain, head.digest), (state.cell, state.version, state.chain, found)

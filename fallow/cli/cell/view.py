@@ -11,6 +11,7 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit, refuse
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import file_to_write, folder_to_read
+from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.view.library import LIBRARY, library_digest
 from fallow.shared.view.redis_users import users_told
 from fallow.shared.view.redis_view import RedisFunctions
@@ -63,11 +64,11 @@ def users(context: typer.Context, passwords: Passwords, out: Out = None) -> None
 def _password(file: Path) -> str:
     """The one line of this file. Ends the command where it is no password."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        refuse("--passwords", file.parent, f"must hold a file {file.name}, with the password of that user")
-    except (OSError, ValueError) as error:
-        refuse("--passwords", file, f"cannot be read: {error}")
+        lines = read_text_file(file, may_be_pipe=True).splitlines()
+    except TextFileError as error:
+        if not file.exists():
+            refuse("--passwords", file.parent, f"must hold a file {file.name}, with the password of that user")
+        refuse("--passwords", file, str(error))
     if len(lines) != 1 or len(lines[0]) < PASSWORD_FEWEST or lines[0] != lines[0].strip():
         refuse(
             "--passwords", file, f"must hold one line of at least {PASSWORD_FEWEST} characters, without spaces around"

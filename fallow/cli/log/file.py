@@ -12,12 +12,11 @@ import gzip
 import json
 import os
 import sys
-import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from io import TextIOWrapper
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import msgspec
 
@@ -25,6 +24,7 @@ from fallow.cli.paths import OUTPUT
 from fallow.shared.events.base import Count, Value
 from fallow.shared.events.encoding import UNREAD, judged, shorten
 from fallow.shared.log.port import Record, TopicPartition
+from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
 
 LINES_AT_ONCE = 500
 
@@ -91,19 +91,12 @@ def is_output(path: Path) -> bool:
         return False  # nothing is there yet
 
 
-def open_text(path: Path, mode: str) -> IO[str]:
-    """The file as text, compressed or not by its name."""
-    if path.suffix == ".gz":
-        return cast("IO[str]", gzip.open(path, f"{mode}t", encoding="utf-8"))
-    return cast("IO[str]", path.open(mode, encoding="utf-8"))
-
-
 def read_log_file(path: Path, tp: TopicPartition) -> Iterator[tuple[list[Record], int]]:
     """Some records at a time, each time with the end that the file names. Raises LogFileError."""
     some: list[Record] = []
     end = chars = 0
     try:
-        with open_text(path, "r") as file:
+        with unpacked(path) as packed, TextIOWrapper(packed, encoding="utf-8") as file:
             for number, line in enumerate(_lines(path, file), start=1):
                 record, end = _record(path, number, line, tp)
                 some.append(record)
@@ -111,8 +104,8 @@ def read_log_file(path: Path, tp: TopicPartition) -> Iterator[tuple[list[Record]
                 if len(some) == LINES_AT_ONCE or chars >= CHARS_AT_ONCE:
                     yield some, end
                     some, chars = [], 0
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise LogFileError(f"{path}: cannot be read: {error}") from error
+    except READING_FAILS as error:
+        raise LogFileError(f"{path}: cannot be read: {why_unread(error)}") from error
     if some:
         yield some, end
 

@@ -14,10 +14,9 @@ from pydantic import ValidationError
 from fallow.cli.access import Access, access_of
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.paths import folder_to_write
-from fallow.cli.wrong_use import own_words
 from fallow.services.executor.node_registration import WrongOffer, home_of, offer_of
 from fallow.services.executor.processes.machine import count_devices
-from fallow.shared.events.rules_told import ID_RULE
+from fallow.shared.events.rules_told import ID_RULE, rule_broken
 from fallow.shared.events.values import DEVICES_MOST, NodeSpec
 
 app = typer.Typer()
@@ -106,4 +105,4 @@ def _offer(access: Access, node: str, pool: str, cell: str | None, gpus: int, la
         first = error.errors(include_url=False)[0]
         field = str(first["loc"][0])
         is_odd_id = field == "id" and first["type"] == "string_pattern_mismatch"
-        refuse(OPTIONS[field], first["input"], ID_RULE if is_odd_id else own_words(first["msg"]))
+        refuse(OPTIONS[field], first["input"], ID_RULE if is_odd_id else rule_broken(first))

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.near import meant
 from fallow.cli.output.when import DURATION_RULE, duration_of
-from fallow.cli.wrong_use import own_words
 from fallow.shared.cluster.model.config import CellFile, TenantQuota
 from fallow.shared.events.base import Name
 from fallow.shared.events.encoding import shorten
 from fallow.shared.events.operations import Quota
+from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.value import plain
 from fallow.shared.events.values import GPU
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
@@ -93,7 +93,7 @@ def _quota(path: Path, number: int, row: Any, parents: dict[str, str | None]) ->
         named = NamedQuota.model_validate(row)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        rule = own_words(first["msg"]) if first["type"] != "extra_forbidden" else _unknown(str(first["loc"][-1]))
+        rule = rule_broken(first) if first["type"] != "extra_forbidden" else _unknown(str(first["loc"][-1]))
         shown = "" if isinstance(first["input"], dict) else f" = {shorten(repr(first['input']))}"
         at = field_name(("quotas", number, *first["loc"])) + (shown if first["loc"] else "")
         end_with(Exit.USAGE, f"fallow: {path}: {at}: {rule}")

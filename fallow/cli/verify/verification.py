@@ -26,6 +26,7 @@ from fallow.shared.cluster.checks.run_journal import (
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import shorten
+from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.value import V
 from fallow.shared.log.layout import Layout
@@ -34,6 +35,7 @@ from fallow.shared.log.reading import event_of
 from fallow.shared.log.signers import Signers
 from fallow.shared.log.snapshots import oldest_snapshot
 from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
+from fallow.shared.runtime.files.unread import why_unread
 from fallow.shared.view.compare import ViewMoved, compare_view
 from fallow.shared.view.reader import ViewReader, ViewRebuilding
 
@@ -308,7 +310,7 @@ def _opened(path: Path) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as error:
-        raise DiaryError(f"{path}: cannot be read: {error.strerror}") from error
+        raise DiaryError(f"{path}: cannot be read: {why_unread(error)}") from error
 
 
 def _diary_line(path: Path, number: int, line: bytes) -> DiaryLine:
@@ -320,10 +322,10 @@ def _judged(cls: type[V], path: Path, number: int, line: bytes) -> V:
         return read_valid(cls, line)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = shorten(".".join(map(str, first["loc"])))
-        raise DiaryError(f"{path}: line {number}: {field}: {first['msg']}") from error
+        field = shorten(".".join(map(str, first["loc"]))) or "the line"
+        raise DiaryError(f"{path}: line {number}: {field}: {rule_broken(first)}") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise DiaryError(f"{path}: line {number}: {shorten(str(error))}") from error
+        raise DiaryError(f"{path}: line {number}: is no JSON: {shorten(str(error))}") from error
 
 
 def _all_nodes(some: tuple[str, ...] | None, more: tuple[str, ...] | None) -> tuple[str, ...] | None:

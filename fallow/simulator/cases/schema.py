@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fallow.shared.events.encoding import shorten
+from fallow.shared.events.rules_told import rule_broken
 
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 Gpus = Annotated[int, Field(strict=True, ge=0)]
@@ -297,5 +298,5 @@ def case_of(content: object, where: str) -> Case:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = shorten(".".join(str(part) for part in first["loc"])) or "the file"
-        rule = "is no key of a case" if first["type"] == "extra_forbidden" else first["msg"]
+        rule = "is no key of a case" if first["type"] == "extra_forbidden" else rule_broken(first)
         raise CaseError(f"{where}: {field}: {rule}") from error

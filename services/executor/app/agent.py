@@ -22,6 +22,7 @@ from fallow.services.executor.policy.machine_agent import OwnNode, keeps_boot
 from fallow.services.executor.policy.turn import Now, Observation, Start, Stop, Turn
 from fallow.services.executor.policy.worker_environment import Gang, gang_of
 from fallow.services.executor.processes.state_folder import StateFolderUnusable
+from fallow.services.executor.processes.supervisor import cause_of
 from fallow.services.executor.settings import AgentSettings
 from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.values import NodeStatus
@@ -301,7 +302,7 @@ class Agent:
             self._driver.keep_lease(node.agent.renewed_ms, until_ms)
         except OSError as error:
             is_kept = self._kept_until_ms is not None and self._kept_until_ms <= until_ms
-            self._tell_unkept(str(error), is_kept=is_kept)
+            self._tell_unkept(cause_of(error), is_kept=is_kept)
             return is_kept
         self._kept_until_ms, self._unkept_why = until_ms, ""
         self._context.health.ready(LEASE)

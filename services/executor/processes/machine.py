@@ -7,6 +7,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from fallow.services.executor.processes.supervisor import cause_of
+
 NVIDIA = Path("/proc/driver/nvidia/gpus")
 NVIDIA_SMI_WAIT_S = 30
 
@@ -40,7 +42,8 @@ def count_devices(folder: Path = NVIDIA) -> int:
     try:
         told = subprocess.run([program, "--list-gpus"], capture_output=True, text=True, timeout=NVIDIA_SMI_WAIT_S)  # noqa: PLW1510
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise NoDevices(f"{program} --list-gpus: {error}") from error
+        why = cause_of(error, program) if isinstance(error, OSError) else f"no answer in {NVIDIA_SMI_WAIT_S} s"
+        raise NoDevices(f"{program} --list-gpus: {why}") from error
     if told.returncode:
         raise NoDevices(f"{program} --list-gpus: {(told.stderr or told.stdout).strip()}")
     return sum(line.startswith("GPU ") for line in told.stdout.splitlines())

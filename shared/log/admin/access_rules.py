@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
+from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
@@ -146,7 +147,7 @@ def parse_access(text: str, topics: Iterable[str]) -> AccessFile:
     except YamlTextError as error:
         raise AccessFileError(f"access file: {error}") from error
     except ValidationError as error:
-        lines = [f"{field_name(e['loc']) or 'access file'}: {e['msg']}" for e in error.errors()]
+        lines = [f"{field_name(e['loc']) or 'access file'}: {rule_broken(e)}" for e in error.errors()]
         raise AccessFileError("\n".join(lines)) from error
     mistakes = [*_unknown_topics(file, frozenset(topics)), *_reserved_names(file)]
     if mistakes:

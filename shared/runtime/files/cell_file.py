@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.encoding import shorten
+from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.files.yaml_text import (
     FieldPath,
@@ -194,7 +195,7 @@ def _mistake(places: _Places, problem: Any) -> str:
     may_be_key = KEYS_FIELD in path and not isinstance(given, int | float)
     is_unshown = problem["type"] == "missing" or isinstance(given, dict | list) or may_be_key
     shown = "" if is_unshown else _value(given)
-    rule = _unknown(path) if problem["type"] == "extra_forbidden" else _rule(problem)
+    rule = _unknown(path) if problem["type"] == "extra_forbidden" else rule_broken(problem)
     at = f"{field_name(path)}{shown}: " if path else ""
     line = places.line_of_value(rule) if problem["type"] == "value_error" else None
     return f"line {line or places.line(path)}: {at}{rule}"
@@ -223,17 +224,6 @@ def _parts_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for inner in get_args(annotation):
         yield from _parts_in(inner)
-
-
-_WORDS = {"tuple_type": "must be a list", "model_type": "must be a mapping of fields", "dict_type": "must be a mapping"}
-
-
-def _rule(problem: Any) -> str:
-    """The rule that is broken, in the words of YAML: it has lists, no tuples."""
-    if problem["type"] in _WORDS:
-        return _WORDS[problem["type"]]
-    rule: str = problem["msg"].removeprefix("Value error, ")
-    return rule.replace("Tuple should", "List should")
 
 
 def _value(value: Any) -> str:

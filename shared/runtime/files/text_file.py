@@ -5,6 +5,8 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+from fallow.shared.runtime.files.unread import why_unread
+
 FILE_BYTES_MOST = 256 * 2**20
 """A file of a million jobs in JSON lines has half as many."""
 
@@ -20,7 +22,7 @@ def read_text_file(path: Path, *, may_be_pipe: bool = False, bytes_most: int = F
         with path.open("rb") as file:
             found = file.read(bytes_most + 1)
     except OSError as error:
-        raise TextFileError(f"cannot be read: {error.strerror}") from error
+        raise TextFileError(f"cannot be read: {why_unread(error)}") from error
     return text_of(found, bytes_most)
 
 
@@ -29,7 +31,7 @@ def must_be_file(path: Path, *, may_be_pipe: bool = False) -> None:
     try:
         mode = path.stat().st_mode
     except OSError as error:
-        raise TextFileError(f"cannot be read: {error.strerror}") from error
+        raise TextFileError(f"cannot be read: {why_unread(error)}") from error
     if not (stat.S_ISREG(mode) or (may_be_pipe and stat.S_ISFIFO(mode))):
         what = "a regular file or a pipe" if may_be_pipe else "a regular file"
         raise TextFileError(f"cannot be read: must be {what}")
@@ -42,4 +44,4 @@ def text_of(found: bytes, bytes_most: int = FILE_BYTES_MOST) -> str:
     try:
         return found.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
-        raise TextFileError("cannot be read: is not UTF-8 text") from error
+        raise TextFileError(f"cannot be read: {why_unread(error)}") from error

@@ -27,7 +27,7 @@ def probe(port: int, path: str) -> tuple[bool, str]:
             while len(answer) < HEAD_BYTES_MAX and (part := connection.recv(HEAD_BYTES_MAX)):
                 answer += part
     except OSError as error:
-        return False, str(error) or "no answer in time"
+        return False, error.strerror or str(error) or "no answer in time"
     head, _, body = answer.partition(b"\r\n\r\n")
     return head.split(b" ", 2)[1:2] == [b"200"], body.decode("utf-8", "replace")
 

@@ -8,6 +8,8 @@ import asyncio
 import json
 from typing import Any
 
+from fallow.shared.runtime.system_words import words_of_system
+
 ANSWER_WAIT_S = 5.0
 
 
@@ -31,7 +33,8 @@ class KeptConnection:
                 return await self._ask_again_if_closed(path)
         except (OSError, EOFError, TimeoutError) as error:
             await self.close()
-            raise Unanswered(f"http://{self._host}:{self._port}{path}: {str(error) or 'no answer in time'}") from error
+            why = words_of_system(error) or "no answer in time"
+            raise Unanswered(f"http://{self._host}:{self._port}{path}: {why}") from error
 
     async def close(self) -> None:
         """Closes the connection, if there is one."""
