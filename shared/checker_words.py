@@ -16,7 +16,7 @@ _WORDS = tuple(
         (r"^Recursion error - .*", "must not be nested in itself, nor in too many levels"),
         (r"^Unable to parse input string as an integer, exceeded maximum size$", "has too many digits"),
         (r"^Unable to extract tag using discriminator (.*)$", r"must have the field \1"),
-        (r"^Input tag .* found using ('\w+') .* expected tags: (.*)$", r"must have one of \2 as \1"),
+        (r"^Input tag ('.*') found using ('\w+') .* expected tags: (.*)$", r"\2 is \1, and must be one of \3"),
         (r"^Invalid JSON: ", "is no JSON: "),
         (r"^\w+ (?:input )?should have (at least|at most|no more than) (\d+ \w+).*", r"must have \1 \2"),
         (r"^String should match pattern ", "must match "),

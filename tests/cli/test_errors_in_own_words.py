@@ -298,7 +298,7 @@ class Part(BaseModel):
         ({"nothing": 3}, "must be null"),
         ({"other": 3}, "unknown field"),
         ({"kind": {}}, "must have the field 'of'"),
-        ({"kind": {"of": "c"}}, "must have one of 'a', 'b' as 'of'"),
+        ({"kind": {"of": "c"}}, "'of' is 'c', and must be one of 'a', 'b'"),
         (3, "must be a mapping of fields"),
     ],
 )
