@@ -38,7 +38,7 @@ def test_time_in_which_the_topic_took_no_record_counts_for_no_node() -> None:
     assert reports.silent_ms("n2") == 10_001
 
 
-STEADY = st.lists(st.integers(-PAUSE_MS, 2 * PAUSE_MS), max_size=20).map(
+STEADY = st.lists(st.integers(-PAUSE_MS, 2 * PAUSE_MS), min_size=4, max_size=20).map(
     lambda steps: [*accumulate(steps, initial=10**6)][1:]
 )
 """Stamps of records that follow each other within pauses or behind them, as of clocks that may go back."""

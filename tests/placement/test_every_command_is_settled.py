@@ -64,9 +64,13 @@ STEPS = st.one_of(
     st.tuples(st.just("commands"), st.lists(st.integers(0, 10**9), min_size=1, max_size=6), st.booleans()),
     st.tuples(st.just("submit"), st.lists(st.integers(0, 10**9), min_size=1, max_size=4), st.booleans()),
     st.tuples(
-        st.sampled_from(("progress", "progress", "wait", "node", "restart")), st.integers(0, 10**9), st.booleans()
+        st.sampled_from(("begin", "progress", "progress", "wait", "node", "restart")),
+        st.integers(0, 10**9),
+        st.booleans(),
     ),
 )
+TALES = st.lists(STEPS, max_size=25) | st.lists(STEPS, min_size=10, max_size=25)
+"""Short ones and long ones."""
 
 
 class Digits:
@@ -178,6 +182,17 @@ class Tale:
 
     def _submit(self, numbers: list[int]) -> None:
         self.world.hand_over(*map(submission, numbers), size_bytes=SMALL)
+
+    def _begin(self, _number: int) -> None:
+        """All that has been placed runs."""
+        holding = [job for job in self.world.state.jobs.values() if job.status in HOLDING]
+        said = [
+            replace(started(job.id, place.node, job.attempt), **({} if job.spec.gang else ranked(place)))
+            for job in holding
+            for place in job.workers
+            if job.status is not JobStatus.STOPPING
+        ]
+        self.world.hand_over(*said)
 
     def _progress(self, number: int) -> None:
         """The nodes of one job say that it runs, or how it ended."""
@@ -384,7 +399,7 @@ def all_is_read(world: World) -> bool:
     return all(read.get(source) == len(stream) for source, stream in world.inputs.items())
 
 
-@given(steps=st.lists(STEPS, max_size=25), fates=st.lists(st.sampled_from((Fate.KEPT,) * 4 + BAD_FATES), max_size=60))
+@given(steps=TALES, fates=st.lists(st.sampled_from((Fate.KEPT,) * 4 + BAD_FATES), max_size=60))
 def test_what_was_read_was_done_or_refused_in_the_same_record(
     steps: list[tuple[str, Any, bool]], fates: list[Fate]
 ) -> None:

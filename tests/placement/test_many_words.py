@@ -113,9 +113,11 @@ WORDS = st.builds(
     attempt=st.integers(1, 2),
     infrastructure=st.booleans(),
 )
+NEWS = st.builds(word, st.sampled_from(["one", "two", "gang"]), st.sampled_from(list(CLASSES)), seq=st.integers(11, 40))
+"""Words of attempts that run, which are on two of the nodes at most."""
 
 
-@given(st.lists(st.lists(WORDS, min_size=1, max_size=8), min_size=1, max_size=3))
+@given(st.lists(st.lists(WORDS | NEWS, min_size=1, max_size=8), min_size=1, max_size=3))
 def test_one_record_of_many_words_comes_to_the_same_as_many_records_of_one(
     batches: list[list[n.RunStatusUpdate]],
 ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES
+from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES, SMALL_POOL
 from fallow.shared.cluster.model.job import HOLDING, JobStatus
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.events import effects as e
@@ -19,7 +19,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy, RunStatus
 from fallow.simulator.history.bookkeeping import Bookkeeper
 from fallow.simulator.history.log_form import InForce
-from tests.hypothesis_profile import COSTLY, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.replicas import loose, service, word
 from tests.placement.world import (
     CELL,
@@ -38,9 +38,13 @@ from tests.placement.world import (
 )
 
 NODES = ("n1", "n2")
+CLOSED = tuple(f"c{number}" for number in range(SMALL_POOL))
+"""Further nodes of the pool, on which nothing is placed: without any of these two no node goes into quarantine."""
+
 REMOVED_AFTER_MS, WORK_MS = 60_000, 30_000
 RETRIES = (RetryPolicy(budget=0), RetryPolicy(budget=1_000, backoff_ms=0))
-KINDS = ("crowd", "gang", "loose", "service")
+TENANTS = ("ada", "bob")
+KINDS = ("crowd", "crowd", "gang", "loose", "service")
 TOLD = {"cordon": NodeStatus.CORDONED, "uncordon": NodeStatus.READY, "drain": NodeStatus.DRAINING}
 
 STEPS = st.one_of(
@@ -50,7 +54,9 @@ STEPS = st.one_of(
     st.sampled_from((*TOLD, "plan", "give up")),
     st.sampled_from(("wait", "wait long", "restart")),
 )
-"""A crowd are jobs that fail for good, as many as take a node out of use if they fail there in a row."""
+"""A crowd are jobs that fail for good, as many as take a node out of use if they fail there in a row: no tenant's do so
+alone.
+"""
 
 STORIES = st.lists(st.tuples(STEPS, st.sampled_from(NODES), st.integers(0, 5), st.booleans()), min_size=25, max_size=60)
 """What happens, on which node, a number, and whether it waits for what comes next."""
@@ -60,7 +66,8 @@ class Story:
     """A cell, and beside it what its operators want of each node."""
 
     def __init__(self) -> None:
-        self.world = cell_with(*(joined(node) for node in NODES))
+        self.world = cell_with(*(joined(node) for node in (*NODES, *CLOSED)))
+        self.world.tell(*(o.Cordon(cell=CELL, node=node) for node in CLOSED))
         self.world.listens = False  # nodes are lost when it is said
         self.world.tell(set_policy(remove_lost_ms=REMOVED_AFTER_MS))
         self.wanted = dict.fromkeys(NODES, NodeStatus.READY)
@@ -124,7 +131,9 @@ class Story:
             return service(job, 1 + number % 3, workers_min=1)
         if kind == "loose":
             return loose(job, 1 + number % 3, workers_min=1, retry=retry)
-        return spec_of(job, retry=RETRIES[0]) if kind == "crowd" else spec_of(job, 4, 2 + number % 2, retry=retry)
+        if kind == "crowd":
+            return spec_of(job, retry=RETRIES[0], tenant=TENANTS[self.jobs % len(TENANTS)])
+        return spec_of(job, 4, 2 + number % 2, retry=retry)
 
     def order(self, what: str, node: str, number: int) -> None:
         orders = {"cordon": o.Cordon(cell=CELL, node=node), "uncordon": o.Uncordon(cell=CELL, node=node)}
@@ -201,11 +210,10 @@ class Story:
         for job_id in sorted(self.world.state.jobs):
             job = self.world.state.jobs[job_id]
             if job.spec.kind is not JobKind.INFERENCE:
-                self.said.append(cancel(job_id))
+                self.said.append(cancel(job_id, job.spec.tenant))
         self.rest("finish")
 
 
-@COSTLY
 @given(STORIES)
 def test_what_operators_want_of_a_node_outlives_all_that_happens_there(steps: list[tuple[str, str, int, bool]]) -> None:
     story = Story()
@@ -219,7 +227,7 @@ def test_what_operators_want_of_a_node_outlives_all_that_happens_there(steps: li
     world = story.world
     held_up = [node.id for node in world.state.nodes.values() if node.is_to_be_emptied and node.jobs]
     assert held_up == [], "services go on on nodes that are to be empty"
-    story.said += [cancel(job) for job in sorted(world.state.jobs)]
+    story.said += [cancel(job, world.state.jobs[job].spec.tenant) for job in sorted(world.state.jobs)]
     story.rest("finish")
     assert (world.state.jobs, world.state.offers) == ({}, {})
     world.pass_time(10 * WORK_MS)
