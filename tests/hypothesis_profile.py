@@ -15,17 +15,24 @@ from collections.abc import Iterable
 from hypothesis import HealthCheck, settings
 
 EXAMPLES = int(os.environ.get("HYPOTHESIS_EXAMPLES", "25"))
-IN_CI_LEAST = 300
+IN_CI_LEAST, EACH_LEAST = 300, 10
+IN_ALL = max(EXAMPLES, IN_CI_LEAST) if "CI" in os.environ else EXAMPLES
 
 settings.register_profile(
     "fallow",
-    max_examples=max(EXAMPLES, IN_CI_LEAST) if "CI" in os.environ else EXAMPLES,
+    max_examples=IN_ALL,
     deadline=None,
     derandomize=False,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("fallow")
+
+
+def shared_among(count: int) -> settings:
+    """For a property that runs for each of so many things: as many examples in all as any other, and some of each."""
+    return settings(max_examples=max(EACH_LEAST, -(-IN_ALL // count)))
+
 
 COSTLY = settings(max_examples=EXAMPLES)
 """As few in CI as elsewhere: 300 examples of such a property take more than 5 s of a processor."""

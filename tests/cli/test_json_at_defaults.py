@@ -30,7 +30,7 @@ from fallow.shared.events.encoding import encode
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import JobRow, NodeRow, TenantRow
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import reaches, shared_among
 from tests.strategies import EFFECTS, MENDED, of_type, unchanged
 
 EMPTY = Decision(cell="main", version=7, epoch=1, at_ms=1)
@@ -69,6 +69,7 @@ def test_a_decision_without_effects_tells_people_that_nothing_changed(decision: 
     assert list(decision_lines(decision)) == ["version 7, day 0 00:00:00.001, epoch 1", f"    {told}"]
 
 
+@shared_among(len(EFFECTS))
 @pytest.mark.parametrize("effect", EFFECTS, ids=lambda effect: effect.__name__)
 @given(data=st.data())
 def test_an_effect_that_says_no_more_than_it_must_is_told_in_every_form(

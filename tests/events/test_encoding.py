@@ -8,7 +8,7 @@ from time import process_time
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -27,7 +27,7 @@ from fallow.shared.events.unknown_fields import read_valid, with_one_unknown
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, NodeSpec, ObservedRun, RunStatus, VirtualRun
 from fallow.simulator.trouble.versions import with_fields
-from tests.hypothesis_profile import COSTLY, reaches
+from tests.hypothesis_profile import reaches, shared_among
 from tests.strategies import EFFECTS, effects, events, values
 
 COMMANDS = sorted(type_ for type_ in TYPES if TYPES[type_].is_command)
@@ -52,7 +52,7 @@ def refused(answer: Event | Undecodable) -> Undecodable:
     return answer
 
 
-@COSTLY
+@shared_among(len(TYPES))
 @pytest.mark.parametrize("type_", sorted(TYPES))
 @given(data=st.data())
 def test_what_was_encoded_decodes_to_the_same(type_: str, data: st.DataObject) -> None:
@@ -60,7 +60,7 @@ def test_what_was_encoded_decodes_to_the_same(type_: str, data: st.DataObject) -
     assert decode(type_, encode(event)) == event
 
 
-@COSTLY
+@shared_among(len(EFFECTS))
 @pytest.mark.parametrize("cls", EFFECTS, ids=lambda cls: cls.__name__)
 @given(data=st.data())
 def test_an_effect_survives_inside_a_decision(cls: type[Effect], data: st.DataObject) -> None:
@@ -82,24 +82,25 @@ def test_every_event_has_a_key_and_a_type_in_its_headers(event: Event) -> None:
     assert headers["ce_time"] == b"2023-11-14T22:13:20.123Z"
 
 
+@shared_among(len(COMMANDS))
 @pytest.mark.parametrize("type_", COMMANDS)
 @given(data=st.data())
-@settings(max_examples=5)
 def test_a_command_with_an_unknown_field_is_refused(type_: str, data: st.DataObject) -> None:
     answer = refused(decode(type_, with_field(data.draw(values(TYPES[type_])), "misspelt")))
     told = (DeadLetterReason.INVALID, "misspelt", "unknown field")  # the page about jobs is named for a job's fields
     assert (answer.reason, answer.field, answer.rule) == told
 
 
+@shared_among(len(FACTS))
 @pytest.mark.parametrize("type_", FACTS)
 @given(data=st.data())
-@settings(max_examples=5)
 def test_a_fact_with_an_unknown_field_is_read_without_it(type_: str, data: st.DataObject) -> None:
     event = data.draw(values(TYPES[type_]))
     assert decode(type_, with_field(event, "from_a_later_version")) == event
     assert decode(type_, with_fields(encode(event))) == event, "in all of its parts"
 
 
+@shared_among(len(TRUTH))
 @pytest.mark.parametrize("type_", TRUTH)
 @given(data=st.data())
 def test_an_unknown_field_of_what_the_truth_is_made_of_stops_its_reader(type_: str, data: st.DataObject) -> None:
@@ -126,9 +127,9 @@ def with_field_at(part: Any, at: tuple[str | int, ...]) -> Any:
     return {key: with_field_at(each, at[1:]) if key == at[0] else each for key, each in part.items()}
 
 
+@shared_among(len(EFFECTS))
 @pytest.mark.parametrize("cls", EFFECTS, ids=lambda cls: cls.__name__)
 @given(data=st.data())
-@settings(max_examples=10)
 def test_one_unknown_field_anywhere_in_an_effect_stops_a_reader_of_the_log(
     cls: type[Effect], data: st.DataObject
 ) -> None:
@@ -143,9 +144,9 @@ def test_one_unknown_field_anywhere_in_an_effect_stops_a_reader_of_the_log(
         fold(CellState("a"), record)
 
 
+@shared_among(len(TYPES))
 @pytest.mark.parametrize("type_", sorted(TYPES))
 @given(data=st.data())
-@settings(max_examples=20)
 def test_a_record_with_one_byte_that_is_no_text_is_not_read(type_: str, data: st.DataObject) -> None:
     value = encode(data.draw(values(TYPES[type_])))
     place = data.draw(st.integers(0, len(value) - 1))
@@ -190,7 +191,6 @@ ANYTHING = st.tuples(st.one_of(st.sampled_from(sorted(TYPES)), st.text()), st.bi
 
 
 @given(told=ANYTHING | damaged())
-@settings(max_examples=300)
 def test_arbitrary_bytes_never_raise(told: tuple[str, bytes]) -> None:
     type_, value = told
     found = decode(type_, value)
@@ -206,7 +206,6 @@ JSON = st.recursive(
 
 
 @given(event=events(), data=st.data())
-@settings(max_examples=300)
 def test_a_field_with_any_other_content_never_raises(event: Event, data: st.DataObject) -> None:
     fields = json.loads(encode(event))
     name = data.draw(st.sampled_from(sorted(fields)))
