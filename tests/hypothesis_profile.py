@@ -1,9 +1,9 @@
 """How properties are searched: fresh examples each time, 300 in CI and few elsewhere, and no deadline (the machine may
 be busy). A failure prints what brings it about again.
 
-Importing it is enough. `HYPOTHESIS_EXAMPLES=2000` searches deeper. A property whose examples take long is `COSTLY`, or
-has a number of its own. One that says by `reaches` how often an example reaches what it is about has that printed at
-the end of the run of the tests, and fails where none of many does.
+Importing it is enough. `HYPOTHESIS_EXAMPLES=2000` searches deeper. A property whose examples take long is `costly`. One
+that says by `reaches` how often an example reaches what it is about has that printed at the end of the run of tests, and
+fails where none of many does.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from hypothesis import HealthCheck, settings
 
@@ -34,8 +35,16 @@ def shared_among(count: int) -> settings:
     return settings(max_examples=max(EACH_LEAST, -(-IN_ALL // count)))
 
 
-COSTLY = settings(max_examples=EXAMPLES)
-"""As few in CI as elsewhere: 300 examples of such a property take more than 5 s of a processor."""
+DAYS = 7
+
+
+def costly(day: int) -> settings:
+    """For a property of which 300 examples take more than 30 s of a processor: in CI it has so many on one day in
+    seven, and as few as elsewhere on the others.
+    """
+    is_its_day = datetime.now(UTC).toordinal() % DAYS == day
+    return settings(max_examples=IN_ALL if is_its_day else EXAMPLES)
+
 
 MANY = 100
 """What one example in twenty reaches, a hundred miss once in 170 runs: be content with no less than one in ten."""

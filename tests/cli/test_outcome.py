@@ -19,7 +19,7 @@ from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import DeadLetterReason, FailReason, RefuseCode, RejectCode, RequeueReason, StopReason
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import JobSpec, Resources, VirtualRun, WorkerPlace
-from tests.hypothesis_profile import COSTLY, reaches
+from tests.hypothesis_profile import reaches
 
 DIGEST = "0" * 32
 NODES = {"n1": 2, "n2": 2}
@@ -219,7 +219,6 @@ job_rows = st.builds(
 )
 
 
-@COSTLY
 @given(st.lists(job_rows, max_size=20))
 def test_every_figure_can_be_computed_again_from_jobs_csv(rows: list[JobRow]) -> None:
     with TemporaryDirectory() as folder:

@@ -17,7 +17,7 @@ from fallow.shared.events.encoding import Undecodable, decode, encode
 from fallow.shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, WorkerPlace
-from tests.hypothesis_profile import COSTLY, reaches
+from tests.hypothesis_profile import reaches
 
 Places = tuple[WorkerPlace, ...]
 
@@ -62,7 +62,6 @@ def test_ranges_hold_the_same_workers_in_the_same_order(places: Places) -> None:
     assert ranges_of(places_of(ranges)) == ranges
 
 
-@COSTLY
 @pytest.mark.parametrize("made_of", KINDS)
 @given(places=PLACES, copies=st.integers(1, 8))
 def test_an_effect_is_read_as_it_was_written_however_many_workers_it_names(

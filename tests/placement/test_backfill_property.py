@@ -15,7 +15,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, Resources
-from tests.hypothesis_profile import COSTLY, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, World, admitted, finished, joined
 
 NEVER_MS = 10**12
@@ -97,14 +97,12 @@ def live(side: Side) -> bool:
     return True
 
 
-@COSTLY
 @given(st.integers(0, 10**9))
 def test_without_patience_each_kind_of_jobs_waits_as_in_a_strict_queue_of_its_own(seed: int) -> None:
     backfill = world_of(QueueDiscipline.BACKFILL, 0)
     assert live(Side(Random(seed), backfill, world_of(QueueDiscipline.STRICT_FIFO, 0), by_pool=True))
 
 
-@COSTLY
 @given(st.integers(0, 10**9))
 def test_with_no_end_of_patience_the_same_jobs_start_as_with_best_effort(seed: int) -> None:
     backfill = world_of(QueueDiscipline.BACKFILL, NEVER_MS)

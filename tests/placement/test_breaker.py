@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fallow.services.placement.lifecycle.nodes.breaker import (
@@ -17,7 +17,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Cordon, DeclareLost, PlanMaintenance, SetPolicy, Uncordon
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import NodeStatus
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import costly, reaches
 from tests.placement.world import CELL, Fate, World, admitted, cell_with, finished, joined, report, seen, spec_of
 
 WAIT_S, PATIENCE_S = 60, 40
@@ -54,7 +54,6 @@ def test_when_all_nodes_are_silent_none_is_lost_before_the_wait_is_over() -> Non
     assert world.state.evictions.silent == 4
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     phases=st.lists(st.integers(0, 9), min_size=BREAKER_NODES, max_size=12),
     speaking=st.integers(0, 8),
@@ -89,7 +88,6 @@ def test_then_they_are_lost_at_the_set_rate_to_the_last_one() -> None:
     assert not world.service.leases_frozen
 
 
-@settings(max_examples=15, deadline=None)
 @given(
     count=st.integers(4, 24),
     percent=st.integers(21, 100),
@@ -196,7 +194,7 @@ def test_what_was_lost_long_ago_or_for_another_reason_counts_for_no_writer() -> 
     assert [node for _, node in pass_seconds(world, PATIENCE_S + 5, *nodes[3:10])] == nodes[2:3]
 
 
-@settings(max_examples=25, deadline=None)
+@costly(day=6)
 @given(
     count=st.integers(4, 12),
     falls=st.lists(st.integers(0, 240), min_size=2, max_size=6),
@@ -328,7 +326,7 @@ def test_of_many_silent_nodes_those_that_hold_jobs_are_lost_first_whatever_they_
     assert requeued_after(world, "job", busy, *others) == PATIENCE_S + WAIT_S + 1
 
 
-@settings(max_examples=10, deadline=None)
+@costly(day=5)
 @example(waves=[(1, 72), (1, 0)], busy=set(), per_minute=6, stint_s=10_000)
 @given(
     waves=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 150)), min_size=1, max_size=4),
@@ -381,7 +379,6 @@ def test_a_fresh_cut_waits_in_full_though_others_are_held_for_long() -> None:
     assert [second for second, _ in gone] == [*range(11, 61, 10), *range(PATIENCE_S + WAIT_S, 241, 10)]
 
 
-@settings(max_examples=10, deadline=None)
 @given(names=st.permutations(range(6)), submits=st.permutations(range(6)))
 def test_nodes_that_are_silent_for_equally_long_go_by_the_submission_of_their_jobs(
     names: list[int], submits: list[int]

@@ -19,7 +19,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import RUN_IS_OVER, ObservedRun, Resources, RetryPolicy, RunStatus
-from tests.hypothesis_profile import COSTLY, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, FILE, Fate, World, admitted, cancel, joined, quota, set_quotas, spec_of
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -189,7 +189,6 @@ def come_to_rest(chaos: Chaos) -> None:
     raise AssertionError("some job neither ends nor waits")
 
 
-@COSTLY
 @pytest.mark.parametrize("bad_log", [False, True])
 @given(seed=st.integers(0, 10**9))
 def test_in_chaos_nothing_is_lost_and_nothing_is_done_twice(bad_log: bool, seed: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.lifecycle.runs.deadlines import UNREAD_MS
@@ -279,7 +279,6 @@ def test_no_start_is_late_while_reports_of_nodes_lie_unread_though_others_were_r
 
 
 @given(every_s=st.integers(2, 39), disturbance=st.sampled_from(sorted(DISTURBANCES)))
-@settings(max_examples=15, deadline=None)
 def test_a_stop_that_is_not_confirmed_is_told_once_at_its_time_whoever_writes(every_s: int, disturbance: str) -> None:
     world = limited()
     world.pass_time(1_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.events import effects as e
@@ -48,7 +48,6 @@ def all_starts(world: World) -> int:
     return sum(starts_of(decision.effects) for decision in world.decisions)
 
 
-@settings(max_examples=10)
 @given(IMPATIENT, st.sampled_from([n.RunFinished, n.RunFailed]), st.integers(1, 3))
 def test_a_service_whose_replicas_end_as_soon_as_they_start(
     retry: RetryPolicy, how: type[n.RunEvent], workers: int

@@ -434,7 +434,7 @@ CROWD = st.lists(
 
 
 @given(drawn=FILE, prelude=PRELUDE, crowd=CROWD, now_ms=st.sampled_from(NOW_MS), steps=STEPS)
-@settings(deadline=None, max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 def test_no_number_that_is_let_in_stops_a_cell(
     drawn: dict[str, Any], now_ms: int, prelude: tuple[Any, ...], crowd: tuple[Any, ...], steps: list[Any]
 ) -> None:

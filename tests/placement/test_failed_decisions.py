@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.decision.failures import IN_A_ROW_MOST, Failures
@@ -184,7 +184,6 @@ def streams(draw: st.DrawFn) -> tuple[list[int], list[bool]]:
     return sizes, bad
 
 
-@settings(max_examples=60)
 @given(streams())
 def test_whatever_comes_in_whatever_records_these_jobs_alone_are_missing(stream: tuple[list[int], list[bool]]) -> None:
     sizes, bad = stream

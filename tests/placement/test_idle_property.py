@@ -22,7 +22,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import JobSpec, Resources
-from tests.hypothesis_profile import COSTLY, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, World, admitted, joined
 
 TYPES = ("big", "gpu")
@@ -127,7 +127,6 @@ def _ends(world: World, job: Job) -> list[n.RunFinished]:
     return [n.RunFinished(node=node, boot=boots[node], rank=rank, turn=turn, **of) for node, rank, turn in said]
 
 
-@COSTLY
 @given(st.integers(0, 10**9))
 @example(1_294)
 @example(1_642)

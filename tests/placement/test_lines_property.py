@@ -18,7 +18,7 @@ from fallow.shared.events.operations import CellPolicy, HoldJob, PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
-from tests.hypothesis_profile import COSTLY, reaches
+from tests.hypothesis_profile import costly, reaches
 from tests.placement.oracle import LinesWorld, NaiveWorld
 from tests.placement.world import (
     CELL,
@@ -260,7 +260,6 @@ def live_alike(twins: Twins) -> bool:
     return True
 
 
-@COSTLY
 @given(st.integers(0, 10**9))
 def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int) -> None:
     twins = Twins(Random(seed))
@@ -273,7 +272,7 @@ def test_worlds_in_which_walks_once_came_to_other_starts(seed: int) -> None:
     assert live_alike(Twins(Random(seed)))
 
 
-@COSTLY
+@costly(day=2)
 @given(st.integers(0, 10**9), st.integers(1, 4))
 @example(seed=298_485_702, most=3)
 def test_so_it_does_where_nodes_take_only_so_much_unconfirmed(seed: int, most: int) -> None:

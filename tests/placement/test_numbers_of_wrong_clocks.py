@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.executor.diaries import Diaries
@@ -65,7 +65,6 @@ class Node:
         return seq <= most and self.reader.past(replace(report("n1"), seq=seq), "boot-1", most=most) is None
 
 
-@settings(deadline=None, max_examples=300)
 @given(
     agents=st.lists(st.tuples(ERRORS_MS, STAYS_MS, STAYS_MS, st.integers(1, 50)), min_size=2, max_size=6),
 )

@@ -22,7 +22,7 @@ from fallow.shared.events.operations import Cordon, PlanMaintenance, SetQuota, U
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
-from tests.hypothesis_profile import COSTLY, reaches
+from tests.hypothesis_profile import costly, reaches
 from tests.placement.naive_keeping import JudgedWorld
 from tests.placement.world import CELL, Fate, admitted, cancel, finished, joined, lost, report, set_policy, update
 
@@ -197,7 +197,7 @@ class ManyOwners:
         self.world.pass_time(self.random.choice((0, 30)))
 
 
-@COSTLY
+@costly(day=1)
 @given(st.integers(0, 10**9))
 def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(seed: int) -> None:
     many = ManyOwners(Random(seed))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.events import nodes as n
@@ -295,7 +295,6 @@ ENDS = st.lists(
 
 
 @MAKERS
-@settings(max_examples=30, deadline=None)
 @given(ENDS)
 def test_each_rank_waits_out_its_own_pause_and_no_other_one(
     make: Callable[..., JobSpec], steps: list[tuple[str, int]]

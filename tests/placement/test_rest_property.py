@@ -16,7 +16,7 @@ from fallow.shared.events import nodes as n
 from fallow.shared.events.base import Event
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec
-from tests.hypothesis_profile import COSTLY, reaches
+from tests.hypothesis_profile import costly, reaches
 from tests.placement.test_lines_property import FILE, NODES, ROUNDS, Twins
 from tests.placement.test_lines_quota_property import FILE as WITH_GUARANTEES
 from tests.placement.world import CELL, admitted, cancel, set_policy, update
@@ -117,7 +117,7 @@ def rests(cell: Restful) -> bool:
     return True
 
 
-@COSTLY
+@costly(day=3)
 @pytest.mark.parametrize("file", [FILE, WITH_GUARANTEES], ids=["limits", "guarantees"])
 @given(seed=st.integers(0, 10**9))
 @example(seed=64)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.events.base import Event
@@ -18,7 +18,7 @@ from fallow.shared.events.operations import CellPolicy, SetPolicy
 from fallow.shared.events.values import JobSpec, NodeSpec
 from fallow.shared.log.memory.log import MemoryLog
 from fallow.shared.log.reading import event_of
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import costly, reaches
 from tests.placement.virtual import VirtualHost, run_virtually
 from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster
 
@@ -116,7 +116,6 @@ def test_writers_that_crash_let_nodes_go_one_by_one_that_fell_silent_together() 
     assert sorted(lost) == sorted(NODES[:3])
 
 
-@settings(max_examples=10, deadline=None)
 @given(st.lists(st.integers(4, 60), min_size=1, max_size=12), st.lists(st.integers(0, 90), max_size=3))
 def test_no_node_that_reports_is_lost_however_writers_crash_and_the_log_goes_away(
     stints_s: list[int], away_s: list[int]
@@ -126,7 +125,7 @@ def test_no_node_that_reports_is_lost_however_writers_crash_and_the_log_goes_awa
     assert lost in ([], [SILENT])
 
 
-@settings(max_examples=10, deadline=None)
+@costly(day=6)
 @given(st.lists(st.integers(4, 14), min_size=25, max_size=25))
 def test_a_silent_node_is_lost_whatever_the_writers_lives(stints_s: list[int]) -> None:
     assert run_virtually(lambda host: crash_after(host, stints_s)) == [SILENT]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.fold.fold import fold
@@ -31,7 +31,6 @@ def whole(state: CellState) -> Texts:
     return texts
 
 
-@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 2**32), every=st.sampled_from((1, 1, 2, 5)))
 def test_what_is_touched_is_all_that_changes(seed: int, every: int) -> None:
     state, touched, texts = CellState(CELL), Touched(), Texts()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.requests import arrays, circles
@@ -56,7 +56,6 @@ def waits_for_itself(accepted: list[JobSpec], new: JobSpec) -> bool:
     return any(reaches(dependency.job, (dependency.job,)) for dependency in new.after if dependency.job in waits)
 
 
-@settings(max_examples=300)
 @given(submissions())
 def test_a_job_is_refused_exactly_if_it_would_wait_for_itself(jobs: list[JobSpec]) -> None:
     world, accepted = World(), list[JobSpec]()

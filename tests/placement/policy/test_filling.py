@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FrameType
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.fit.filling import Order, count_room, fill, fullest, lowest
@@ -23,7 +23,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
-from tests.hypothesis_profile import EXAMPLES, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import (
     ALONE,
     MACHINES,
@@ -85,7 +85,6 @@ def replace_islands(machine: Machine) -> Machine:
 
 @pytest.mark.parametrize("policy", sorted(WAYS))
 @given(machines=MACHINES, others=OTHERS, failures=FAILURES, spec=GANGS)
-@settings(max_examples=4 * EXAMPLES)
 def test_a_gang_is_where_its_workers_would_be_one_by_one(
     policy: str, machines: list[Machine], others: list[JobSpec], failures: list[tuple[int, int]], spec: JobSpec
 ) -> None:
