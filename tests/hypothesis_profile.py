@@ -2,7 +2,7 @@
 be busy). A failure prints what brings it about again.
 
 Importing it is enough. `HYPOTHESIS_EXAMPLES=2000` searches deeper. A property whose examples take long is `costly`. One
-that says by `reaches` how often an example reaches what it is about has that printed at the end of the run of tests, and
+that says by `reaches` how often an example reaches what it is about has that printed when tests have run, and
 fails where none of many does.
 """
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from hypothesis import HealthCheck, settings
+
+from fallow.shared.runtime.clocks import wall_ms
 
 EXAMPLES = int(os.environ.get("HYPOTHESIS_EXAMPLES", "25"))
 IN_CI_LEAST, EACH_LEAST = 300, 10
@@ -35,14 +36,14 @@ def shared_among(count: int) -> settings:
     return settings(max_examples=max(EACH_LEAST, -(-IN_ALL // count)))
 
 
-DAYS = 7
+DAYS, DAY_MS = 7, 86_400_000
 
 
 def costly(day: int) -> settings:
     """For a property of which 300 examples take more than 30 s of a processor: in CI it has so many on one day in
     seven, and as few as elsewhere on the others.
     """
-    is_its_day = datetime.now(UTC).toordinal() % DAYS == day
+    is_its_day = wall_ms() // DAY_MS % DAYS == day
     return settings(max_examples=IN_ALL if is_its_day else EXAMPLES)
 
 
