@@ -24,6 +24,9 @@ STACKS = "stacks"
 WHOLE_STACKS = ("chaos", "docker", "e2e")
 """Folders whose tests run all services at once."""
 
+LOADS = ("test_bench.py", "test_overload.py", "test_outages.py")
+"""Of these those that offer more than the machine takes, or stop what runs on it."""
+
 SERVERS = ("kafka_choice", "redis_choice")
 """Fixtures that start a server when they are first asked for."""
 
@@ -88,17 +91,18 @@ class ReachCount:
         self._reached[what, is_reached] += count
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of the same name
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where tests run on several cores, those of one file stay together, and whole stacks run neither beside each other
-    nor beside the rest: they come last, one after the other, and have the machine for themselves.
+    """Where tests run on several cores, those of one file stay together. Whole stacks come last, so that most of the
+    machine is theirs, and those that are the hardest on it run one after the other.
     """
     if config.getoption("--no-servers"):
         items[:] = [item for item in items if not _needs_a_server(item)]
     if not hasattr(config, "workerinput"):
         return
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(STACKS if _runs_a_stack(item) else str(item.path)))
-    items.sort(key=_runs_a_stack)
+        item.add_marker(pytest.mark.xdist_group(STACKS if _is_hard_on_the_machine(item) else str(item.path)))
+    items.sort(key=lambda item: (_runs_a_stack(item), not _is_hard_on_the_machine(item)))
 
 
 def _needs_a_server(item: pytest.Item) -> bool:
@@ -109,6 +113,11 @@ def _needs_a_server(item: pytest.Item) -> bool:
 
 def _runs_a_stack(item: pytest.Item) -> bool:
     return item.path.relative_to(Path(__file__).parent).parts[0] in WHOLE_STACKS
+
+
+def _is_hard_on_the_machine(item: pytest.Item) -> bool:
+    folder, *_ = item.path.relative_to(Path(__file__).parent).parts
+    return folder in WHOLE_STACKS and (folder != "e2e" or item.path.name in LOADS)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

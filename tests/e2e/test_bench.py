@@ -38,23 +38,10 @@ def told_by(*words: str, nodes: int, redis: str) -> dict[str, Any]:
     return told
 
 
-def test_a_pipeline_runs_on_a_kafka_that_flushes_unless_it_is_told_not_to(bench: Bench) -> None:
-    friendly = ("pipeline", "--mix", "friendly", "--rate", "50", "--seconds", "3")
-    shipped = bench(*friendly)
-    assert (shipped["durable"], shipped["started"]) == (True, shipped["submitted"])
-    assert set(shipped) >= FRIENDLY_KEYS
-    assert bench(*friendly, "--no-flush")["durable"] is False
-
-
-def test_the_hard_load_tells_gpus_in_use_and_waits_by_class(bench: Bench) -> None:
-    told = bench("pipeline", "--rate", "60", "--seconds", "5", "--classes", "250")
-    assert (told["mix"], told["classes"], told["durable"], told["quotas"]) == ("real", 250, True, True)
-    assert told["submitted"] == 300 == told["started"] + told["cancelled_before_start"]
-    assert told["finished"] < told["started"]
-    assert 20 < told["gpus_in_use_pct"] < 100
-    assert {f"priority-{number}" for number in range(5)} | {"1-gpu", "gang"} <= set(told["p99_ms_by_class"])
-    assert told["cpu_s_per_1000_jobs"]["placement"] > 0
-    assert (told["backlog"], told["held_per_s"], told["trials"]) == (0, None, [])
+def test_a_pipeline_runs_on_a_kafka_that_does_not_flush_where_it_is_told_so(bench: Bench) -> None:
+    told = bench("pipeline", "--mix", "friendly", "--rate", "50", "--seconds", "3", "--no-flush")
+    assert (told["durable"], told["started"]) == (False, told["submitted"])
+    assert set(told) >= FRIENDLY_KEYS
 
 
 def test_behind_a_backlog_no_gpu_is_short_of_demand(bench: Bench) -> None:
@@ -85,16 +72,32 @@ def test_without_a_rate_one_is_searched_and_nine_tenths_of_it_are_offered(bench:
     assert told["offered_per_s"] == pytest.approx(0.9 * held[-1]["per_s"], rel=0.1)
 
 
-@pytest.mark.parametrize("mix", [("--classes", "20"), ("--mix", "friendly")], ids=["real", "friendly"])
-def test_in_one_run_a_secured_cell_is_measured_beside_a_plain_one(mix: tuple[str, str]) -> None:
-    load = ("pipeline", "--rate", "50", "--seconds", "3", *mix)
-    plain = told_by(*load, "--secured", "--rounds", "1", nodes=50, redis="wheel")
+def test_in_one_run_a_secured_cell_is_measured_beside_a_plain_one_by_small_jobs() -> None:
+    plain, secured = secured_beside("--mix", "friendly", "--rate", "50", "--seconds", "3")
+    assert plain["submitted"] == plain["started"] == 150 == secured["started"]
+
+
+def test_so_it_is_by_the_hard_load_which_tells_gpus_in_use_and_waits_by_class() -> None:
+    for told in secured_beside("--rate", "60", "--seconds", "5", "--classes", "250"):
+        assert (told["mix"], told["classes"], told["durable"], told["quotas"]) == ("real", 250, True, True)
+        assert told["submitted"] == 300 == told["started"] + told["cancelled_before_start"]
+        assert told["finished"] < told["started"]
+        assert 20 < told["gpus_in_use_pct"] < 100
+        assert {f"priority-{number}" for number in range(5)} | {"1-gpu", "gang"} <= set(told["p99_ms_by_class"])
+        assert told["cpu_s_per_1000_jobs"]["placement"] > 0
+        assert (told["backlog"], told["held_per_s"], told["trials"]) == (0, None, [])
+
+
+def secured_beside(*load: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What one run told of a plain cell and of a secured one, on a Kafka that flushes."""
+    plain = told_by("pipeline", *load, "--secured", "--rounds", "1", nodes=50, redis="wheel")
     secured = plain["secured"]
     assert (plain["signed"], secured["signed"]) == (False, True)
+    assert (plain["durable"], secured["durable"]) == (True, True)
     assert (plain["security"]["kafka"], plain["security"]["redis_users"]) == ("PLAINTEXT", False)
     assert (secured["security"]["kafka"], secured["security"]["redis_users"]) == ("SASL_SSL", True)
-    assert secured["submitted"] == 150 == secured["started"] + secured.get("cancelled_before_start", 0)
     assert set(plain) - set(secured) >= {"secured", "compared", "rounds"}
     assert set(secured) <= set(plain)
     assert {"jobs_per_s", "p50_ms", "p99_ms", "cpu_s_per_1000_jobs", "baseline"} <= set(plain["compared"])
     assert [row["secured"] for row in plain["rounds"]] == [False, True]
+    return plain, secured
