@@ -214,6 +214,11 @@ def test_of_so_many_kinds_that_stand_before_due_heads_no_more_are_looked_at(monk
     monkeypatch.setattr(due_heads, "KINDS_MOST", 4)
     world = heads_with_nodes_of_their_own(8)
     assert passed(world, 8) == [5, 6, 7]
+    world.pass_time(1_000)
+    for number in (2, 6):
+        submit(world, f"large-{number}", 4, tenant="ada", node_labels=(f"host=h{number}",))
+    told = [why_not(world.state, world.job(f"large-{n}"), world.file.cells[0].queues, world.now_ms) for n in (2, 6)]
+    assert [why.behind and why.behind.job for why in told] == ["head-2", None]
 
 
 def test_whoever_asks_is_told_which_due_head_keeps_a_job_back_though_its_turn_comes_later() -> None:

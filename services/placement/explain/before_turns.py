@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fallow.services.placement.fit.empty_capacity import Reach
-from fallow.services.placement.queue.due_heads import WAITS, InOrder, waits_on
+from fallow.services.placement.queue.due_heads import WAITS, InOrder, is_too_far, waits_on
 from fallow.services.placement.queue.heads import Head, Heads, is_due
 from fallow.services.placement.queue.lines.blocked import ANY
 from fallow.services.placement.queue.lines.classes import Key, room_of
@@ -29,7 +29,7 @@ def head_before_turns(state: CellState, job: Job, queue: Queue, waiting: Sequenc
     due = [each for each in waiting if each.id in since_ms and is_due(state, each, since_ms[each.id], now_ms)]
     if not due:
         return None
-    look = _Look(state, queue, [each for each in waiting if each.deferred in WAITS], due, now_ms)
+    look = _Look(state, queue, waiting, due, now_ms)
     heads = look.heads
     for each in sorted(due, key=lambda head: (since_ms[head.id], head.number)):
         need = look.need_of(each)
@@ -42,7 +42,7 @@ def head_before_turns(state: CellState, job: Job, queue: Queue, waiting: Sequenc
 class _Look:
     """The waiting jobs of a queue as one reader looks at them."""
 
-    def __init__(self, state: CellState, queue: Queue, waiting: list[Job], due: list[Job], now_ms: int) -> None:
+    def __init__(self, state: CellState, queue: Queue, waiting: Sequence[Job], due: list[Job], now_ms: int) -> None:
         self.heads = Heads(state, now_ms)
         self._state, self._queue = state, queue
         self._needs: dict[Key, Need] = {}
@@ -51,7 +51,7 @@ class _Look:
         for each in waiting:
             if each.spec.tenant in self._of and may_start_one_more(state, each.spec):
                 self._of[each.spec.tenant].append(each)
-        self._before: dict[str, InOrder] = {}
+        self._before: dict[str, tuple[InOrder, Order | None]] = {}
 
     def need_of(self, job: Job) -> Need:
         """The room that the job needs."""
@@ -59,14 +59,33 @@ class _Look:
         return self._needs.setdefault(key, Need(key, "", ANY))
 
     def has_own_before(self, head: Job) -> bool:
-        """Whether a job of its tenant that stands before this head waits for the same."""
-        tenant = head.spec.tenant
+        """Whether a job of its tenant that stands before this head waits for the same, or more kinds stand there than
+        are looked at.
+        """
+        tenant, place = head.spec.tenant, self._place_of(head)
         if tenant not in self._before:
-            own = sorted(self._of[tenant], key=self._place_of)
-            orders = [self._place_of(each) for each in own]
-            self._before[tenant] = InOrder(orders, lambda at: self._waits_on(own[at]))
+            self._before[tenant] = self._begin(tenant)
+        competing, end = self._before[tenant]
+        if end is not None and end < place:
+            return True
         kept = self.heads.kept_by(head, self.need_of(head), head.deferred)
-        return self._before[tenant].first_for(self._place_of(head), kept) is not None
+        return competing.first_for(place, kept) is not None
+
+    def _begin(self, tenant: str) -> tuple[InOrder, Order | None]:
+        """Its jobs that wait, in their order, and the place from which on none is looked at; None where all are."""
+        line = sorted(self._of[tenant], key=self._place_of)
+        own = [each for each in line if each.deferred in WAITS]
+        orders = [self._place_of(each) for each in own]
+        return InOrder(orders, lambda at: self._waits_on(own[at])), self._end_of(line)
+
+    def _end_of(self, line: list[Job]) -> Order | None:
+        kinds = dict[Need, None]()
+        for each in line:
+            need = self.need_of(each)
+            if need not in kinds and is_too_far(len(kinds)):
+                return self._place_of(each)
+            kinds[need] = None
+        return None
 
     def _place_of(self, job: Job) -> Order:
         return order_in(self._queue, job.spec, job.submit_ms, job.number)

@@ -35,6 +35,11 @@ WAITS = (*WAITED_FOR, PendingReason.BEHIND_HEAD)
 Due = tuple[Job, Line, Row]
 
 
+def is_too_far(kinds: int) -> bool:
+    """Whether behind so many other kinds of jobs of its tenant nothing is looked at any more."""
+    return kinds >= KINDS_MOST
+
+
 def due_heads(state: CellState, lines: Lines, queue: Queue, now_ms: int) -> list[Due]:
     """The heads of a queue that nothing may pass any more, the longest waiting one first."""
     found, since_ms = list[Due](), state.heads
