@@ -190,6 +190,28 @@ def test_a_node_that_has_flapped_does_not_rest_in_the_maintenance_that_begins_wh
     assert (node.status, node.in_maintenance, node.quarantined) == (NodeStatus.DRAINING, True, False)
 
 
+@pytest.mark.parametrize("boot", ["boot-1", "boot-2"])
+def test_of_nodes_that_come_into_a_pool_no_more_than_its_tenth_rest(boot: str) -> None:
+    moved = {"n1": "train", "n2": "first", "n3": "second"}
+    world = cell_with(*(joined(node, pool=pool) for node, pool in moved.items()))
+    for _ in range(3):
+        flap_together(world, *moved)
+    assert all(world.state.nodes[node].quarantined for node in moved)
+    world.tell(*(joined(node, pool="other", boot=boot) for node in moved))
+    assert {node.pool for node in world.state.nodes.values()} == {"other"}
+    assert [is_ready(world, node) for node in moved] == [False, True, True]
+
+
+def test_a_node_that_rests_and_comes_into_another_pool_with_room_goes_on_to_rest() -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    for _ in range(3):
+        flap(world, every_ms=SILENCE_MS)
+    until_ms = world.state.nodes["n1"].quarantined_until_ms
+    world.tell(joined("n1", pool="other"))
+    node = world.state.nodes["n1"]
+    assert (node.pool, node.status, node.quarantined_until_ms) == ("other", NodeStatus.CORDONED, until_ms)
+
+
 def test_a_short_silence_of_many_nodes_does_not_count() -> None:
     nodes = [f"n{number:02}" for number in range(20)]
     world = cell_with(*(joined(node) for node in nodes))

@@ -28,6 +28,7 @@ from tests.placement.world import (
     is_ready,
     joined,
     lost,
+    report,
     spec_of,
     started,
 )
@@ -306,6 +307,26 @@ def test_a_lost_node_in_quarantine_does_not_keep_others_in_use() -> None:
             world.tell(failed(job, f"n{number}"))
         world.tell(lost(f"n{number}"))
     assert [world.state.nodes[node].quarantined for node in ("n0", "n1", "n2")] == [True, True, False]
+
+
+@pytest.mark.parametrize("how", ["in a new boot", "as they were"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_no_more_than_a_tenth_is_out_when_nodes_that_failed_jobs_come_back_from_a_loss(
+    how: str, order: tuple[int, ...]
+) -> None:
+    """In each other's place, one by one, they have come into quarantine and were switched off."""
+    world = cell_with(*(joined(f"n{number}", labels={"at": str(number)}) for number in range(12)))
+    for number in order:
+        for job in names(10 * number, 10 * number + FAILURES):
+            world.run(bad(job, node_labels=(f"at={number}",)))
+            world.tell(failed(job, f"n{number}"))
+        world.tell(lost(f"n{number}"))
+    for number in order:
+        is_new = how == "in a new boot"
+        world.tell(joined(f"n{number}", boot="boot-2") if is_new else report(f"n{number}"))
+        if number == order[1]:
+            world.restart()
+    assert [is_ready(world, f"n{number}") for number in order] == [False, True, True]
 
 
 def test_a_decision_that_did_not_get_into_the_log_counts_nothing() -> None:

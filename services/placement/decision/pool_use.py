@@ -24,12 +24,12 @@ class PoolUse:
         for node_id in state.nodes:
             self._note(node_id)
 
-    def others(self, node: Node) -> tuple[int, int]:
-        """How many other nodes of its pool are not lost, and how many of them are in quarantine."""
+    def others(self, node: Node, pool: str) -> tuple[int, int]:
+        """How many other nodes of this pool are not lost, and how many of them are in quarantine."""
         self._follow()
         own, is_out = self._of.get(node.id, ("", False))
-        is_here = own == node.pool
-        return self._living[node.pool] - is_here, self._out[node.pool] - (is_here and is_out)
+        is_here = own == pool
+        return self._living[pool] - is_here, self._out[pool] - (is_here and is_out)
 
     def _follow(self) -> None:
         for effect in self._effects[self._seen :]:

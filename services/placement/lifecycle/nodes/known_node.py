@@ -21,21 +21,22 @@ def become(node: Node, status: NodeStatus, spec: NodeSpec | None = None) -> Node
     return NodeChanged(spec=now, boot=node.boot, status=status, seq=node.seq, offered=offered)
 
 
-def keep_status(decision: DecisionBuilder, node: Node, spec: NodeSpec, seq: int) -> None:
-    """The node says that it is this; what is wanted of it stays, and its maintenance goes on."""
+def keep_status(decision: DecisionBuilder, node: Node, spec: NodeSpec, seq: int, *, goes_free: bool = False) -> None:
+    """The node says that it is this; what is wanted of it stays, and its maintenance goes on. `goes_free`: it does so
+    out of quarantine.
+    """
     is_emptied = node.in_maintenance and node.status is NodeStatus.DRAINING
     # While it is emptied for its maintenance, its status is not what is wanted of it.
     status = node.wanted if is_emptied else node.status
-    decision.emit(
-        replace(
-            become(node, status, spec),
-            drain_deadline_ms=node.drain_deadline_ms,
-            reason=node.reason,
-            seq=seq,
-            quarantined=node.quarantined,
-            quarantined_until_ms=node.quarantined_until_ms,
-        )
+    kept = replace(
+        become(node, status, spec),
+        drain_deadline_ms=node.drain_deadline_ms,
+        reason=node.reason,
+        seq=seq,
+        quarantined=node.quarantined,
+        quarantined_until_ms=node.quarantined_until_ms,
     )
+    decision.emit(replace(become(node, NodeStatus.READY, spec), seq=seq) if goes_free else kept)
     if is_emptied:
         decision.emit(MaintenanceBegan(node=node.id))
 

@@ -40,7 +40,8 @@ def join(decision: DecisionBuilder, event: NodeJoined) -> None:
 
 def _relabel(decision: DecisionBuilder, node: Node, event: NodeJoined) -> None:
     if fitted(node, event.spec) != (node.spec, node.offered):
-        keep_status(decision, node, event.spec, event.seq)
+        goes_free = quarantine.ends_elsewhere(decision, node, event.spec)
+        keep_status(decision, node, event.spec, event.seq, goes_free=goes_free)
 
 
 def take_offers(decision: DecisionBuilder) -> None:
@@ -48,7 +49,8 @@ def take_offers(decision: DecisionBuilder) -> None:
     for node_id in sorted(decision.state.offers):
         node = decision.state.nodes[node_id]
         if node.offered is not None and not node.jobs and not decision.is_full:
-            keep_status(decision, node, node.offered, node.seq)
+            goes_free = quarantine.ends_elsewhere(decision, node, node.offered)
+            keep_status(decision, node, node.offered, node.seq, goes_free=goes_free)
 
 
 def report(decision: DecisionBuilder, event: NodeReport | NodeReturned) -> None:
@@ -73,7 +75,7 @@ def _is_back(decision: DecisionBuilder, node: Node, spec: NodeSpec, event: NodeE
     """The node is what its operator wanted of it before it was lost, and in its maintenance if that goes on. One that
     flaps comes into quarantine.
     """
-    status, reason, is_quarantined, until_ms = quarantine.back(decision, node)
+    status, reason, is_quarantined, until_ms = quarantine.back(decision, node, spec)
     decision.emit(
         replace(
             become(node, status, spec),

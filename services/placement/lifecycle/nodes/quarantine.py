@@ -24,14 +24,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fallow.services.placement.decision.decision import DecisionBuilder
-from fallow.services.placement.lifecycle.nodes.known_node import become
+from fallow.services.placement.lifecycle.nodes.known_node import become, fitted
 from fallow.services.placement.lifecycle.runs.retry import RUNS_WELL_MS
 from fallow.shared.cluster.model.job import Job, index_of
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.events.base import later
 from fallow.shared.events.effects import NodeChanged, NodeFailures, NodeHeard
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import NodeStatus, RunStatus
+from fallow.shared.events.values import NodeSpec, NodeStatus, RunStatus
 
 FAILURES = 5
 """So many different jobs must fail on a node in a row."""
@@ -162,15 +162,21 @@ def flaps_after(node: Node, now_ms: int) -> tuple[int, int]:
     return flaps, later(now_ms, rest_ms)
 
 
-def back(decision: DecisionBuilder, node: Node) -> tuple[NodeStatus, str, bool, int | None]:
-    """What a lost node becomes when it comes back: its status, the reason, and its quarantine."""
-    until_ms, now_ms = node.quarantined_until_ms, decision.now_ms
-    has_rested = until_ms is not None and (rest_is_over(node, now_ms) or not _has_room(decision, node))
-    if node.quarantined and has_rested:  # others may have taken its place in the tenth meanwhile
+def back(decision: DecisionBuilder, node: Node, spec: NodeSpec) -> tuple[NodeStatus, str, bool, int | None]:
+    """What a lost node becomes when it comes back as what it says: its status, the reason, and its quarantine."""
+    pool = fitted(node, spec)[0].pool
+    # Others may have taken its place in the tenth meanwhile.
+    if node.quarantined and (rest_is_over(node, decision.now_ms) or not _has_room(decision, node, pool)):
         return NodeStatus.READY, "", False, None
-    if _has_to_rest(decision, node):
+    if _has_to_rest(decision, node, pool):
         return NodeStatus.CORDONED, _flapped(node), True, node.rests_until_ms
-    return node.wanted, node.reason, node.quarantined, until_ms
+    return node.wanted, node.reason, node.quarantined, node.quarantined_until_ms
+
+
+def ends_elsewhere(decision: DecisionBuilder, node: Node, spec: NodeSpec) -> bool:
+    """Whether a node in quarantine comes into another pool by what it says, one that cannot do without it."""
+    pool = fitted(node, spec)[0].pool
+    return node.quarantined and pool != node.pool and not _has_room(decision, node, pool)
 
 
 def heard(decision: DecisionBuilder, node: Node, *, has_lapsed: bool) -> None:
@@ -183,18 +189,18 @@ def heard(decision: DecisionBuilder, node: Node, *, has_lapsed: bool) -> None:
     flaps, rests_until_ms = flaps_after(node, decision.now_ms)
     decision.emit(NodeHeard(node=node.id, flaps=flaps, rests_until_ms=rests_until_ms))
     back_now = decision.state.nodes[node.id]
-    if _has_to_rest(decision, back_now):
+    if _has_to_rest(decision, back_now, back_now.pool):
         rests = become(back_now, NodeStatus.CORDONED)
         decision.emit(
             replace(rests, reason=_flapped(back_now), quarantined=True, quarantined_until_ms=back_now.rests_until_ms)
         )
 
 
-def _has_to_rest(decision: DecisionBuilder, node: Node) -> bool:
-    """Whether a node that is back has flapped too often to be used at once, and its pool can do without it."""
+def _has_to_rest(decision: DecisionBuilder, node: Node, pool: str) -> bool:
+    """Whether a node that is back has flapped too often to be used at once, and this pool can do without it."""
     is_free = node.wanted is NodeStatus.READY or (node.quarantined and node.quarantined_until_ms is not None)
     is_free &= not node.is_out_for_maintenance
-    return is_free and node.rests_until_ms > decision.now_ms and (node.quarantined or _has_room(decision, node))
+    return is_free and node.rests_until_ms > decision.now_ms and (node.quarantined or _has_room(decision, node, pool))
 
 
 def _flapped(node: Node) -> str:
@@ -221,16 +227,17 @@ def lift(decision: DecisionBuilder, node: Node | None) -> int | None:
     return None
 
 
-def _has_room(decision: DecisionBuilder, node: Node) -> bool:
-    living, out = decision.pool_use.others(node)
+def _has_room(decision: DecisionBuilder, node: Node, pool: str) -> bool:
+    """Whether the node may be in quarantine beside those of this pool that are."""
+    living, out = decision.pool_use.others(node, pool)
     return out < max(1, (living + 1) * POOL_PERCENT_MOST // 100)
 
 
 def _may_go(decision: DecisionBuilder, node: Node) -> bool:
     """Whether the pool can do without the node; a small one only while work runs elsewhere in it."""
-    if not _has_room(decision, node):
+    if not _has_room(decision, node, node.pool):
         return False
-    living, _ = decision.pool_use.others(node)
+    living, _ = decision.pool_use.others(node, node.pool)
     if living + 1 >= SMALL_POOL:
         return True
     others = (other for other in decision.state.nodes.values() if other.pool == node.pool and other.id != node.id)
