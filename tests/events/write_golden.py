@@ -1,10 +1,12 @@
-"""Writes one full record of each type that has none yet: `python -m tests.events.write_golden`.
+"""Writes one full record of each type that has none yet, and adds the effects that the golden decision has not in full:
+`python -m tests.events.write_golden`.
 
-Golden records are never written again: they are what an old log holds, and every later version must go on reading them.
+What is there is never written again: it is what an old log holds, and every later version must go on reading it.
 """
 
 from __future__ import annotations
 
+import json
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
@@ -63,10 +65,21 @@ def path_of(cls: type[Event]) -> Path:
     return GOLDEN / f"{cls.type}.json"
 
 
+def missing_effects() -> list[dict[str, Any]]:
+    """The full form of each effect that the golden decision does not hold."""
+    held = json.loads(path_of(Decision).read_bytes())["effects"]
+    full = [json.loads(encode(example(Decision)))["effects"][at] for at in range(len(EFFECTS))]
+    return [effect for effect in full if effect not in held]
+
+
 def write_missing() -> None:
     for cls in TYPES.values():
         if not path_of(cls).exists():
             path_of(cls).write_bytes(encode(example(cls)) + b"\n")
+    if more := missing_effects():
+        golden = json.loads(path_of(Decision).read_bytes())
+        golden["effects"] += more
+        path_of(Decision).write_bytes(json.dumps(golden, separators=(",", ":")).encode() + b"\n")
 
 
 if __name__ == "__main__":
