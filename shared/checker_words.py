@@ -7,6 +7,9 @@ import re
 _OF_OUR_CODE = ("Value error, ", "Assertion failed, ")
 """So begins a rule that a check of ours told; behind it stand our words already."""
 
+HALF_A_CHARACTER = "half of a pair of surrogates is no character, and cannot be written as UTF-8"
+"""Both `\\ud83d` and `\\ude00` are halves; together they are one character."""
+
 _WORDS = tuple(
     (re.compile(theirs, re.DOTALL), ours)
     for theirs, ours in (
@@ -17,6 +20,12 @@ _WORDS = tuple(
         (r"^Unable to parse input string as an integer, exceeded maximum size$", "has too many digits"),
         (r"^Unable to extract tag using discriminator (.*)$", r"must have the field \1"),
         (r"^Input tag ('.*') found using ('\w+') .* expected tags: (.*)$", r"\2 is \1, and must be one of \3"),
+        (r"^Invalid JSON: EOF while parsing .*", "is no JSON: it is cut short"),
+        (r"^Invalid JSON: recursion limit exceeded.*", "is nested in too many levels"),
+        (
+            r"^Invalid JSON: (unexpected end of|lone leading surrogate in) hex escape.*",
+            f"is no JSON: {HALF_A_CHARACTER}",
+        ),
         (r"^Invalid JSON: ", "is no JSON: "),
         (r"^\w+ (?:input )?should have (at least|at most|no more than) (\d+ \w+).*", r"must have \1 \2"),
         (r"^String should match pattern ", "must match "),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -182,8 +183,13 @@ def shorten(value: Any) -> str:
     return text if len(text) <= VALUE_CHARACTERS_MOST else text[: VALUE_CHARACTERS_MOST - 3] + "..."
 
 
+def written(value: Any) -> str:
+    """The same with text in quotes: a value as it stands in a file."""
+    return shorten(_begin_of(value))
+
+
 def _begin_of(value: Any) -> str:
-    """The `repr` of a value, or a little more of it than is shown."""
+    """A value as a file holds it, or a little more of it than is shown."""
     found, length = list[str](), 0
     for piece in _pieces(value):
         found.append(piece)
@@ -194,7 +200,7 @@ def _begin_of(value: Any) -> str:
 
 
 def _pieces(value: Any) -> Iterator[str]:
-    """The `repr` of a value, piece by piece. Each one has a sign at least, so the first 200 go no deeper than that."""
+    """Piece by piece, how a file holds a value. Each has a sign at least, so the first 200 go no deeper than that."""
     if type(value) is dict:
         yield "{"
         for number, (key, each) in enumerate(value.items()):
@@ -209,8 +215,15 @@ def _pieces(value: Any) -> Iterator[str]:
             yield ", " if number else ""
             yield from _pieces(each)
         yield "]"
+    elif value is None or isinstance(value, bool):
+        yield _PLAIN[value]
+    elif isinstance(value, float) and not isfinite(value):
+        yield f"{value}".replace("inf", ".inf").replace("nan", ".nan")  # as YAML has it
     else:
         yield repr(value[:LOOKED_AT_MOST] if isinstance(value, str | bytes) else value)
+
+
+_PLAIN: dict[bool | None, str] = {None: "null", True: "true", False: "false"}
 
 
 def _one_line(text: str) -> str:

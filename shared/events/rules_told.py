@@ -75,6 +75,14 @@ def rule_of(field: str, kind: str, message: str, context: Mapping[str, Any], *, 
     return _KINDS[kind] if kind in _KINDS else in_our_words(message)
 
 
+def causes(problems: Sequence[Any]) -> list[Any]:
+    """The `errors` of pydantic without those that it reports only because something inside them is wrong: a list of
+    one wrong item has none to it.
+    """
+    around = {problem["loc"][:length]: None for problem in problems for length in range(len(problem["loc"]))}
+    return [problem for problem in problems if problem["loc"] not in around]
+
+
 def rule_broken(problem: Mapping[str, Any]) -> str:
     """The rule that a value breaks which is of no job: `problem` is one of the `errors` of pydantic."""
     field = field_of(problem["loc"], problem["type"])

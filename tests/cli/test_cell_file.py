@@ -120,6 +120,17 @@ def test_a_mistake_is_told_with_line_field_value_and_rule(right: str, wrong: str
     assert mistakes(TEXT.replace(right, wrong, 1))[0] == f"cell.yaml: line {line_of(at)}: {said}"
 
 
+@pytest.mark.parametrize(("name", "meant"), [("rm", ""), ("binpak", " (did you mean binpack?)")])
+def test_a_placement_policy_that_there_is_not_is_told_with_those_that_there_are(name: str, meant: str) -> None:
+    there = "best-fit, binpack, first-fit, spread, e-binpack, frag-aware, lifetime, e-spread"
+    assert mistakes(TEXT.replace("placement: e-spread", f"placement: {name}")) == [
+        (
+            f"cell.yaml: line {line_of('placement: e-spread')}: cells[0].policy.placement = '{name}': "
+            f"no such policy{meant}; there are {there}"
+        )
+    ]
+
+
 def test_a_key_that_stands_twice_is_a_mistake() -> None:
     line = line_of("ordinal: 0")
     said = mistakes(TEXT.replace("ordinal: 0", "ordinal: 0\n    ordinal: 1"))

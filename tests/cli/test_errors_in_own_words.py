@@ -26,11 +26,16 @@ from fallow.shared.runtime.endings import WRONG_SETTINGS
 from tests.cli.logs import an_honest_log
 
 FOREIGN = (
-    *("codec", "Field required", "Input should", "Extra inputs", "unable to parse", "b'", "Errno", "Traceback"),
+    *("codec", "Field required", "Input should", "Extra inputs", "unable to parse", " b'", "Errno", "Traceback"),
     *("should have", "should match", "Value error", "valid dictionary", "Not a gzipped", "CRC check", "Error("),
+    *("recursion", "constructor", "tag:yaml.org", "EOF", "None", "True", "special characters", "hex escape"),
 )
 
 CELL = "cells: [{name: main, ordinal: 0, pools: [{name: virtual, gpus: 64}]}]\ntenants: [{name: vision}]\n"
+JOB = "id: a\ntenant: vision\n"
+MANY = "[" * 100_000 + "]" * 100_000
+NO_SUCH_CHARACTER = "a file of YAML holds no such character; in quotes it may be written"
+NO_UTF8 = "half of a pair of surrogates is no character, and cannot be written as UTF-8"
 CASE = {"id": "a", "name": "a", "cluster": {"nodes": []}, "queues": []}
 NODE = {"cell": "main", "node": {"id": "n1", "pool": "virtual", "gpus": 8}}
 ENTRY = {"node": "n1", "job": "a", "attempt": 1, "event": "started"}
@@ -187,6 +192,15 @@ def _with(whole: Mapping[str, object], **fields: object) -> bytes:
         ("submit", b"{tenant: vision}\n", "id: is missing"),
         ("submit", b"{id: a, tenant: vision, workers: many}\n", "workers = 'many': must be a whole number"),
         ("submit", b"{id: a, tenant: vision, worker: 1}\n", "worker = 1: unknown field"),
+        ("cell", CELL.replace("ordinal: 0", "ordinal: yes").encode(), "ordinal = true: must be a whole number"),
+        ("cell", CELL.replace("main", "~").encode(), "name = null: must be text"),
+        ("submit", f"{JOB}workers: yes\n".encode(), "workers = true: must be a whole number"),
+        ("submit", f"{JOB}workers: ~\n".encode(), "workers = null: must be a whole number"),
+        ("submit", f"{JOB}workers: .inf\n".encode(), "workers = .inf: must be a whole number"),
+        ("submit", b"- [yes, ~]\n", "(got [true, null])"),
+        ("quotas", b"- {tenant: vision, limit: yes}\n", "quotas[0].limit = true: must be a whole number"),
+        ("verify", b"null\n", "must be a mapping of fields (got null)"),
+        ("verify", _with(LOG_LINE, offset=True), "offset: must be a whole number (got true)"),
         ("nodes", b"node_id,gpus\nn1,99999\n", "gpus = 99999: must be at most 4096"),
         ("pods", f"{PODS}p,1,1,one,1000,\n".encode(), "line 2: not a pod: num_gpu = 'one': must be a whole number"),
         ("pods", b"name\np\n", "line 2: not a pod: num_gpu is missing"),
@@ -194,6 +208,49 @@ def _with(whole: Mapping[str, object], **fields: object) -> bytes:
 )
 def test_a_field_that_is_missing_wrong_or_unknown(command: str, content: bytes, rule: str, told: Told) -> None:
     assert rule in told(command, content, "given.yaml" if command in ("case", "cell") else "given")
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "rule"),
+    [
+        ("submit", f'{{"id": "a", "after": {MANY}}}\n{{"id": "b"}}\n', "line 1: nested in too many levels"),
+        ("verify", json.dumps(LOG_LINE)[:-1] + f', "key": {MANY}}}\n', "is nested in too many levels"),
+        ("up", MANY, "line 1: the line: is nested in too many levels"),
+        ("verify", json.dumps(LOG_LINE) + "\n\n", "line 2: is no record of an exported log: is empty"),
+        ("verify", "{\n", "line 1: is no record of an exported log: is no JSON: it is cut short"),
+        ("verify", '{"offset": 0, "value": "\\ud800", "headers": []}\n', f"is no JSON: {NO_UTF8}"),
+        ("submit", f"{JOB}queue: !!set {{a, b}}\n", "line 3: the tag !!set cannot be used: leave it out"),
+        ("submit", f"{JOB}queue: !!binary aGk=\n", "line 3: the tag !!binary cannot be used: leave it out"),
+        ("submit", f"{JOB}a: !!python/name:os.system\n", "line 3: the tag !!python/name:os.system cannot be used"),
+        ("submit", f"{JOB}queue: !foo a\n", "line 3: the tag !foo cannot be used: leave it out"),
+        ("cell", f"{CELL}limits: !foo a\n", "line 3: the tag !foo cannot be used: leave it out"),
+        ("quotas", "- !!set {a}\n", "line 1: the tag !!set cannot be used: leave it out"),
+        ("submit", f"{JOB}queue: a\0b\n", f"line 3: '\\x00': {NO_SUCH_CHARACTER} \\x00"),
+        ("submit", f"id: \x1b[31m\n{JOB}", f"line 1: '\\x1b': {NO_SUCH_CHARACTER} \\x1b"),
+        ("cell", f"{CELL}limits: \x1b\n", f"line 3: '\\x1b': {NO_SUCH_CHARACTER} \\x1b"),
+    ],
+    ids=lambda given: given[:40].replace("\0", "NUL") if isinstance(given, str) else None,
+)
+def test_what_no_reader_of_such_a_file_takes(command: str, content: str, rule: str, told: Told) -> None:
+    assert rule in told(command, content.encode())
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('run: {driver: process, argv: ["a\\ud800b"]}\n', "run.argv[0] = 'a\\ud800b'"),
+        ('run: {driver: process, argv: [a], env: {"\\udc00": b}}\n', "run.env = '\\udc00'"),
+        ('"\\ud800": 1\n', "'\\ud800'"),
+        ('after: ["\\ud800"]\n', "after[0] = '\\ud800'"),
+    ],
+)
+def test_half_of_a_pair_of_surrogates_in_a_job_is_told_with_its_field(content: str, line: str, told: Told) -> None:
+    assert f"job 1 (a): {line}: {NO_UTF8}" in told("submit", (JOB + content).encode())
+
+
+@pytest.mark.parametrize("argument", ['"a\\0b"', "a" * 8_193])
+def test_a_mistake_in_an_item_is_told_alone(argument: str, told: Told) -> None:
+    assert "run.argv[0] = " in told("submit", f"{JOB}run: {{driver: process, argv: [{argument}]}}\n".encode())
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def test_a_tenant_stands_in_where_a_job_names_none() -> None:
         ("id: a\n? !!binary aGk=\n: x\n", "f: line 2: the key aGk= is no text: put it in quotes"),
         (
             "id: a\nargv: [!!binary aGk=]\n",
-            "f: line 2: not YAML: could not determine a constructor for the tag 'tag:yaml.org,2002:binary'",
+            "f: line 2: the tag !!binary cannot be used: leave it out",
         ),
         ("workers: 8\nworkers: 16\n", "f: line 2: workers: the key stands in line 1 already"),
         ('{"id": "a", "id": "c"}', "f: line 1: id: the key stands in line 1 already"),

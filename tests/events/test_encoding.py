@@ -515,7 +515,7 @@ def test_a_value_is_written_out_as_far_as_it_is_shown() -> None:
     assert shorten([Told()] * 100_000).startswith("[1, 1, ")
     assert len(told) < 100
     assert shorten(deep).startswith("[[[[")
-    assert shorten({"a": [1, "b", None], "c": {}}) == "{'a': [1, 'b', None], 'c': {}}"
+    assert shorten({"a": [1, "b", None], "c": {}}) == "{'a': [1, 'b', null], 'c': {}}"
 
 
 @pytest.mark.parametrize("what", ODD)

@@ -6,8 +6,13 @@ import re
 from pathlib import Path
 
 from fallow.services.placement.policy.policies import POLICIES, PlacementPolicy
+from fallow.shared.cluster.model.config import PLACEMENTS
 
 TOP = Path(__file__).parents[2]
+
+
+def test_a_cell_file_may_name_each_policy_and_no_other() -> None:
+    assert tuple(POLICIES) == PLACEMENTS
 
 
 def test_the_cell_files_comment_names_every_policy() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten
-from fallow.shared.events.rules_told import field_of, is_of_the_driver, rule_of
+from fallow.shared.checker_words import HALF_A_CHARACTER
+from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten, written
+from fallow.shared.events.rules_told import causes, field_of, is_of_the_driver, rule_of
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.value import plain
@@ -47,10 +48,13 @@ def read_jobs(
         try:
             found.append(_job(_with(item, array, after)))
         except ValidationError as error:
-            count += error.error_count()
-            if len(mistakes) < MISTAKES_TOLD:  # thousands of lines, of which nobody reads more, would take a minute
-                lines = _lines(error, MISTAKES_TOLD - len(mistakes))
-                mistakes += [f"{name}: {_called(number, item)}: {line}" for line in lines]
+            if len(mistakes) >= MISTAKES_TOLD:  # thousands of lines, of which nobody reads more, would take a minute
+                count += error.error_count()
+                continue
+            problems = causes(error.errors(include_url=False))
+            count += len(problems)
+            lines = map(_line, problems[: MISTAKES_TOLD - len(mistakes)])
+            mistakes += [f"{name}: {_called(number, item)}: {line}" for line in lines]
         except ValueError as error:
             count += 1
             mistakes.append(f"{name}: {_called(number, item)}: {error}")
@@ -92,8 +96,10 @@ def _json_line(line: str, where: str) -> Any:
         found = json.loads(line, object_pairs_hook=_keys_once, parse_int=_whole_number)
     except json.JSONDecodeError as error:
         raise JobFileError(f"{where}: not JSON: {error.msg} in {shorten(error.doc)}") from error
-    except (ValueError, RecursionError) as error:
-        # A key that stands twice, a number of too many digits, a thousand brackets.
+    except RecursionError as error:
+        raise JobFileError(f"{where}: nested in too many levels") from error
+    except ValueError as error:
+        # A key that stands twice, a number of too many digits.
         raise JobFileError(f"{where}: {shorten(str(error))}") from error
     if line.count("[") + line.count("{") > DEPTH_MOST and _is_deeper(found, DEPTH_MOST):
         raise JobFileError(f"{where}: nested in more than {DEPTH_MOST} levels")
@@ -149,28 +155,42 @@ def _with(item: Any, array: int | None, after: Sequence[Dependency]) -> Any:
 
 def _job(item: Any) -> JobSpec:
     if not isinstance(item, dict):
-        raise ValueError(f"must be a mapping with the fields of a job (got {shorten(repr(item))})")  # noqa: TRY004
+        raise ValueError(f"must be a mapping with the fields of a job (got {written(item)})")  # noqa: TRY004
     # Through JSON, as admission reads it: strict about types, and no field that it does not know.
-    job = read_valid(JobSpec, json.dumps(item), forbid_unknown=True)
+    text = json.dumps(item)
+    if "\\ud" in text:
+        _must_be_characters(item)
+    job = read_valid(JobSpec, text, forbid_unknown=True)
     size = len(encode(SubmitJob(job=job)))
     if size > SUBMISSION_BYTES_MOST:
         raise ValueError(f"is {size} bytes, a submission has at most {SUBMISSION_BYTES_MOST}")
     return job
 
 
-def _lines(error: ValidationError, most: int) -> list[str]:
-    """So many of the mistakes."""
-    lines = []
-    for problem in error.errors(include_url=False)[:most]:
-        kind, value, context = problem["type"], problem["input"], problem.get("ctx", {})
-        field = shorten(field_of(problem["loc"], kind))
-        if is_of_the_driver(field, kind):
-            value = context.get("tag", {})
-        is_value = kind != "missing" and not isinstance(value, dict | list)
-        shown = f" = {shorten(repr(value))}" if is_value else ""
-        rule = rule_of(field, kind, problem["msg"], context)
-        lines.append(f"{field}{shown}: {rule}" if field else rule)
-    return lines
+def _must_be_characters(value: Any, path: tuple[str | int, ...] = ()) -> None:
+    """Raises ValueError for a text below that Kafka cannot be given: a pair of surrogates makes a character, a half of
+    one does not.
+    """
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in pairs:
+            _must_be_characters(key, path)
+            _must_be_characters(part, (*path, key))
+    elif isinstance(value, str) and any("\ud800" <= sign <= "\udfff" for sign in value):
+        field = f"{shorten(field_of(path))} = " if path else ""
+        raise ValueError(f"{field}{written(value)}: {HALF_A_CHARACTER}")
+
+
+def _line(problem: Any) -> str:
+    """One of the mistakes: field, value and rule."""
+    kind, value, context = problem["type"], problem["input"], problem.get("ctx", {})
+    field = shorten(field_of(problem["loc"], kind))
+    if is_of_the_driver(field, kind):
+        value = context.get("tag", {})
+    is_value = kind != "missing" and not isinstance(value, dict | list)
+    shown = f" = {written(value)}" if is_value else ""
+    rule = rule_of(field, kind, problem["msg"], context)
+    return f"{field}{shown}: {rule}" if field else rule
 
 
 def _called(number: int, item: Any) -> str:

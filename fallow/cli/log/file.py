@@ -125,7 +125,8 @@ def _record(path: Path, number: int, text: str, tp: TopicPartition) -> tuple[Rec
         line = _READ(text)
         value = None if line.value is None else base64.b64decode(line.value, validate=True)
     except UNREAD as error:
-        told = judged(LogLine, text.encode("utf-8", "replace")) or shorten(str(error))
+        is_empty = not text.strip()
+        told = "is empty" if is_empty else judged(LogLine, text.encode("utf-8", "replace")) or shorten(str(error))
         raise LogFileError(f"{path}: line {number}: is no record of an exported log: {told}") from error
     except ValueError as error:
         told = f"value: must be base64 (got {shorten(line.value)})"

@@ -12,7 +12,7 @@ from fallow.cli.near import meant
 from fallow.cli.output.when import DURATION_RULE, duration_of
 from fallow.shared.cluster.model.config import CellFile, TenantQuota
 from fallow.shared.events.base import Name
-from fallow.shared.events.encoding import shorten
+from fallow.shared.events.encoding import shorten, written
 from fallow.shared.events.operations import Quota
 from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.value import plain
@@ -94,7 +94,7 @@ def _quota(path: Path, number: int, row: Any, parents: dict[str, str | None]) ->
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         rule = rule_broken(first) if first["type"] != "extra_forbidden" else _unknown(str(first["loc"][-1]))
-        shown = "" if isinstance(first["input"], dict) else f" = {shorten(repr(first['input']))}"
+        shown = "" if isinstance(first["input"], dict) else f" = {written(first['input'])}"
         at = field_name(("quotas", number, *first["loc"])) + (shown if first["loc"] else "")
         end_with(Exit.USAGE, f"fallow: {path}: {at}: {rule}")
     is_told = "parent" in named.model_fields_set

@@ -32,6 +32,10 @@ GPUS_MOST = LARGEST_INTEGER // GPU
 Gpus = Annotated[int, Field(strict=True, ge=0, le=GPUS_MOST)]
 
 
+PLACEMENTS = ("best-fit", "binpack", "first-fit", "spread", "e-binpack", "frag-aware", "lifetime", "e-spread")
+"""The placement policies that a cell file may name: those that placement has."""
+
+
 class Part(BaseModel):
     """A part of the cell file. A key that it does not know is an error, not a comment."""
 

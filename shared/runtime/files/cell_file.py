@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import partial
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.events.encoding import shorten
-from fallow.shared.events.rules_told import rule_broken
+from fallow.shared.cluster.model.config import PLACEMENTS, CellFile
+from fallow.shared.events.encoding import written
+from fallow.shared.events.rules_told import causes, rule_broken
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.files.yaml_text import (
     FieldPath,
@@ -99,11 +99,25 @@ def parse_cell_file(text: str, name: str) -> CellFile:
     try:
         file = CellFile.model_validate(data)
     except ValidationError as error:
-        raise _all_of(name, [_mistake(places, problem) for problem in _causes(error)]) from error
-    misspelt = list(_quotas_of_no_pool(file, places))
+        raise _all_of(
+            name, [_mistake(places, problem) for problem in causes(error.errors(include_url=False))]
+        ) from error
+    misspelt = [*_no_placements(file, places), *_quotas_of_no_pool(file, places)]
     if misspelt:
         raise _all_of(name, misspelt)
     return file
+
+
+def _no_placements(file: CellFile, places: _Places) -> Iterator[str]:
+    """The placement policies that there are not: placement would refuse the whole policy of the cell for it. A rule for
+    who writes a file, as the next.
+    """
+    for number, cell in enumerate(file.cells):
+        name = cell.policy.placement
+        if name not in PLACEMENTS:
+            path: FieldPath = ("cells", number, "policy", "placement")
+            rule = f"no such policy{_meant(name, PLACEMENTS)}; there are {', '.join(PLACEMENTS)}"
+            yield f"line {places.line(path)}: {field_name(path)}{_value(name)}: {rule}"
 
 
 def _quotas_of_no_pool(file: CellFile, places: _Places) -> Iterator[str]:
@@ -182,13 +196,6 @@ class _Places:
         return self.values.get(quoted[1]) if quoted else None
 
 
-def _causes(error: ValidationError) -> list[Any]:
-    """The problems without those that pydantic reports only because something inside them is wrong."""
-    problems = error.errors(include_url=False)
-    around = {problem["loc"][:length]: None for problem in problems for length in range(len(problem["loc"]))}
-    return [problem for problem in problems if problem["loc"] not in around]
-
-
 def _mistake(places: _Places, problem: Any) -> str:
     path: FieldPath = tuple(problem["loc"])
     given = problem["input"]
@@ -204,9 +211,12 @@ def _mistake(places: _Places, problem: Any) -> str:
 def _unknown(path: FieldPath) -> str:
     """Which fields there are where an unknown one stands, the one first that it may have been meant for."""
     known = _fields_around(path)
-    found = get_close_matches(str(path[-1]), known, 1)
-    meant = f" (did you mean {found[0]}?)" if found else ""
-    return f"unknown field{meant}; there are {', '.join(known)}"
+    return f"unknown field{_meant(str(path[-1]), known)}; there are {', '.join(known)}"
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    found = get_close_matches(name, known, 1)
+    return f" (did you mean {found[0]}?)" if found else ""
 
 
 def _fields_around(path: FieldPath) -> list[str]:
@@ -227,4 +237,4 @@ def _parts_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _value(value: Any) -> str:
-    return f" = {shorten(repr(value))}"
+    return f" = {written(value)}"

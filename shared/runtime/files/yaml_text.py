@@ -78,13 +78,31 @@ def read_yaml_documents(text: str) -> Iterator[Any]:
 
 def _loader_for(text: str) -> type[YamlLoader | QuickYamlLoader]:
     if len(text) < LONG_CHARS:
+        must_be_printable(text)
         return YamlLoader
     look_at_depth(text)
     return QuickYamlLoader
 
 
+def must_be_printable(text: str) -> None:
+    """Raises YamlTextError for a character that YAML has only in quotes, and written otherwise: the reader tells no
+    line of it.
+    """
+    if found := yaml.reader.Reader.NON_PRINTABLE.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise YamlTextError(f"line {line}: {_no_character(found[0])}")
+
+
+def _no_character(sign: str) -> str:
+    shown = repr(sign)
+    return f"{shown}: a file of YAML holds no such character; in quotes it may be written {shown[1:-1]}"
+
+
 def look_at_depth(text: str) -> None:
-    """To be called before the quick loader. Raises YamlTextError where the text nests in too many levels, YAMLError."""
+    """To be called before the quick loader. Raises YamlTextError where the text nests in too many levels or holds what
+    no YAML does, YAMLError.
+    """
+    must_be_printable(text)
     depth = 0
     for event in yaml.parse(text, Loader=QuickYamlLoader):
         depth += isinstance(event, yaml.CollectionStartEvent)
@@ -100,6 +118,8 @@ def error_of(error: Exception) -> YamlTextError:
         return error
     if isinstance(error, RecursionError):
         return YamlTextError("nested in too many levels")
+    if isinstance(error, yaml.reader.ReaderError) and isinstance(error.character, int):
+        return YamlTextError(_no_character(chr(error.character)))
     mark = getattr(error, "problem_mark", None)
     where = f"line {mark.line + 1}: " if mark is not None else ""
     problem = getattr(error, "problem", None) or (str(error).splitlines() or [type(error).__name__])[0]
@@ -252,8 +272,9 @@ def _as_it_stands(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
     return loader.construct_yaml_str(node)
 
 
-def _unknown(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
-    return loader.construct_undefined(node)
+def _unknown(_loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    tag = f"!!{node.tag.removeprefix(_TAG)}" if node.tag.startswith(_TAG) else node.tag
+    raise YamlTextError(f"line {node.start_mark.line + 1}: the tag {shorten(tag)} cannot be used: leave it out")
 
 
 for _loader in (YamlLoader, QuickYamlLoader):
@@ -261,5 +282,5 @@ for _loader in (YamlLoader, QuickYamlLoader):
     _loader.add_constructor(f"{_TAG}float", _broken_number)
     _loader.add_constructor(f"{_TAG}bool", _truth)
     _loader.add_constructor(f"{_TAG}timestamp", _as_it_stands)
-    for _kind in ("binary", "set", "omap", "pairs"):
-        _loader.add_constructor(f"{_TAG}{_kind}", _unknown)
+    for _kind in (*(f"{_TAG}{name}" for name in ("binary", "set", "omap", "pairs")), None):
+        _loader.add_constructor(_kind, _unknown)  # None: each that has no other
