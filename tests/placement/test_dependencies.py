@@ -176,10 +176,22 @@ def test_jobs_cannot_wait_for_each_other() -> None:
     assert codes(submit(world, spec("c", "b"))) == [RefuseCode.AFTER_ITSELF]
 
 
-def test_nobody_waits_for_the_jobs_of_another_tenant() -> None:
-    world = small_cell()
+@pytest.mark.parametrize("when", AfterWhen)
+@pytest.mark.parametrize("status", [JobStatus.QUEUED, JobStatus.RUNNING, JobStatus.FINISHED])
+def test_nobody_waits_for_the_jobs_of_another_tenant(status: JobStatus, when: AfterWhen) -> None:
+    world = small_cell() if status is not JobStatus.QUEUED else World(FILE)
     submit(world, spec("a", tenant="bob"))
-    assert codes(submit(world, spec("b", "a"))) == [RefuseCode.NOT_THE_TENANTS_JOB]
+    if status is not JobStatus.QUEUED:
+        world.tell(started("a"))
+        assert world.job("a").status is JobStatus.RUNNING
+    if status is JobStatus.FINISHED:
+        world.tell(finished("a"))
+    (no,) = submit(world, spec("b", "a", when=when))
+    assert isinstance(no, e.JobRefused)
+    told = no.job, no.request, no.tenant, no.code, no.text
+    assert told == ("b", "submit", "ada", RefuseCode.NOT_THE_TENANTS_JOB, "it would wait for a")
+    assert "b" not in world.state.jobs
+    assert "b" not in world.state.finished
 
 
 def test_nor_for_one_that_turns_out_to_be_another_tenants() -> None:

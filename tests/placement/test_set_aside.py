@@ -16,6 +16,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import TYPE_HEADER, encode
 from fallow.shared.events.operations import CellPolicy, Cordon, Quota, ReloadCell, SetPolicy, SetQuota
 from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.submissions import CancelJob
 from fallow.shared.events.value import replace
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
@@ -24,7 +25,7 @@ from fallow.shared.log.reading import event_of, header
 from fallow.shared.runtime import clocks
 from fallow.shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
-from tests.placement.world import CELL, FILE, admitted, joined, report, spec_of
+from tests.placement.world import CELL, FILE, admitted, cancel, joined, report, spec_of, update
 
 TOPICS = ("cells", "decisions", "jobs", "queue", "nodes", "proposals", "operations", "dead-letters", "snapshots")
 FLOOD = 1_500
@@ -149,6 +150,9 @@ async def test_what_stands_in_the_topic_of_others_is_set_aside_and_not_obeyed(br
             SetPolicy(cell=CELL, policy=CellPolicy(max_pending_jobs=7), fields=("max_pending_jobs",)),
             SetQuota(cell=CELL, quotas=(Quota(tenant="ada", gpu_type="gpu", limit_milli=0),)),
             admitted(spec_of("x", tenant="nobody")),
+            cancel("job"),
+            update("job", priority=1),
+            CancelJob(job="job", tenant="ada"),
         ),
         "proposals": (Cordon(cell=CELL, node="node-1"), joined("node-1")),
     }
@@ -157,12 +161,13 @@ async def test_what_stands_in_the_topic_of_others_is_set_aside_and_not_obeyed(br
             headers = ((TYPE_HEADER, event.type.encode()),)
             broker.write(Outgoing(LAYOUT.topic(topic), encode(event), b"key", headers, 0))
     broker.write(LAYOUT.outgoing(admitted(spec_of("job")), id="job", source="test", wall_ms=0))
-    await written(broker, CountingLog(broker), letters=5)
+    await written(broker, CountingLog(broker), letters=8)
 
     letters = broker.partition((LAYOUT.topic("dead-letters"), 0)).records
-    assert [header(letter, "reason") for letter in letters] == ["unknown_type"] * 5
+    assert [header(letter, "reason") for letter in letters] == ["unknown_type"] * 8
     assert effects(broker).count("JobEnqueued") == 1
     assert not {"PolicySet", "QuotaSet", "NodeChanged", "ProposalRefused"} & set(effects(broker))
+    assert not {"JobCancelled", "JobStopping", "JobUpdated", "JobRefused"} & set(effects(broker))
 
 
 async def test_a_flood_of_orders_to_reload_is_carried_out_once_for_all_that_came_together(broker: MemoryBroker) -> None:
