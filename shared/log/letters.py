@@ -1,21 +1,36 @@
-"""Dead letters read back: what they tell, and the records that they were, so that these can be sent once more."""
+"""Dead letters read back: what they tell, and the records that they were, so that these can be sent once more.
+
+All that a letter says is claimed: whoever may write `dead-letters` may write anything into one, an order too. What
+proves it is the record that stands at the place it names: that was written by somebody with the right to write there.
+"""
 
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
 
+from fallow.shared.events.decisions import INPUTS
+from fallow.shared.events.encoding import shorten
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.log.dead_letters import EXACT, NOT_EXACT, ORIGINAL_PREFIX, TOPIC, VALUE_BYTES_MAX
-from fallow.shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Outgoing, Record
-from fallow.shared.log.reading import header, number
+from fallow.shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Outgoing, Record, TopicPartition
+from fallow.shared.log.reading import SUBMISSIONS, header, number
 
 REPLAYED_OFFSET = "replayed_offset"
 """The header of a record in `dead-letters` that is no letter, but notes that the one at this offset was sent again."""
 
 AGAIN = "again"
+
+SETS_ASIDE_FROM: Mapping[str, frozenset[str]] = {
+    "admission": frozenset({SUBMISSIONS}),
+    "placement": frozenset(INPUTS),
+}
+"""By service the topics, without the namespace, from which it sets records aside; those of tenants go with
+`submissions`. A letter that names another one was not written by that service.
+"""
 
 
 class _Exact(msgspec.Struct):
@@ -45,6 +60,12 @@ class Letter:
     def offset(self) -> int:
         """Its offset in `dead-letters`: its name."""
         return self.record.offset
+
+    @property
+    def origin_place(self) -> tuple[TopicPartition, int] | None:
+        """Where it claims to come from, with the offset; None where it names no place."""
+        partition, offset = number(self.record, "origin_partition"), number(self.record, "origin_offset")
+        return None if partition is None or offset is None else ((self.origin_topic, partition), offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +144,20 @@ def original_of(letter: Letter, namespace: str) -> Outgoing | Lost:
 
 def _no_place(letter: Letter, namespace: str) -> Lost | None:
     name = letter.origin_topic.removeprefix(f"{namespace}.")
-    if name == letter.origin_topic or number(letter.record, "origin_partition") is None:
+    if name == letter.origin_topic or letter.origin_place is None:
         return Lost(f"it does not say from which topic of {namespace} it came")
     if name in ("decisions", "snapshots", TOPIC):
         return Lost(f"only Fallow itself writes to {letter.origin_topic}")
+    declared = SUBMISSIONS if name.startswith(f"{SUBMISSIONS}.") else name
+    if declared not in SETS_ASIDE_FROM.get(letter.service, ()):
+        service = shorten(letter.service) or "no service"
+        return Lost(f"it claims to be of {service}, which sets nothing aside from {letter.origin_topic}")
     return None
+
+
+def is_proven_by(original: Outgoing, held: Record) -> bool:
+    """Whether the record at the place from which a letter claims to come is the very one that the letter holds."""
+    return (held.key, held.value, held.headers) == (original.key, original.value, original.headers)
 
 
 def _key_and_headers(record: Record) -> tuple[bytes | None, Headers]:

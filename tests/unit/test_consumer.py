@@ -13,8 +13,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fallow.shared.events.encoding import TYPE_HEADER
+from fallow.shared.log.admin.access_rules import parse_access
+from fallow.shared.log.admin.topics import parse_topics
 from fallow.shared.log.dead_letters import EXACT, VALUE_BYTES_MAX, dead_letter
-from fallow.shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
+from fallow.shared.log.letters import (
+    SETS_ASIDE_FROM,
+    Letter,
+    Letters,
+    Lost,
+    is_proven_by,
+    letter_of,
+    note_of_replay,
+    original_of,
+)
 from fallow.shared.log.machine.consumer import (
     DECODER_FAILED,
     Bad,
@@ -28,6 +39,7 @@ from fallow.shared.log.machine.consumer import (
     next_offsets,
     take_batch,
 )
+from fallow.shared.log.opening import ACCESS_FILE, TOPICS_FILE
 from fallow.shared.log.port import (
     HEADERS_MOST,
     RECORD_BYTES_MAX,
@@ -210,9 +222,9 @@ def test_a_dead_letter_says_where_the_record_came_from() -> None:
     }
 
 
-def kept(found: Record) -> Letter:
+def kept(found: Record, service: str = "admission") -> Letter:
     """The record's dead letter, as it stands in the log."""
-    sent = dead_letter(Dead(found, "r", "t"), service="admission", namespace="ns")
+    sent = dead_letter(Dead(found, "r", "t"), service=service, namespace="ns")
     return letter_of(Record(sent.topic, 0, 9, sent.key, sent.value, sent.headers, 0))
 
 
@@ -232,12 +244,40 @@ def test_what_was_set_aside_can_be_made_again_to_the_last_byte(found: Record) ->
         (replace(record(None), key=None), "neither key nor value"),
         (replace(record(b"x"), topic="ns.decisions"), "only Fallow itself writes"),
         (replace(record(b"x"), topic="other.submissions"), "does not say from which topic of ns"),
+        (replace(record(b"x"), topic="ns.operations"), "of admission, which sets nothing aside from ns.operations"),
+        (replace(record(b"x"), topic="ns.submissions-x"), "sets nothing aside from ns.submissions-x"),
     ],
 )
 def test_what_cannot_be_made_again_says_why(found: Record, why: str) -> None:
     lost = original_of(kept(found), "ns")
     assert isinstance(lost, Lost)
     assert why in lost.text
+
+
+@pytest.mark.parametrize("service", ["", "x", "queueing", "executor", "operator", "fallow-cli", "placement\x1b[2J"])
+def test_what_claims_to_be_of_a_service_that_sets_nothing_aside_is_no_record(service: str) -> None:
+    lost = original_of(kept(replace(record(b"x"), topic="ns.operations"), service), "ns")
+    assert isinstance(lost, Lost)
+    assert "sets nothing aside from ns.operations" in lost.text
+
+
+def test_services_set_aside_what_they_may_read_and_nobody_else_may_write_letters() -> None:
+    access = parse_access(
+        ACCESS_FILE.read_text(encoding="utf-8"), parse_topics(TOPICS_FILE.read_text(encoding="utf-8")).topics
+    )
+    writers = {name: rights for name, rights in access.principals.items() if "dead-letters" in rights.write}
+    assert writers.keys() == SETS_ASIDE_FROM.keys()
+    assert all(topics <= set(writers[service].read) for service, topics in SETS_ASIDE_FROM.items())
+
+
+@given(records.map(lambda found: replace(found, key=found.key or b"k")), records)
+def test_only_the_very_same_record_proves_a_letter(found: Record, other: Record) -> None:
+    original = Outgoing(found.topic, found.value, found.key, found.headers, found.partition)
+    assert is_proven_by(original, found)
+    same = (found.key, found.value, found.headers) == (other.key, other.value, other.headers)
+    assert is_proven_by(original, other) is same
+    for part in ({"key": b"another"}, {"value": b"another"}, {"headers": (*found.headers, ("more", b""))}):
+        assert not is_proven_by(original, replace(found, **part))
 
 
 def test_of_a_record_beyond_its_senders_limit_no_more_than_the_begin_is_kept() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -17,23 +17,57 @@ from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, print_json, print_line, print_table
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.log.kafka.log import KafkaLog
-from fallow.shared.log.letters import Letter, Letters, Lost, letter_of, note_of_replay, original_of
-from fallow.shared.log.port import Appended, Log, LogUnavailable, Outgoing, RecordTooLarge
+from fallow.shared.log.letters import (
+    Letter,
+    Letters,
+    Lost,
+    is_proven_by,
+    letter_of,
+    note_of_replay,
+    original_of,
+)
+from fallow.shared.log.port import Appended, Log, LogUnavailable, Outgoing, RecordTooLarge, TopicPartition
 
 app = typer.Typer(no_args_is_help=True, help="What could not be handled: list, show, replay.")
 
 COLUMNS = (">OFFSET", "WHEN", "SERVICE", "REASON", "ORIGIN", ">BYTES", "TEXT", "REPLAYED")
 SPARE = ("BYTES", "SERVICE", "WHEN", "REPLAYED")
+CLAIMED = frozenset({"service", "reason", "text", "origin_topic", "origin_partition", "origin_offset"})
+"""The headers in which a letter tells of itself."""
+
 TEXT_CHARS_SHOWN = 80
 VALUE_BYTES_SHOWN = 4_000
 
 Reason = Annotated[DeadLetterReason | None, typer.Option("--reason", help="Only letters with this reason.")]
+UNPROVEN_HELP = (
+    "Also a letter whose origin the log no longer holds: nothing proves then that it ever stood there. Anybody who may "
+    "write dead-letters may have made it up."
+)
 Offsets = Annotated[list[int] | None, typer.Argument(help="Offsets, as `list` shows them.", show_default=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of one letter: why it was not sent, "" where it was; and the place that would have proved it, where the
+    log holds nothing there any more.
+    """
+
+    refused: str = ""
+    unproven: str = ""
+
+    def __str__(self) -> str:
+        """In words."""
+        if self.refused:
+            return self.refused
+        return f"replayed, unproven: the log no longer holds {self.unproven}" if self.unproven else "replayed"
 
 
 @app.command("list")
 def list_(context: typer.Context, reason: Reason = None, as_json: AsJson = False) -> None:
-    """Every dead letter that is kept, the oldest first."""
+    """Every dead letter that is kept, the oldest first.
+
+    What a letter says of itself is claimed: whoever may write dead-letters may have written it.
+    """
     access = access_of(context)
     found = [letter for letter in run(_letters(access)) if reason is None or letter.reason == reason]
     if as_json:
@@ -52,7 +86,8 @@ def list_(context: typer.Context, reason: Reason = None, as_json: AsJson = False
         )
         for letter in found
     ]
-    print_table(counted(len(found), "dead letter"), COLUMNS, rows, SPARE)
+    title = f"{counted(len(found), 'dead letter')}; service, reason, origin and text are claimed by whoever wrote them"
+    print_table(title, COLUMNS, rows, SPARE)
 
 
 @app.command()
@@ -61,7 +96,7 @@ def show(
     offset: Annotated[int, typer.Argument(min=0, help="As `list` shows it.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """One dead letter: its headers and the bytes that were set aside."""
+    """One dead letter: its headers and the bytes that were set aside, all as whoever wrote it claims."""
     access = access_of(context)
     letter = run(_one(access, offset))
     if letter is None:
@@ -74,7 +109,7 @@ def show(
         print_json({**_as_object(access, letter), "headers": [list(pair) for pair in headers], **shown})
         return
     for name, shown_value in headers:
-        print_line(f"{name}: {shown_value}")
+        print_line(f"{name}: {shown_value}{' (claimed)' if name in CLAIMED else ''}")
     print_line("")
     print_line(text[:VALUE_BYTES_SHOWN] if text is not None else value[:VALUE_BYTES_SHOWN].hex(" ", 4))
     if len(value) > VALUE_BYTES_SHOWN:
@@ -87,28 +122,36 @@ def replay(
     offsets: Offsets = None,
     reason: Reason = None,
     again: Annotated[bool, typer.Option("--again", help="Also what was replayed before.")] = False,
+    unproven: Annotated[bool, typer.Option("--unproven", help=UNPROVEN_HELP)] = False,
     as_json: AsJson = False,
 ) -> None:
     """Send the original bytes, key and headers once more to where they came from: each letter once, unless --again.
 
-    Exit 1 if any of them could not be sent.
+    Only what the log still holds at the place that the letter names, to the last byte. Exit 1 if any of them could not
+    be sent.
     """
     if bool(offsets) == bool(reason):
         end_with(Exit.USAGE, "fallow: name either offsets or --reason")
-    told = run(_replay(access_of(context), offsets or [], reason, again=again))
+    if unproven and not offsets:
+        end_with(Exit.USAGE, "fallow: --unproven needs the offsets: look at each letter first")
+    told = run(_replay(access_of(context), offsets or [], reason, again=again, unproven=unproven))
     if as_json:
-        print_json({"replayed": [at for at, why in told.items() if not why], "refused": _refused(told)})
+        print_json(_told_as_object(told))
     else:
-        for at, why in told.items():
-            print_line(f"{at}: {why or 'replayed'}")
+        for at, each in told.items():
+            print_line(f"{at}: {each}")
         if not told:
             say("fallow: no dead letter has this reason")
-    if not told or any(told.values()):
+    if not told or any(each.refused for each in told.values()):
         raise typer.Exit(Exit.NO)
 
 
-def _refused(told: dict[int, str]) -> list[dict[str, Any]]:
-    return [{"offset": at, "why": why} for at, why in told.items() if why]
+def _told_as_object(told: dict[int, Told]) -> dict[str, Any]:
+    return {
+        "replayed": [at for at, each in told.items() if not each.refused],
+        "unproven": [at for at, each in told.items() if each.unproven],
+        "refused": [{"offset": at, "why": each.refused} for at, each in told.items() if each.refused],
+    }
 
 
 class Box:
@@ -134,15 +177,26 @@ class Box:
             return letter_of(record)
         raise LogUnavailable(f"{self._tp[0]}: nothing comes at offset {offset}")
 
-    async def send(self, letter: Letter, *, again: bool) -> str:
-        """Nothing, or why it was not sent. The note comes first: so no letter goes out twice by itself."""
+    async def send(self, letter: Letter, *, again: bool, unproven: bool) -> Told:
+        """Whether it was sent. The note comes first: so no letter goes out twice by itself."""
         if letter.replays and not again:
-            return "was replayed before; --again sends it once more"
+            return Told("was replayed before; --again sends it once more")
         original = original_of(await self.whole(letter.offset), self._namespace)
         if isinstance(original, Lost):
-            return f"cannot be replayed: {original.text}"
+            return Told(f"cannot be replayed: {original.text}")
         if why := await self._no_such_place(original):
-            return f"cannot be replayed: {why}"
+            return Told(f"cannot be replayed: {why}")
+        is_gone = await self._is_gone(letter)
+        if is_gone and not unproven:
+            why = f"the log no longer holds {letter.origin}, which would prove it; --unproven sends it all the same"
+            return Told(f"cannot be replayed: {why}")
+        if not is_gone and (why := await self._disproof(letter, original)):
+            return Told(f"cannot be replayed: {why}")
+        why = await self._noted_and_sent(letter, original, again=again)
+        return Told(why) if why else Told(unproven=letter.origin if is_gone else "")
+
+    async def _noted_and_sent(self, letter: Letter, original: Outgoing, *, again: bool) -> str:
+        """Nothing, or why it was not sent."""
         noted = await self._log.append(note_of_replay(letter, self._namespace, by="fallow-cli", again=again))
         if not isinstance(noted, Appended):
             raise LogUnavailable(f"letter {letter.offset} was not sent: {noted.reason}")
@@ -155,6 +209,21 @@ class Box:
             return f"noted, but Kafka did not confirm it; if it is not in {original.topic}, use --again: {error}"
         return ""
 
+    async def _is_gone(self, letter: Letter) -> bool:
+        """Whether the log has deleted what stood where the letter claims to come from."""
+        tp, offset = _origin_of(letter)
+        return offset < (await self._log.begin_offsets([tp]))[tp]
+
+    async def _disproof(self, letter: Letter, original: Outgoing) -> str:
+        """What speaks against the letter at the place from which it claims to come; "" where this very record stands
+        there: somebody with the right to write there wrote it.
+        """
+        tp, offset = _origin_of(letter)
+        held = (await self._log.first_from({tp: offset})).get(tp)
+        if held is None or held.offset != offset:
+            return f"nothing stands at {letter.origin}"
+        return "" if is_proven_by(original, held) else f"at {letter.origin} stands another record"
+
     async def _no_such_place(self, original: Outgoing) -> str:
         """Why the record cannot go to where the letter says that it came from; "" where it can. Asked before anything
         is noted: a letter that went nowhere was not sent.
@@ -163,6 +232,12 @@ class Box:
         if not there:
             return f"there is no topic {original.topic}"
         return f"{original.topic} has no partition {number}, only {there}" if number >= there else ""
+
+
+def _origin_of(letter: Letter) -> tuple[TopicPartition, int]:
+    place = letter.origin_place
+    assert place is not None, "a letter that names no place has no original"
+    return place
 
 
 @asynccontextmanager
@@ -191,14 +266,19 @@ async def _one(access: Access, offset: int) -> Letter | None:
         return replace(await box.whole(offset), replays=found[offset].replays)
 
 
-async def _replay(access: Access, offsets: Sequence[int], reason: str | None, *, again: bool) -> dict[int, str]:
-    """By offset: nothing where the letter was sent, else why it was not."""
+async def _replay(
+    access: Access, offsets: Sequence[int], reason: str | None, *, again: bool, unproven: bool
+) -> dict[int, Told]:
+    """What came of each, by offset."""
     async with opened(access) as box:
         found = {letter.offset: letter for letter in box.letters.all()}
         wanted = dict.fromkeys(offsets or [at for at, letter in found.items() if letter.reason == reason])
-        told = {}
+        told = dict[int, Told]()
         for at in wanted:
-            told[at] = await box.send(found[at], again=again) if at in found else "there is no such letter"
+            if at in found:
+                told[at] = await box.send(found[at], again=again, unproven=unproven)
+            else:
+                told[at] = Told("there is no such letter")
         return told
 
 
@@ -213,6 +293,7 @@ def _as_object(access: Access, letter: Letter) -> dict[str, Any]:
         "size_bytes": letter.size_bytes,
         "text": letter.text,
         "replays": letter.replays,
+        "vouched": False,
         "obstacle": original.text if isinstance(original, Lost) else None,
     }
 
