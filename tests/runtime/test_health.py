@@ -99,6 +99,15 @@ async def test_what_is_not_there_is_not_found(client: httpx.AsyncClient) -> None
     assert (await client.get("/admin")).status_code == 404
 
 
+async def test_a_probe_reads_and_nothing_else(client: httpx.AsyncClient) -> None:
+    for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
+        for path in ("/readyz", "/metrics", "/admin"):
+            answer = await client.request(method, path)
+            assert (answer.status_code, answer.headers.get("allow")) == (405, "GET, HEAD"), (method, path)
+    head = await client.head("/healthz")
+    assert (head.status_code, head.content) == (200, b"")
+
+
 async def test_one_connection_asks_many_times(health: Health, port: int) -> None:
     connection = KeptConnection(LOCAL, port)
     health.handled("fallow.jobs", 0, 1)

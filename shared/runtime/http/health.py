@@ -127,15 +127,17 @@ class Health:
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answers one request (ASGI), in its turn: others may ask all the time, over many connections."""
-        path = scope["path"]
-        turns = self._scrapes if path == SCRAPED else self._probes
-        made = await turns.take(lambda: self.answer(path), is_gone(scope))
+        path, reads = scope["path"], scope["method"] in METHODS
+        turns = self._scrapes if path == SCRAPED and reads else self._probes
+        made = await turns.take(lambda: self.answer(path) if reads else NOT_ALLOWED, is_gone(scope))
         if made is None:
             while (await receive())["type"] != "http.disconnect":
                 pass  # its connection is closed, and in a moment uvicorn knows that
             return
         status, content_type, body = made
         headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
+        if not reads:
+            headers.append((b"allow", ", ".join(METHODS).encode()))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": False})
 
@@ -204,6 +206,8 @@ def as_json(value: dict[str, Any]) -> bytes:
 
 
 NOT_FOUND = (404, JSON_TYPE, as_json({"error": "not found"}))
+METHODS = ("GET", "HEAD")
+NOT_ALLOWED = (405, JSON_TYPE, as_json({"error": f"must be asked by {' or '.join(METHODS)}"}))
 
 
 class HealthServer:
