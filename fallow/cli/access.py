@@ -14,6 +14,7 @@ import typer
 
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.fence_line import FenceLine
+from fallow.cli.near import meant, there
 from fallow.shared.runtime.addresses import REDIS_RULE, is_redis, without_password
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 
@@ -90,10 +91,10 @@ class Access:
         if given is None and len(names) == 1:
             return names[0]
         if given is None or given not in names:
-            rule = f"there are {', '.join(names)}"
+            rule = there(names)
             if given is None:
                 end_with(Exit.USAGE, f"fallow: --cell is needed: {rule}")
-            refuse("--cell", given, f"is unknown: {rule}")
+            refuse("--cell", given, f"is unknown{meant(given, names)}: {rule}")
         return given
 
     @asynccontextmanager

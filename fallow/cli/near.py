@@ -19,6 +19,11 @@ def meant(word: str, known: Collection[str]) -> str:
     return "" if found is None else f" (did you mean {found}?)"
 
 
+def there(known: Collection[str]) -> str:
+    """`there is main`, `there are east, west`."""
+    return f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
+
+
 def listed(known: Collection[str]) -> str:
     """The names, as many as one reads: `a, b, c and 5 more`."""
     names = list(known)

@@ -13,6 +13,7 @@ from fallow.cli.suggestions import OPTION_WAYS, command_meant, option_meant, way
 from fallow.shared.checker_words import in_our_words
 
 _NO_COMMAND = re.compile(r"No such command '(.*?)'\.", re.DOTALL)
+_NOT_ONE_OF = re.compile(r"^'.*' is not one of (?=')", re.DOTALL)
 _TOO_MANY = re.compile(r"unexpected extra arguments? ?(?:\(s\))? ?\((.+)\)", re.DOTALL)
 
 
@@ -80,8 +81,8 @@ def _value(error: typer.BadParameter) -> object:
 
 
 def own_words(message: str) -> str:
-    """A rule as it is told here."""
-    return _lower(in_our_words(message))
+    """A rule as it is told here. The value stands before it."""
+    return _lower(_NOT_ONE_OF.sub("must be one of ", in_our_words(message)))
 
 
 def _lower(message: str) -> str:

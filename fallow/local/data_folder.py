@@ -27,7 +27,8 @@ def held(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             holder = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
-            raise DataFolderInUse(f"--data = {str(folder)!r}: process {holder or '?'} uses it") from error
+            rule = f"process {holder or '?'} uses it; end it, or give another --data"
+            raise DataFolderInUse(f"--data = {str(folder)!r}: {rule}") from error
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode("ascii"), 0)
         yield

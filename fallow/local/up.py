@@ -18,6 +18,7 @@ import typer
 
 from fallow.cli.access import CELL_FILE, PACKAGE, Access, access_of, run
 from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.near import meant, there
 from fallow.cli.output.output import print_line
 from fallow.cli.paths import file_to_read, folder_to_write
 from fallow.local.data_folder import held
@@ -274,7 +275,7 @@ def _check_nodes(path: Path, file: CellFile) -> None:
     pools = {cell.name: [pool.name for pool in cell.pools] for cell in file.cells}
     for cell, nodes in load_nodes(path).items():
         if cell not in pools:
-            rule = f"cell = {cell!r} is unknown: there are {', '.join(pools)}"
+            rule = f"cell = {cell!r} is unknown{meant(cell, pools)}: {there(pools)}"
             refuse("--nodes-file", path, rule)
         for node in nodes:
             if node.pool not in pools[cell]:

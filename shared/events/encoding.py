@@ -171,8 +171,13 @@ def _first_error(error: ValidationError) -> Undecodable:
         DeadLetterReason.INVALID if readable else DeadLetterReason.UNREADABLE,
         _one_line(rule[:RULE_CHARACTERS_MOST]),
         field,
-        shorten(value) if readable else "",
+        _told_value(value) if readable else "",
     )
+
+
+def _told_value(value: Any) -> str:
+    """What is no number stands as an infinite one in what is judged: it must not be told as the number it is not."""
+    return "no finite number" if isinstance(value, float) and not isfinite(value) else shorten(value)
 
 
 def shorten(value: Any) -> str:

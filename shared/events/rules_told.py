@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from fallow.shared.checker_words import in_our_words
 from fallow.shared.events.base import JobId, Label, Name
-from fallow.shared.events.values import NO_NUL_PATTERN, VARIABLE_PATTERN
+from fallow.shared.events.values import NO_NUL_PATTERN, VARIABLE_PATTERN, LabelRule
 
 ID_RULE = "must be 1 to 128 of a to z, 0 to 9, '.', '_' and '-', beginning and ending with a letter or a digit"
 NAME_RULE = "must be 1 to 63 of a to z, 0 to 9 and '-', beginning and ending with a letter or a digit"
@@ -20,7 +20,11 @@ _PATTERNS: dict[str, str] = {
 _PATTERNS |= {
     VARIABLE_PATTERN: "the name of a variable must have a character, and neither '=' nor NUL",
     NO_NUL_PATTERN: "must hold no NUL",
+    get_args(LabelRule)[2].pattern: "must be KEY=A, KEY=A|B, KEY!=A, KEY or !KEY, without spaces",
 }
+
+_UNSUPPORTED = frozenset({"scaling", "fungible", "heterogeneous"})
+"""Fields that no value makes right: who is told of the wrong type of one would mend it in vain."""
 
 _KINDS = {
     "union_tag_not_found": "is missing: 'virtual' or 'process' (docs/jobs.md)",
@@ -60,6 +64,8 @@ def rule_of(field: str, kind: str, message: str, context: Mapping[str, Any], *, 
     """The rule that a value of this field breaks. `kind`, `message` and `context` are what pydantic says of it. Only
     for what is `of_a_job` the page about jobs is named.
     """
+    if of_a_job and field.partition("[")[0].partition(".")[0] in _UNSUPPORTED:
+        return "is unsupported in this version: leave it out (docs/jobs.md)"
     if kind in _LENGTHS:
         words, bound, noun = _LENGTHS[kind]
         return f"must have at {words} {context[bound]:,} {noun}{'' if context[bound] == 1 else 's'}"

@@ -6,6 +6,7 @@ much more than a good one of its size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from itertools import islice
 from types import NoneType, UnionType
@@ -283,6 +284,21 @@ def _first_of(text: bytes) -> bytes:
         return text
     shown = islice(msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items(), SHOWN_MOST)
     return b"{" + b",".join([_entry(key[:SHOWN_MOST], _begin_of(bytes(part))) for key, part in shown]) + b"}"
+
+
+def fields_around(cls: type[Value], path: Sequence[int | str]) -> list[str]:
+    """The fields of that part of a `cls` in which the last of the path stands, if that were one of them."""
+    parts = [cls]
+    for name in path[:-1]:
+        tagged = [each for each in parts if each.__struct_config__.tag == name]
+        below = [struct for each in parts for struct in _structs_below(_hints_of(each).get(str(name)))]
+        parts = tagged or below or parts
+    return [name for each in parts for name in each.__struct_fields__]
+
+
+def _structs_below(hint: Any) -> list[type[Value]]:
+    """The structs that stand in a part of this type: `Dependency` in `tuple[Dependency, ...]`."""
+    return _structs_in(hint) or [struct for inner in get_args(hint) for struct in _structs_below(inner)]
 
 
 @cache

@@ -304,7 +304,7 @@ def test_the_gpu_types_that_are_told_are_those_of_the_pools_that_the_job_may_use
         ({"node_labels": [f"a=x{n}" for n in range(40)]}, "node_labels", "must have at most 32 items"),
         ({"tolerations": ["a b"]}, "tolerations[0]", LABEL_RULE),
         ({"queue": "a b"}, "queue", NAME_RULE),
-        ({"node_labels": ["a b"]}, "node_labels[0]", "is not written as docs/jobs.md says of node_labels"),
+        ({"node_labels": ["a b"]}, "node_labels[0]", "must be KEY=A, KEY=A|B, KEY!=A, KEY or !KEY, without spaces"),
         ({"gpus": 1}, "gpus", "unknown field (docs/jobs.md lists them)"),
         ({"max_run_ms": 1.5}, "max_run_ms", "must be a whole number"),
     ],

@@ -8,7 +8,7 @@ from fallow.shared.runtime.files.cell_file import CellFileError, load_cell_file,
 
 DEFAULT = Path(__file__).parents[2] / "deploy" / "cell.yaml"
 TEXT = DEFAULT.read_text(encoding="utf-8")
-TOO_MUCH = "is guaranteed to all tenants together, the pools have 24576 GPUs of that type in 'main'"
+TOO_MUCH = "all tenants together would be guaranteed 30416 of gpu, the pools have 24576 in 'main'"
 LAST = TEXT[TEXT.index("name: robotics") :]
 
 
@@ -85,7 +85,7 @@ def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
             "gpu_type: gpu, guaranteed: 96",
             "gpu_type: gpu, guaranteed: 30000",
             "name: main",
-            f"cells.main.pools: guaranteed 30416 of gpu: {TOO_MUCH}",
+            f"cells.main.pools: {TOO_MUCH}",
         ),
         (
             LAST,
@@ -129,6 +129,29 @@ def test_a_placement_policy_that_there_is_not_is_told_with_those_that_there_are(
             f"no such policy{meant}; there are {there}"
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        (
+            "role: inference",
+            "nodes: [ä]",
+            (
+                "cells[0].pools[1].nodes[0] = 'ä': must be 1 to 128 of a to z, 0 to 9, '.', '_', '-' and '*', "
+                "beginning and ending with a letter, a digit or '*'"
+            ),
+        ),
+        (
+            "    # signing:",
+            "    signing: {from_version: 1, keys: [{public: x}]}\n    # signing:",
+            "cells[0].signing.keys[0].public: must be ed25519: and 32 bytes in base64, as `fallow cell key` prints it",
+        ),
+    ],
+    ids=["a pattern of nodes", "a public key"],
+)
+def test_the_form_of_a_text_is_told_in_words(right: str, wrong: str, said: str) -> None:
+    assert mistakes(TEXT.replace(right, wrong, 1))[0].endswith(f": {said}")
 
 
 def test_a_key_that_stands_twice_is_a_mistake() -> None:

@@ -174,7 +174,7 @@ def test_an_address_is_needed_where_a_server_is_asked() -> None:
 
 def test_a_cell_that_is_not_in_the_file_is_wrong_use() -> None:
     done = call("jobs", "--cell", "moon")
-    assert (done.returncode, done.stderr) == (2, "fallow: --cell = 'moon': is unknown: there are main\n")
+    assert (done.returncode, done.stderr) == (2, "fallow: --cell = 'moon': is unknown: there is main\n")
 
 
 @pytest.mark.real_kafka

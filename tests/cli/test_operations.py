@@ -81,4 +81,7 @@ def test_a_command_without_a_wish_leaves_it_out() -> None:
 def test_a_duration_that_is_none_is_wrong_use() -> None:
     done = call("node", "drain", "n", "--within", "soon")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "fallow: --within = 'soon': must be a number and a unit: 500ms, 90s, 10min, 2h, 1d\n"
+    assert (
+        done.stderr
+        == "fallow: --within = 'soon': must be a number of up to 9 digits and a unit: 500ms, 90s, 10min, 2h, 1d\n"
+    )

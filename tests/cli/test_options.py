@@ -19,6 +19,7 @@ from fallow.cli import paths
 from fallow.cli.app import COMMANDS, LazyGroup, main, servers_given
 from fallow.cli.cell.policy import _read
 from fallow.cli.failures import Exit, without_address
+from fallow.cli.output.when import DURATION_RULE
 from fallow.local.data_folder import held
 from fallow.shared.events.rules_told import ID_RULE
 
@@ -402,7 +403,7 @@ def test_the_address_that_was_forgotten_is_named_though_the_other_one_was_given(
     assert without_address(Exit.AWAY, away[server], [other]).startswith(f"FALLOW_{server.upper()} is not set, and no")
 
 
-TIME_RULE = "must be a whole number of milliseconds, or a number and a unit: 500ms, 90s, 10min, 2h, 1d"
+TIME_RULE = f"must be a whole number of milliseconds of up to 19 digits, or {DURATION_RULE}"
 
 
 @pytest.mark.parametrize(

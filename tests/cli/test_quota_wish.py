@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer import Exit
 
+from fallow.cli.output.when import DURATION_RULE
 from fallow.cli.quota.rows import as_object, table
 from fallow.cli.quota.wish import changed_fields, read_quotas
 from fallow.cli.quota.words import quota_rules
@@ -49,12 +50,15 @@ def test_limits_and_times_can_be_taken_away() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"guaranteed": "none"}, "fallow: --guaranteed = 'none': must be a number of GPUs\n"),
-        ({"borrow_limit": "-1"}, "fallow: --borrow-limit = '-1': must be a number of GPUs, or none\n"),
-        ({"limit": "1.5"}, "fallow: --limit = '1.5': must be a number of GPUs, or none\n"),
+        ({"guaranteed": "none"}, "fallow: --guaranteed = 'none': must be a number of GPUs of up to 12 digits\n"),
+        (
+            {"borrow_limit": "-1"},
+            "fallow: --borrow-limit = '-1': must be a number of GPUs of up to 12 digits, or none\n",
+        ),
+        ({"limit": "1.5"}, "fallow: --limit = '1.5': must be a number of GPUs of up to 12 digits, or none\n"),
         (
             {"min_run": "soon"},
-            "fallow: --min-run = 'soon': must be a number and a unit: 500ms, 90s, 10min, 2h, 1d, or none\n",
+            f"fallow: --min-run = 'soon': must be {DURATION_RULE}, or none\n",
         ),
     ],
 )

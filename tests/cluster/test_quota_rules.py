@@ -81,6 +81,14 @@ def test_no_more_is_guaranteed_than_the_pools_have(gpus: dict[str, int], fits: A
     assert (found is None) is fits
 
 
+def test_gpus_are_told_in_whole_numbers_however_many_they_are() -> None:
+    fault = fault_in_pools(table(share("ada", 1_000_384)), ["gpu"], {"gpu": 24_576})
+    assert str(fault) == "all tenants together would be guaranteed 1000384 of gpu, the pools have 24576"
+    quotas = [share("lab", 0, 1_000_000), share("ada", 1_000_384, parent="lab")]
+    told = str(fault_among(table(*quotas), quotas, {}))
+    assert told == "lab/gpu: limit 1000000: the children of 'lab' are guaranteed 1000384 GPUs together"
+
+
 def test_types_that_nobody_asks_for_are_not_looked_at() -> None:
     assert fault_in_pools(table(share("ada", 5)), [], {}) is None
 

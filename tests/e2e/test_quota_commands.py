@@ -66,7 +66,7 @@ async def test_a_contradiction_is_refused_as_a_whole_with_its_rule(
         await cell.until(lambda c: len(c.state.nodes) == 1, what="the node")
         refused = fallow("quota", "set", "--file", str(quotas))
         assert refused.returncode == 1
-        assert "1200: is guaranteed to all tenants together, the pools have 1024 GPUs of that type" in refused.stdout
+        assert "all tenants together would be guaranteed 1200 of gpu, the pools have 1024" in refused.stdout
         assert json.loads(fallow("quota", "show", "--json").stdout)["quotas"] == []
         quotas.write_text("quotas: [{tenant: vision, guaranteed: 600}, {tenant: speech, guaranteed: 400, limit: 400}]")
         assert fallow("quota", "set", "--file", str(quotas)).returncode == 0

@@ -188,7 +188,8 @@ def test_a_second_up_on_the_same_data_changes_nothing_and_a_killed_one_gives_the
         running.waits_for("everything runs", within_s=120)
         second = running.again()
         assert second.returncode == 2, second.stdout + second.stderr
-        assert second.stderr == f"fallow: --data = {str(tmp_path / 'data')!r}: process {running.process.pid} uses it\n"
+        rule = f"process {running.process.pid} uses it; end it, or give another --data"
+        assert second.stderr == f"fallow: --data = {str(tmp_path / 'data')!r}: {rule}\n"
         joining = running.again_as_in_its_other_terminal("--data", str(tmp_path / "other"))
         assert joining.returncode == 1, joining.stdout + joining.stderr
         assert "where services of namespace up run already; unset FALLOW_KAFKA and FALLOW_REDIS" in joining.stderr

@@ -518,6 +518,15 @@ def test_a_value_is_written_out_as_far_as_it_is_shown() -> None:
     assert shorten({"a": [1, "b", None], "c": {}}) == "{'a': [1, 'b', null], 'c': {}}"
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize(
+    "job", ['{"id":"j","tenant":"ada","workers":%s}', '{"id":"j","tenant":"ada","zz":1,"workers":%s}']
+)
+def test_a_number_that_is_none_is_told_as_no_other(job: str, number: str) -> None:
+    told = refused(decode(SubmitJob.type, f'{{"job":{job % number}}}'.encode()))
+    assert (told.field, told.rule, told.value) == ("job.workers", "must be a whole number", "no finite number")
+
+
 @pytest.mark.parametrize("what", ODD)
 @pytest.mark.parametrize("size", [10, 4_000])
 def test_of_what_stands_in_an_unknown_field_of_a_command_the_same_is_told_at_any_size(what: str, size: int) -> None:

@@ -92,7 +92,7 @@ def _time(key: str, value: str) -> int:
     if duration_ms is not None:
         return duration_ms
     if re.fullmatch(r"-?[0-9]{1,19}", value) is None:
-        refuse(key, value, f"must be a whole number of milliseconds, or {DURATION_RULE}")
+        refuse(key, value, f"must be a whole number of milliseconds of up to 19 digits, or {DURATION_RULE}")
     number = int(value)
     if 0 < number < SECOND_MS:
         refuse(key, value, f"is less than a second and needs a unit: {number}ms, or {number}s")
@@ -102,9 +102,14 @@ def _time(key: str, value: str) -> int:
 def _value(text: str) -> Any:
     """What is JSON as its value, all else as text."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return text
+
+
+def _no_number(word: str) -> Any:
+    """NaN and infinity are numbers to Python, and to nobody who reads JSON."""
+    raise ValueError(f"{word} is no JSON")
 
 
 def _key_rule(key: str, behind: str, *, is_pair: bool, is_twice: bool) -> str:

@@ -10,11 +10,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fallow.cli.near import near
 from fallow.shared.checker_words import HALF_A_CHARACTER
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten, written
 from fallow.shared.events.rules_told import causes, field_of, is_of_the_driver, rule_of
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.unknown_fields import read_valid
+from fallow.shared.events.unknown_fields import fields_around, read_valid
 from fallow.shared.events.value import plain
 from fallow.shared.events.values import Dependency, JobSpec
 from fallow.shared.runtime.files.signs import visible
@@ -190,6 +191,8 @@ def _line(problem: Any) -> str:
     is_value = kind != "missing" and not isinstance(value, dict | list)
     shown = f" = {written(value)}" if is_value else ""
     rule = rule_of(field, kind, problem["msg"], context)
+    if kind == "extra_forbidden" and (name := near(str(problem["loc"][-1]), fields_around(JobSpec, problem["loc"]))):
+        rule = f"unknown field (did you mean {name}? docs/jobs.md lists all)"
     return f"{field}{shown}: {rule}" if field else rule
 
 

@@ -25,7 +25,20 @@ from fallow.shared.runtime.clocks import monotonic_ms
 IsAnswer = Callable[[News], bool]
 AnOperation = TypeVar("AnOperation", bound=Operation)
 
+ONE_QUOTA = "quotas[0]."
+"""What options say of a quota; a file of several is checked as it is read."""
+
 REFUSALS = (JobRefused, ProposalRefused)
+
+
+def typed_as(field: str) -> str:
+    """How a field of an operation is called on the command line: `TENANT` and `--weight` of a quota, a setting of a
+    policy by its own name.
+    """
+    if not field.startswith(ONE_QUOTA):
+        return field.removeprefix("policy.")
+    name = field.removeprefix(ONE_QUOTA).removesuffix("_milli").removesuffix("_ms")
+    return "TENANT" if name == "tenant" else f"--{name.replace('_', '-')}"
 
 
 def operation(kind: type[AnOperation], **fields: Any) -> AnOperation:
@@ -33,7 +46,8 @@ def operation(kind: type[AnOperation], **fields: Any) -> AnOperation:
     given = {name: value for name, value in {**fields, "by": user_name()}.items() if value is not None}
     found = decode(kind.type, json.dumps(given).encode())
     if isinstance(found, Undecodable):
-        of = f"{field} = {found.value!r}: " if (field := found.field.removeprefix("policy.")) else ""
+        # No `repr`: signs that a terminal obeys are written out in the value already.
+        of = f"{field} = '{found.value}': " if (field := typed_as(found.field)) else ""
         end_with(Exit.USAGE, f"fallow: {of}{own_words(found.rule)}")
     assert isinstance(found, kind), "operations have types of their own"
     return found

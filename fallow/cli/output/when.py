@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 
 from fallow.cli.output.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 
-MOMENT_RULE = "a version, a time in UTC (2026-03-01 12:30[:00[.000]]) or a time since the origin (day 3 07:15[:00])"
-DURATION_RULE = "a number and a unit: 500ms, 90s, 10min, 2h, 1d"
-POINT_RULE = "a duration from now (90s, 10min, 2h, 1d) or a time in UTC (2026-03-01 12:30)"
+MOMENT_RULE = (
+    "a version of up to 15 digits, a time in UTC (2026-03-01 12:30[:00[.000]]) "
+    "or a time since the origin (day 3 07:15[:00], with up to 9 digits of the day)"
+)
+DURATION_RULE = "a number of up to 9 digits and a unit: 500ms, 90s, 10min, 2h, 1d"
+POINT_RULE = "a duration from now (90s, 10min, 2h, 1d; up to 9 digits) or a time in UTC (2026-03-01 12:30)"
 
 _DAY = re.compile(r"day (\d{1,9})(?: ([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,3}))?)?)?", re.ASCII)
 _DURATION = re.compile(r"(\d{1,9}) ?(ms|s|min|m|h|d)", re.ASCII)

@@ -22,6 +22,9 @@ from fallow.shared.runtime.files.yaml_text import YamlTextError, field_name, rea
 
 NONE = "none"
 
+GPUS_DIGITS_MOST = len(str(2**53 // GPU)) - 1
+"""Every number of so many digits can be counted in thousandths."""
+
 
 class NamedQuota(TenantQuota):
     """A row of a file of quotas: those of the cell file, with their tenant, and another parent than the file's."""
@@ -49,9 +52,9 @@ def changed_fields(options: dict[str, Any]) -> dict[str, Any]:
 def _milli(name: str, text: str) -> int | None:
     if text == NONE and name != "guaranteed":
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) < len(str(2**53 // GPU))):
+    if not (text.isascii() and text.isdecimal() and len(text) <= GPUS_DIGITS_MOST):
         or_none = "" if name == "guaranteed" else f", or {NONE}"
-        _refuse(name, text, f"must be a number of GPUs{or_none}")
+        _refuse(name, text, f"must be a number of GPUs of up to {GPUS_DIGITS_MOST} digits{or_none}")
     return int(text) * GPU
 
 

@@ -44,8 +44,18 @@ class Part(BaseModel):
 
 NODE_PATTERNS_MOST = 100
 
-NodePattern = Annotated[str, StringConstraints(pattern=r"^[a-z0-9*]([a-z0-9._*-]{0,126}[a-z0-9*])?$")]
+NODE_PATTERN = r"^[a-z0-9*]([a-z0-9._*-]{0,126}[a-z0-9*])?$"
+
+NodePattern = Annotated[str, StringConstraints(pattern=NODE_PATTERN)]
 """A node's id, in which `*` stands for any characters."""
+
+FORMS = {
+    NODE_PATTERN: (
+        "must be 1 to 128 of a to z, 0 to 9, '.', '_', '-' and '*', beginning and ending with a letter, a digit or '*'"
+    ),
+    PUBLIC_KEY: f"must be {KEY_KIND} and 32 bytes in base64, as `fallow cell key` prints it",
+}
+"""What these patterns ask for, in words."""
 
 
 class Pool(Part):
@@ -311,8 +321,7 @@ class CellFile(Part):
             gpus = self.gpus_of(cell.name)
             fault = fault_in_pools(quotas, gpus, gpus)
             if fault is not None:
-                rule = f"guaranteed {fault.value} of {fault.gpu_type}: {fault.rule}"
-                raise ValueError(f"cells.{cell.name}.pools: {rule} in {cell.name!r}")
+                raise ValueError(f"cells.{cell.name}.pools: {fault} in {cell.name!r}")
 
     def gpus_of(self, cell: str) -> dict[str, int]:
         """How many GPUs of each type the cell's pools will ever have."""

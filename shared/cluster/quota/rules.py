@@ -34,6 +34,10 @@ def contradiction(quotas: Quotas, quota: Quota) -> str | None:
     return None
 
 
+ALL = "*"
+"""All of a cell's tenants."""
+
+
 class Fault(NamedTuple):
     """A rule that quotas break together: whose (`*` for all of a cell's tenants), of which type, in which field, with
     which value in GPUs or which name.
@@ -47,6 +51,8 @@ class Fault(NamedTuple):
 
     def __str__(self) -> str:
         """For people."""
+        if self.tenant == ALL:
+            return f"all tenants together would be {self.field} {self.value} of {self.gpu_type}, {self.rule}"
         at = f"{self.field} {self.value}: " if self.value else ""
         return f"{self.tenant}/{self.gpu_type}: {at}{self.rule}"
 
@@ -117,8 +123,7 @@ def fault_in_pools(quotas: Quotas, gpu_types: Iterable[str], gpus: Mapping[str, 
         )
         there = gpus.get(gpu_type, 0)
         if guaranteed_milli > there * GPU:
-            rule = f"is guaranteed to all tenants together, the pools have {there} GPUs of that type"
-            return Fault("*", gpu_type, "guaranteed", _gpus(guaranteed_milli), rule)
+            return Fault(ALL, gpu_type, "guaranteed", _gpus(guaranteed_milli), f"the pools have {there}")
     return None
 
 
@@ -139,4 +144,5 @@ def _line(quotas: Quotas, quota: Quota) -> list[Account]:
 
 
 def _gpus(milli: int) -> str:
-    return f"{milli / GPU:g}"
+    whole, thousandths = divmod(milli, GPU)
+    return f"{whole}.{thousandths:03}".rstrip("0") if thousandths else str(whole)

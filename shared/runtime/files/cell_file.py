@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from fallow.shared.cluster.model.config import PLACEMENTS, CellFile
+from fallow.shared.cluster.model.config import FORMS, PLACEMENTS, CellFile
 from fallow.shared.events.encoding import written
 from fallow.shared.events.rules_told import causes, rule_broken
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
@@ -202,7 +202,8 @@ def _mistake(places: _Places, problem: Any) -> str:
     may_be_key = KEYS_FIELD in path and not isinstance(given, int | float)
     is_unshown = problem["type"] == "missing" or isinstance(given, dict | list) or may_be_key
     shown = "" if is_unshown else _value(given)
-    rule = _unknown(path) if problem["type"] == "extra_forbidden" else rule_broken(problem)
+    form = FORMS.get(problem.get("ctx", {}).get("pattern", ""))
+    rule = _unknown(path) if problem["type"] == "extra_forbidden" else form or rule_broken(problem)
     at = f"{field_name(path)}{shown}: " if path else ""
     line = places.line_of_value(rule) if problem["type"] == "value_error" else None
     return f"line {line or places.line(path)}: {at}{rule}"
