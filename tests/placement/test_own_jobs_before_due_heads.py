@@ -15,7 +15,7 @@ from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
 from fallow.shared.events.operations import PlanMaintenance
-from fallow.shared.events.queue import QueueOrder
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from tests.placement.test_heads import BACKFILL, submit, world_of
 from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of
@@ -165,21 +165,68 @@ def test_a_head_at_a_limit_is_passed_by_nobody_below_it_though_an_own_job_waits_
     assert (world.nodes_of("next"), world.job("next").deferred) == ([], PendingReason.BEHIND_HEAD)
 
 
-def test_an_own_due_head_at_the_limit_of_the_same_type_has_the_one_behind_it_keep_nothing() -> None:
-    """On other nodes too: it may not be passed by it, so what that would keep would lie idle."""
+@pytest.mark.parametrize("is_older", [True, False])
+def test_an_own_due_head_at_the_limit_of_the_same_type_has_the_one_behind_it_keep_nothing(*, is_older: bool) -> None:
+    """On other nodes too: it may not be passed by it, so what that would keep would lie idle. Also where it came later,
+    and stands before it by its priority.
+    """
     world = world_of(FAIR, wait_ms=10_000)
     world.tell(joined("o1", 8, labels={"old": "1"}), *(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)))
     world.tell(set_quotas(quota("bob", 8)))
     submit(world, "own", 4, tenant="bob", **OLD)
     submit(world, "first", 4, tenant="eve", **NEW)
     submit(world, "second", 2, tenant="eve", **NEW)
-    submit(world, "limited", 8, tenant="bob", **OLD)
+    if is_older:
+        submit(world, "limited", 8, tenant="bob", **OLD)
     submit(world, "head", 2, 2, tenant="bob", **NEW)
+    if not is_older:
+        world.pass_time(1_000)
+        submit(world, "limited", 8, tenant="bob", priority=1, **OLD)
     world.pass_time(20_000)
     codes = {job: world.job(job).deferred for job in ("limited", "head")}
     assert codes == {"limited": PendingReason.QUOTA_REACHED, "head": PendingReason.NO_FREE_GPUS}
+    assert list(world.state.heads) == (["limited"] if is_older else ["head", "limited"])
     submit(world, "small", 2, tenant="ada", **NEW)
     assert world.nodes_of("small") == ["n2"]
+
+
+def test_a_head_that_comes_to_a_limit_keeps_nothing_below_it_while_an_own_job_before_it_waits_for_room() -> None:
+    """Also in the decision in which it comes there: the limit is of the whole GPU type."""
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(joined("o1", 8, labels={"old": "1"}), *(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)))
+    lab = [quota(name, None, parent="lab") for name in ("bob", "ada")]
+    world.tell(set_quotas(quota("lab", 100), *lab))
+    submit(world, "own", 4, tenant="bob", **OLD)
+    submit(world, "fill", 4, tenant="eve", **OLD)
+    submit(world, "first", 4, tenant="eve", **NEW)
+    submit(world, "second", 4, tenant="eve", **NEW)
+    submit(world, "before", 4, tenant="bob", **OLD)
+    submit(world, "head", 4, 2, tenant="bob", **NEW)
+    world.pass_time(20_000)
+    assert world.job("head").deferred is PendingReason.NO_FREE_GPUS
+    small = admitted(spec_of("small", 2, tenant="ada", queue="line", pools=("train",), **NEW), world.now_ms)
+    world.tell(finished("second", "n2"), set_quotas(quota("lab", 10), *lab), small)
+    assert world.job("head").deferred is PendingReason.QUOTA_REACHED
+    assert world.nodes_of("small") == ["n2"]
+
+
+def test_the_workers_that_a_running_job_still_wants_wait_for_the_same_once_another_tenants_head_has_kept_them_off() -> (
+    None
+):
+    """Nodes of both heads would do for them: what its tenant's own head behind it keeps is theirs then."""
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(joined("own", 1), joined("x1", 4, labels={"old": "1"}))
+    world.tell(*(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)))
+    submit(world, "fill", 4, tenant="eve", **OLD)
+    for number in (1, 2):
+        submit(world, f"first-{number}", 4, tenant="eve", **NEW)
+    submit(world, "grows", 1, 3, tenant="bob", gang=False)
+    submit(world, "other", 4, tenant="eve", **OLD)
+    submit(world, "head", 4, 2, tenant="bob", **NEW)
+    world.pass_time(20_000)
+    assert (world.nodes_of("grows"), list(world.state.heads)) == (["own"], ["other", "head"])
+    world.tell(finished("first-2", world.nodes_of("first-2")[0]))
+    assert world.nodes_of("grows") == ["own", "n2", "n2"]
 
 
 def heads_with_nodes_of_their_own(many: int) -> World:
@@ -236,4 +283,15 @@ def test_nobody_is_told_of_a_due_head_that_keeps_nothing_since_an_own_job_waits_
     submit(world, "large", 4, 2, tenant="ada", **NEW)
     assert world.nodes_of("small") == ["n2"]
     told = why_not(world.state, world.job("large"), world.file.cells[0].queues, world.now_ms)
+    assert told.behind is None
+
+
+@pytest.mark.parametrize("discipline", [QueueDiscipline.STRICT_FIFO, QueueDiscipline.BEST_EFFORT_FIFO])
+def test_nobody_is_told_of_a_due_head_that_keeps_room_before_its_turn_in_a_queue_that_backfills_no_more(
+    discipline: QueueDiscipline,
+) -> None:
+    """The log still knows it as a head: a new cell file says so, and the writer has not walked by it yet."""
+    world = with_a_due_head()
+    queue = Queue(name="line", discipline=discipline, order=QueueOrder.FAIR_SHARE)
+    told = why_not(world.state, world.job("small"), (queue,), world.now_ms)
     assert told.behind is None
