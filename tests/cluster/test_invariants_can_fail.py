@@ -16,7 +16,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.reasons import FailReason
+from fallow.shared.events.reasons import FailReason, StopReason
 from fallow.shared.events.value import build_valid, replace
 from fallow.shared.events.values import JobSpec, Resources, RunStatus, WorkerPlace
 from tests.cluster.examples import TWO_GPUS, cell, enqueued, node, place, quota, requeued, started, then
@@ -67,6 +67,8 @@ TAMPERED: dict[str, tuple[str, Callable[[CellState], Any]]] = {
     "half a gang": ("I3", lambda s: hold(s, "gang", place(0, "n1", 0, 1))),
     "a rank twice": ("I3", lambda s: hold(s, "gang", place(0, "n1", 0, 1), place(0, "n2", 0, 1))),
     "a waiting job that holds places": ("I3", lambda s: setattr(s.jobs["share"], "status", JobStatus.QUEUED)),
+    "a waiting job that is to stop": ("I3", lambda s: setattr(s.jobs["idle"], "stop_why", StopReason.PRIORITY)),
+    "a waiting job that has words of its last attempt": ("I3", lambda s: setattr(s.jobs["idle"], "stop_text", "full")),
     "use that is not counted": ("I4", lambda s: s.usage.clear()),
     "use that a parent does not know": ("I4", lambda s: s.usage.pop(("lab", "gpu"))),
     "texts that a job does not have": ("index", lambda s: setattr(s.jobs["idle"], "spec_bytes", 1)),

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.lifecycle.runs.retry import FAULTS_MOST
 from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events import nodes as n
 from fallow.shared.events.reasons import FailReason, StopReason
-from fallow.shared.events.values import JobSpec, RetryPolicy
+from fallow.shared.events.values import JobSpec, RetryPolicy, RunStatus
 from tests.placement.replicas import all_start, loose, service, word
 from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, spec_of, started
 
@@ -160,14 +162,17 @@ def test_the_last_single_worker_that_is_left_ends_the_job_at_once() -> None:
     assert ends(world.tell(fault(world))) == failed(OF_A_RANK)
 
 
-def test_a_fault_that_a_node_names_without_words_ends_the_job_too() -> None:
-    world = cell(gang(1))
-    for _ in range(FAULTS_MOST):
-        begin(world)
-        world.tell(fault(world, 0, ""))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_fault_that_a_node_names_without_words_ends_the_job_too(workers: int) -> None:
+    """Also where the rest of the gang has to stop for it."""
+    world = cell(gang(workers))
+    lose_often(world, by=lambda world: fault(world, workers - 1, ""))
     begin(world)
+    made = world.tell(fault(world, workers - 1, ""))
+    if workers > 1:
+        made = world.tell(said(world, n.RunStopped, 0))
     words = f"{FAULTS_MOST + 1} attempts in a row were lost, the last one by a fault of its node"
-    assert ends(world.tell(fault(world, 0, ""))) == failed(words)
+    assert ends(made) == failed(words)
 
 
 # What ends none.
@@ -280,3 +285,43 @@ def test_the_words_of_a_gangs_failure_outlive_the_writer_that_heard_them() -> No
     world.restart()
     (end,) = ends(world.tell(said(world, n.RunFailed, 0, text="lost its peer")))
     assert (end.reason, end.text) == (FailReason.RETRIES_EXHAUSTED, "out of memory")
+
+
+def test_the_words_of_one_attempt_are_not_told_of_the_next() -> None:
+    """Which fails by itself: nobody had to stop for it."""
+    world = cell(gang(retry=RetryPolicy(budget=1, backoff_ms=1, backoff_max_ms=1)))
+    begin(world)
+    world.tell(said(world, n.RunFailed, 1, text="of the first"))
+    world.tell(said(world, n.RunStopped, 0))
+    assert world.job("job").stop_text == ""
+    begin(world)
+    (end,) = ends(world.tell(*(said(world, n.RunFailed, rank, text="of the second") for rank in (0, 1))))
+    assert (end.reason, end.text) == (FailReason.RETRIES_EXHAUSTED, "of the second")
+
+
+def test_a_failure_is_told_with_the_first_words_that_are_some() -> None:
+    world = cell(gang())
+    begin(world)
+    silent, loud = said(world, n.RunFailed, 0), said(world, n.RunFailed, 1, text="out of memory")
+    (end,) = ends(world.tell(silent, loud))
+    assert end.text == "out of memory"
+
+
+def test_the_first_words_of_a_run_stay_and_count_once_in_the_size_of_the_record() -> None:
+    builder = DecisionBuilder(CellState(CELL), 0)
+    before = builder.bytes
+    builder.keep_words(builder.failures, ("job", 1), "n1", "first")
+    taken = builder.bytes - before
+    builder.keep_words(builder.failures, ("job", 1), "n1", "the last, and a longer one")
+    assert builder.failures == {("job", 1): {"n1": "first"}}
+    assert (taken > 0, builder.bytes - before) == (True, taken)
+
+
+def test_faults_count_only_of_the_runs_that_are_over_by_them() -> None:
+    """One that its node failed and that finished all the same, or that is not over with these, names none."""
+    builder = DecisionBuilder(CellState(CELL), 0)
+    for node in ("n1", "n2", "n3"):
+        builder.keep_words(builder.faults, ("job", 1), node, FULL)
+    noted = {"n1": RunStatus.STOPPED, "n2": RunStatus.FINISHED}
+    assert builder.faults_among(("job", 1), noted) == {"n1": FULL}
+    assert builder.faults_among(("job", 2), noted) == {}

@@ -133,14 +133,17 @@ def no_job_twice(state: CellState) -> list[Offence]:
 
 
 def gangs_are_whole(state: CellState) -> list[Offence]:
-    """I3: a job that waits holds nothing; one that runs holds a whole gang."""
+    """I3: a job that waits holds nothing, nor what its last attempt was told; one that runs holds a whole gang."""
     return [Offence("I3", text) for job in state.jobs.values() if (text := _not_whole(job)) is not None]
 
 
 def _not_whole(job: Job) -> str | None:
     if job.status in WAITING:
         held = len(job.workers) + len(job.joining)
-        return f"job {job.id} waits and holds {held} places" if held else None
+        if held:
+            return f"job {job.id} waits and holds {held} places"
+        is_told = job.stop_why is not None or bool(job.stop_text)
+        return f"job {job.id} waits and is still told to stop" if is_told else None
     fewest = (job.spec.workers_min or job.spec.workers) if job.spec.gang else 1
     if job.status in HOLDING and len(job.workers) < fewest:
         return f"job {job.id} holds {len(job.workers)} places of at least {fewest}"
