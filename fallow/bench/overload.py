@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -168,7 +168,7 @@ async def overloaded(stage: LocalCell, first: int, per_s: float, seconds: float,
         await asyncio.wait({sending}, timeout=begin_s + seconds - monotonic())
         window, used = Window(warm_s, monotonic(), before, len(ends.left)), watch.used()
         due_s = [begin_s + at_s for at_s, _ in ready]
-        recovery_s = await _recovered_s(due_s, ends, sending, sender.handed_s, RECOVERED_S * UNDER * per_s)
+        recovery_s = await recovered_s(due_s, ends.left, sending, sender.handed_s, RECOVERED_S * UNDER * per_s)
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         await _all_left(ends, submitted_of(sender.handed_s))
@@ -213,19 +213,25 @@ def handed_per_s(handed_s: Sequence[float], begin_s: float, end_s: float) -> flo
     return sum(begin_s <= at_s < end_s for at_s in handed_s) / (end_s - begin_s)
 
 
-async def _recovered_s(
-    due_s: Sequence[float], ends: Ends, sending: asyncio.Task[None], handed_s: Sequence[float], few: float
+async def recovered_s(
+    due_s: Sequence[float],
+    left: Sequence[object],
+    sending: asyncio.Task[None],
+    handed_s: Sequence[float],
+    few: float,
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> float | None:
     """How long it takes from now until no more than so few of the jobs wait that are due, handed over or not, and all
-    are handed over that are due now; None if that never is while jobs are sent. Raises what ended the sending.
+    are handed over that are due now; None if that never is while jobs are sent. `left` grows by each job that waits no
+    more, `handed_s` is when each was handed over, `pause` lets so many seconds pass. Raises what ended the sending.
     """
     begin_s = monotonic()
     over = bisect_right(due_s, begin_s)
     while not sending.done():
-        few_wait = bisect_right(due_s, monotonic()) - len(ends.left) <= few
+        few_wait = bisect_right(due_s, monotonic()) - len(left) <= few
         if few_wait and submitted_of(handed_s[:over]) == over:
             return monotonic() - begin_s
-        await asyncio.sleep(LOOK_AGAIN_S)
+        await pause(LOOK_AGAIN_S)
     sending.result()
     return None
 

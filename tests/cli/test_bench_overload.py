@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,6 +23,7 @@ from fallow.bench.overload import (
     course_of,
     handed_per_s,
     lines_of,
+    recovered_s,
     schedule,
 )
 from fallow.shared.events.encoding import decode
@@ -114,3 +117,63 @@ def test_only_what_was_handed_over_in_the_time_counts_as_offered_and_its_jobs_la
 def test_a_backlog_that_stays_is_told_as_such(recovery_s: float | None, words: str) -> None:
     shown = found(recovery_s)
     assert words in " ".join(lines_of(shown, body_of(shown, 20_000.0)))
+
+
+PAST_S, AHEAD_S = 0.0, float("inf")
+
+
+async def recovered_behind(
+    looks: list[Callable[[], None]], left: list[int], handed_s: list[float], *, raises: Exception | None = None
+) -> tuple[bool, int]:
+    """Whether a backlog of four jobs that are due, and of others that are not, is told to be gone, when one may wait:
+    between two looks the next of these things happens, and behind them the sending ends, or `raises`. And how often it
+    was looked.
+    """
+    is_over, pauses = asyncio.Event(), 0
+
+    async def send() -> None:
+        await is_over.wait()
+        if raises is not None:
+            raise raises
+
+    async def pause(_: float) -> None:
+        nonlocal pauses
+        if pauses < len(looks):
+            looks[pauses]()
+        else:
+            is_over.set()
+        pauses += 1
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    sending = asyncio.create_task(send())
+    try:
+        found = await recovered_s([PAST_S] * 4 + [AHEAD_S] * 4, left, sending, handed_s, 1.0, pause)
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+    assert found is None or found >= 0
+    return found is not None, pauses
+
+
+async def test_a_backlog_is_gone_when_few_wait_of_what_was_due_and_was_handed_over() -> None:
+    left = [0, 1]
+    looks: list[Callable[[], None]] = [lambda: None, lambda: left.append(2), lambda: left.append(3)]
+    assert await recovered_behind(looks, left, [PAST_S] * 4) == (True, 2)
+
+
+async def test_a_backlog_is_not_gone_while_a_job_is_not_handed_over_that_was_due() -> None:
+    """Though few wait of what was."""
+    handed_s = [PAST_S] * 3
+    looks: list[Callable[[], None]] = [lambda: handed_s.append(NEVER), lambda: handed_s.__setitem__(3, PAST_S)]
+    assert await recovered_behind(looks, [0, 1, 2], handed_s) == (True, 2)
+
+
+async def test_a_backlog_that_is_left_when_the_sending_ends_is_not_told_to_be_gone() -> None:
+    assert await recovered_behind([lambda: None] * 3, [0, 1], [PAST_S] * 4) == (False, 4)
+    assert await recovered_behind([lambda: None] * 3, [0, 1, 2], [PAST_S] * 3 + [NEVER]) == (False, 4)
+
+
+async def test_what_ends_the_sending_is_raised() -> None:
+    with pytest.raises(OSError, match="broken pipe"):
+        await recovered_behind([], [], [], raises=OSError("broken pipe"))
