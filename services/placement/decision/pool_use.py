@@ -35,7 +35,7 @@ class PoolUse:
         for effect in self._effects[self._seen :]:
             if isinstance(effect, e.NodeChanged):
                 self._note(effect.spec.id)
-            elif isinstance(effect, e.LeaseExpired | e.NodeRemoved):
+            elif isinstance(effect, e.LeaseExpired):  # before a node is removed it is lost
                 self._note(effect.node)
         self._seen = len(self._effects)
 
