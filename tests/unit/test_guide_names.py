@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -124,13 +124,53 @@ def tables() -> Iterator[tuple[str, str]]:
                     yield path.relative_to(TOP).as_posix(), name
 
 
-def test_every_table_of_effects_or_reasons_is_named_by_the_guide() -> None:
+def asked_for(function: ast.AST) -> set[str]:
+    """The effects for which a function asks by `isinstance` or in the cases of a `match`, also one within it."""
+    found: list[ast.AST] = []
+    for node in ast.walk(function):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
+                found += ast.walk(kinds)
+            case ast.MatchClass(cls=kind):
+                found.append(kind)
+    return {ast.unparse(each).rpartition(".")[2] for each in found if is_named(each)} & EFFECTS
+
+
+def chains() -> Iterator[tuple[str, str]]:
+    """Each function of the production code that asks for two or more effects: its file and its name. Left out are those
+    that ask for a `ProposalRefused`, too: they wait for the answer to a command of their own.
+    """
+    for path in sorted(chain.from_iterable((TOP / top).rglob("*.py") for top in ("fallow", "services", "shared"))):
+        text = path.read_text(encoding="utf-8")
+        names_two = len(EFFECTS.intersection(re.findall(r"\w+", text))) > 1  # else there is nothing to parse
+        for node in ast.walk(ast.parse(text)) if names_two else ():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                effects_of_it = asked_for(node)
+                if len(effects_of_it) > 1 and "ProposalRefused" not in effects_of_it:
+                    yield path.relative_to(TOP).as_posix(), node.name
+
+
+@pytest.mark.parametrize("found", [tables, chains])
+def test_every_table_of_effects_or_reasons_and_every_function_that_goes_by_effects_is_named_by_the_guide(
+    found: Callable[[], Iterator[tuple[str, str]]],
+) -> None:
     """Else whoever adds one does not learn that it belongs there."""
     told = {(name.rpartition(".")[2], file) for name, file in named()}
-    missing = [
-        (file, name) for file, name in tables() if not any(name == each and file.endswith(of) for each, of in told)
-    ]
-    assert missing == []
+    assert [(file, name) for file, name in found() if not any(name == n and file.endswith(f) for n, f in told)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "effects_of_it"),
+    [
+        ("isinstance(x, e.JobStarted) or isinstance(x, JobFailed)", {"JobStarted", "JobFailed"}),
+        ("isinstance(x, e.JobStarted | e.JobFailed | int)", {"JobStarted", "JobFailed"}),
+        ("isinstance(x, (JobStarted, JobFailed))", {"JobStarted", "JobFailed"}),
+        ("x is JobStarted or isinstance(x, str)", set()),
+        ("match x:\n    case e.JobStarted() | JobFailed(job=j):\n        pass", {"JobStarted", "JobFailed"}),
+    ],
+)
+def test_for_which_effects_a_function_asks(text: str, effects_of_it: set[str]) -> None:
+    assert asked_for(ast.parse(text)) == effects_of_it
 
 
 @pytest.mark.parametrize(
