@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from fallow.shared.cluster.model.queue_order import Order
 from fallow.shared.events.reasons import PendingReason
 from tests.placement.test_heads import submit, world_of
 from tests.placement.test_own_jobs_before_due_heads import FAIR
-from tests.placement.world import joined
+from tests.placement.world import World, joined
 
 PLACES: list[Order] = [(0, 0, number, f"job-{number}") for number in range(5)]
 
@@ -53,18 +54,25 @@ def test_no_more_are_looked_at_than_up_to_the_first_that_could_use_it() -> None:
     assert looks == [0, 1]
 
 
-@pytest.mark.parametrize("change", ["nothing", "it started", "its array is full"])
-def test_a_job_before_a_due_head_counts_no_more_once_the_walk_has_started_it_or_taken_it_off_its_way(
-    change: str,
-) -> None:
+def with_a_due_head(beside: str, **spec: Any) -> tuple[World, Lines]:
+    """Bob's head waits for two nodes that eve's job holds, and another one of bob's for one of them."""
     world = world_of(FAIR, wait_ms=10_000)
     world.tell(joined("n1", 4), joined("n2", 4))
     submit(world, "fill", 4, 2, tenant="eve")
     submit(world, "head", 4, 2, tenant="bob")
-    submit(world, "before", 4, tenant="bob", priority=1)
+    submit(world, beside, 4, tenant="bob", **spec)
     world.pass_time(20_000)
-    state, lines = world.state, Lines([FAIR])
-    lines.follow(state, (), world.now_ms)
+    lines = Lines([FAIR])
+    lines.follow(world.state, (), world.now_ms)
+    return world, lines
+
+
+@pytest.mark.parametrize("change", ["nothing", "it started", "its array is full"])
+def test_a_job_before_a_due_head_counts_no_more_once_the_walk_has_started_it_or_taken_it_off_its_way(
+    change: str,
+) -> None:
+    world, lines = with_a_due_head("before", priority=1)
+    state = world.state
     ((line,),) = lines.in_order()
     own = OwnBefore(state, lines, Heads(state, world.now_ms), [Course(line, lambda *_: False)])
     due = due_heads(state, lines, FAIR, world.now_ms)
@@ -78,3 +86,19 @@ def test_a_job_before_a_due_head_counts_no_more_once_the_walk_has_started_it_or_
     elif change == "its array is full":
         lines.refuse(*place, PendingReason.ARRAY_LIMIT, is_shut=True)
     assert own.has_one_for(job, line, row, PendingReason.NO_FREE_GPUS) is (change == "nothing")
+
+
+def test_a_due_head_keeps_its_own_tenants_jobs_off_before_its_turn_until_that_has_come() -> None:
+    """Then it does as any head does: who stands behind it has not come to wait by that."""
+    world, lines = with_a_due_head("behind")
+    heads, jobs = Heads(world.state, world.now_ms), world.state.jobs
+    places = {name: lines.place_of(name) for name in ("head", "behind")}
+    needs = {name: place[1].rows.need for name, place in places.items() if place is not None}
+    heads.add_before_turns(jobs["head"], needs["head"], PendingReason.NO_FREE_GPUS)
+    before = heads.over(needs["behind"], jobs["behind"].spec)
+    assert before is not None
+    assert before.is_before_turns
+    heads.add(jobs["head"], needs["head"], PendingReason.NO_FREE_GPUS, FAIR.discipline, ["head"])
+    then = heads.over(needs["behind"], jobs["behind"].spec)
+    assert then is not None
+    assert (then.spec.id, then.is_due, then.is_before_turns) == ("head", True, False)

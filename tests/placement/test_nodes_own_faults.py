@@ -15,6 +15,7 @@ from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events import nodes as n
+from fallow.shared.events.operations import Drain
 from fallow.shared.events.reasons import FailReason, StopReason
 from fallow.shared.events.values import JobSpec, RetryPolicy, RunStatus
 from tests.placement.replicas import all_start, loose, service, word
@@ -305,6 +306,15 @@ def test_a_failure_is_told_with_the_first_words_that_are_some() -> None:
     silent, loud = said(world, n.RunFailed, 0), said(world, n.RunFailed, 1, text="out of memory")
     (end,) = ends(world.tell(silent, loud))
     assert end.text == "out of memory"
+
+
+def test_a_job_of_single_workers_does_not_fail_with_the_words_of_one_that_was_told_to_leave() -> None:
+    world = cell(singles())
+    begin(world)
+    world.tell(Drain(cell=CELL, node=world.job("job").workers[0].node, deadline_ms=world.now_ms))
+    assert world.job("job").leaving == (0,)
+    made = world.tell(said(world, n.RunFailed, 0, text="killed"), said(world, n.RunFailed, 1, text="out of memory"))
+    assert [(end.reason, end.text) for end in ends(made)] == [(FailReason.RETRIES_EXHAUSTED, "out of memory")]
 
 
 def test_the_first_words_of_a_run_stay_and_count_once_in_the_size_of_the_record() -> None:
