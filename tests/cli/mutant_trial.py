@@ -18,7 +18,9 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-SEED = 7
+SEED = 35
+"""A short world in which much happens."""
+
 CODE = "fallow"
 WORLDS = f"{CODE}.faults.fault_worlds"
 

@@ -16,7 +16,7 @@ from tests.fuzz.campaign import attempt, campaign
 from tests.fuzz.mutation import Mutator
 from tests.fuzz.targets import CORPUS, Target, all_targets
 from tests.fuzz.view_functions import OnServer, view_target
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import reaches, shared_among
 
 FOLDER = tempfile.TemporaryDirectory()
 TARGETS = [*all_targets(Path(FOLDER.name)), view_target("view-in-lua", None, share=25)]
@@ -51,6 +51,7 @@ def test_what_was_changed_is_read_or_refused_in_one_line(target: Target, random:
     reaches("a changed input is told as a kept one is", word in words_of_kept(target.name))
 
 
+@shared_among(len(TARGETS))
 @EACH
 @given(value=st.binary(max_size=100))
 def test_bytes_by_chance_are_read_or_refused_in_one_line(target: Target, value: bytes) -> None:

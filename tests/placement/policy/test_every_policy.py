@@ -20,7 +20,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import reaches, shared_among
 from tests.placement.policy.networks import (
     ALONE,
     MACHINES,
@@ -108,6 +108,7 @@ OPEN = st.builds(
 )
 
 
+@shared_among(len(POLICIES))
 @pytest.mark.parametrize("policy", sorted(POLICIES))
 @given(machines=st.lists(EMPTY, min_size=2, max_size=4), specs=st.lists(OPEN, min_size=1, max_size=4))
 def test_the_ranks_of_one_node_follow_each_other(policy: str, machines: list[Machine], specs: list[JobSpec]) -> None:
