@@ -64,6 +64,7 @@ WRONG = {
     "simulate --policy": ["nonsense"],
     "simulate --estimates": ["nonsense", "learned", "limits:0.9", "noise:x"],
     "bench pipeline --placement": ["nonsense"],
+    "bench latency --placement": ["nonsense"],
     "submit --after": ["a:when"],
     "node drain --within": ["soon", "-1s", DIGITS + "s"],
     "node maintain --from": ["soon", "-1s", "2026-13-01 12:30"],
