@@ -74,7 +74,7 @@ def deep_queue(console: Console, *, durable: bool) -> Figure:
     p50, p90, p99 = (_seconds(found, percent) for percent in (50, 90, 99))
     lines = [
         f"a job that fits waited p50 {p50} s, p90 {p90} s, p99 {p99} s behind {found.deep} that do not",
-        f"Kueue in production, in a queue as deep: p50 {KUEUE_P50_S:.0f} s",
+        f"Kueue in production, all jobs of a queue as deep: p50 {KUEUE_P50_S:.0f} s",
     ]
     body: dict[str, object] = {
         "wait_s_p50": p50,
