@@ -27,6 +27,7 @@ from fallow.bench.pipeline import BASELINE_JOBS_MOST
 from fallow.bench.real.pipeline import GROWTH_MOST_PART
 from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import CELL
+from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.stack.child import StackError
 
@@ -169,8 +170,7 @@ async def overloaded(stage: LocalCell, first: int, per_s: float, seconds: float,
         window, used = Window(warm_s, monotonic(), before, len(ends.left)), watch.used()
         due_s = [begin_s + at_s for at_s, _ in ready]
         recovery_s = await recovered_s(due_s, ends.left, sending, sender.handed_s, RECOVERED_S * UNDER * per_s)
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
+        await end_tasks(sending)
         await _all_left(ends, submitted_of(sender.handed_s))
     finally:
         await ends.stop()

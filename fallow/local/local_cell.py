@@ -21,6 +21,7 @@ from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.opening import declared_topics, layout_of, log_for
 from fallow.shared.log.port import Outgoing
+from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.stack.child import StackError
@@ -120,9 +121,7 @@ class LocalCell:
                 raise StackError(str(watching.result()))
             return doing.result()
         finally:
-            for task in (doing, watching):
-                task.cancel()
-            await asyncio.gather(doing, watching, return_exceptions=True)
+            await end_tasks(doing, watching)
 
     def rss_mb(self) -> dict[str, float]:
         """The most memory that each process held, in MB."""

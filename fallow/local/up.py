@@ -36,6 +36,7 @@ from fallow.shared.events.value import replace as replace_value
 from fallow.shared.events.values import NodeSpec
 from fallow.shared.log.opening import declared_topics
 from fallow.shared.runtime.addresses import without_password
+from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
 from fallow.shared.runtime.stack.server import Source
 from fallow.shared.runtime.stack.services import Services
@@ -219,14 +220,21 @@ def _wanted(access: Access, servers: Servers, data: Path, nodes_file: Path, coun
 
 async def _until_stopped(upkeep: Upkeep, told: str, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run until a signal, or until something fails for good: what dies meanwhile is started again. `told` is said once
-    everything is ready.
+    everything is ready. A second signal waits for nothing that goes on beside the services.
     """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, upkeep.stopping.set)
     begun = asyncio.create_task(upkeep.begin(told), name="services begin")
     kept = asyncio.create_task(upkeep.run(), name="upkeep")
     asked = asyncio.create_task(upkeep.stopping.wait(), name="stop asked")
     other = asyncio.create_task(beside(), name="beside the services")
+    tasks = (begun, asked, kept, other)
+
+    def stop() -> None:
+        for task in tasks if upkeep.stopping.is_set() else ():
+            task.cancel()
+        upkeep.stopping.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     try:
         await asyncio.wait({asked, kept, begun, other}, return_when=asyncio.FIRST_COMPLETED)
         if begun.done():
@@ -236,13 +244,12 @@ async def _until_stopped(upkeep: Upkeep, told: str, beside: Callable[[], Corouti
             if ended.done():
                 ended.result()
     finally:
+        print_line("stopping")
         upkeep.stopping.set()
         for task in (begun, asked, other):
             task.cancel()
         await asyncio.wait({kept}, timeout=UPKEEP_END_S)
-        kept.cancel()
-        await asyncio.gather(begun, asked, kept, other, return_exceptions=True)
-        print_line("stopping")
+        await end_tasks(*tasks)
         await upkeep.services.stop()
 
 

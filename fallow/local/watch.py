@@ -12,6 +12,7 @@ from fallow.shared.cluster.model.job import WAITING
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.values import GPU, NodeStatus
 from fallow.shared.log.follower import Follower
+from fallow.shared.runtime.cancels import end_tasks
 
 POLL_WAIT_MS = 200
 LOOK_AGAIN_S = 0.1
@@ -70,8 +71,7 @@ class Watch:
     async def stop(self) -> None:
         """Follow no more."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end_tasks(self._task)
         await self._follower.stop()
 
     async def nodes_joined(self, count: int, wait_s: float = JOIN_WAIT_S) -> None:

@@ -27,6 +27,7 @@ from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import LogRefused, LogUnavailable, Outgoing
 from fallow.shared.runtime.backoff import BackOff
+from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import WallCellClock, wall_ms
 
 app = typer.Typer()
@@ -112,11 +113,9 @@ async def _feed(access: Access, days: Iterator[Workload]) -> int:
 async def _until(stop: asyncio.Event, work: asyncio.Task[None]) -> None:
     asked = asyncio.create_task(stop.wait())
     await asyncio.wait({work, asked}, return_when=asyncio.FIRST_COMPLETED)
-    work.cancel()
-    asked.cancel()
-    ended = (await asyncio.gather(work, asked, return_exceptions=True))[0]
-    if isinstance(ended, Exception):
-        raise ended
+    await end_tasks(work, asked)
+    if not work.cancelled():
+        work.result()
 
 
 def _through_outages(today: Feed) -> asyncio.Task[None]:

@@ -11,6 +11,7 @@ from fallow.local.watch import Watch
 from fallow.replay.feed import Feed, drain
 from fallow.replay.progress import Display, day_time
 from fallow.replay.workload import Workload
+from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import WallCellClock
 
 SHOW_EVERY_S = 0.125
@@ -28,8 +29,7 @@ async def run_paced(stage: LocalCell, workload: Workload, clock: WallCellClock, 
             await feed.run()
             await drain(stage, watch, workload)
         finally:
-            showing.cancel()
-            await asyncio.gather(showing, return_exceptions=True)
+            await end_tasks(showing)
         return feed.base_ms
     finally:
         await watch.stop()

@@ -14,6 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
+from fallow.shared.runtime.cancels import cancels_heeded
 from fallow.shared.view.answers import eviction_told, meaning_of
 from fallow.shared.view.library import function, library_digest, library_source
 from fallow.shared.view.store import ViewMisused, ViewUnavailable
@@ -96,15 +97,16 @@ class RedisFunctions:
 
     async def ask(self, command: str, *arguments: Any) -> Any:
         """One command as it is. Raises ViewUnavailable, ViewMisused, FunctionMissing."""
-        try:
-            return await self._redis.execute_command(command, *arguments)
-        except ERRORS as error:
-            if isinstance(error, ResponseError) and "Function not found" in str(error):
-                raise FunctionMissing(str(error)) from error
-            # After a failover the address may lead to another server: only a new connection finds that out.
-            with contextlib.suppress(*ERRORS):  # a connection that cannot be closed in order is gone all the same
-                await self._redis.connection_pool.disconnect(inuse_connections=False)
-            raise meaning_of(error) from error
+        with cancels_heeded():
+            try:
+                return await self._redis.execute_command(command, *arguments)
+            except ERRORS as error:
+                if isinstance(error, ResponseError) and "Function not found" in str(error):
+                    raise FunctionMissing(str(error)) from error
+                # After a failover the address may lead to another server: only a new connection finds that out.
+                with contextlib.suppress(*ERRORS):  # a connection that cannot be closed in order is gone all the same
+                    await self._redis.connection_pool.disconnect(inuse_connections=False)
+                raise meaning_of(error) from error
 
 
 class PacksInC:

@@ -15,6 +15,7 @@ from time import monotonic
 from fallow.bench.load.job_mix import number_of
 from fallow.cli.log.read_back import records_of
 from fallow.shared.log.port import Log, TopicPartition
+from fallow.shared.runtime.cancels import end_tasks
 
 POLL_RECORDS, POLL_WAIT_MS = 2_000, 200
 NEVER = -1.0
@@ -38,10 +39,9 @@ class Arrivals:
     async def stop(self) -> None:
         """Note no more. Raises what ended the reading early."""
         if self._task is not None:
-            self._task.cancel()
-            answers = await asyncio.gather(self._task, return_exceptions=True)
-            if isinstance(answers[0], Exception):
-                raise answers[0]
+            await end_tasks(self._task)
+            if not self._task.cancelled():
+                self._task.result()
 
     async def _read(self) -> None:
         reader = self._log.reader({self.tp: self.first})

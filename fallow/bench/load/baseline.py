@@ -22,6 +22,7 @@ from fallow.bench.load.traffic import Flow
 from fallow.local.local_cell import Servers, make_declared_topics
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.opening import declared_topics
+from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.stack.child import Child, StackError
@@ -121,8 +122,7 @@ async def chain(servers: Servers, folder: Path, traffic: Mapping[str, Flow]) -> 
         await asyncio.sleep(SETTLE_S)
         yield running
     finally:
-        counting.cancel()
-        await asyncio.gather(counting, return_exceptions=True)
+        await end_tasks(counting)
         for child in children:
             child.kill()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from fallow.cli.verify.verification import LiveCheck
 from fallow.cli.verify.verify import LogCheck, Verification, Violation
 from fallow.shared.cluster.checks.run_journal import Orders
 from fallow.shared.log.port import Reader
+from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.view.compare import ViewMoved
 
@@ -113,8 +113,7 @@ async def until_signal(work: Sequence[Coroutine[Any, Any, None]]) -> None:
     ends = asyncio.create_task(stopped.wait(), name="signal")
     tasks = [asyncio.create_task(part, name="check") for part in work]
     await asyncio.wait([ends, *tasks], return_when=asyncio.FIRST_COMPLETED)
-    for task in (ends, *tasks):
-        task.cancel()
+    await end_tasks(ends, *tasks)
     for task in tasks:
-        with suppress(asyncio.CancelledError):
-            await task
+        if not task.cancelled():
+            task.result()

@@ -232,7 +232,8 @@ class Services:
         if service.process is None:
             return
         try:
-            await asyncio.wait_for(service.process.wait(), STOP_WAIT_S)
+            async with asyncio.timeout(STOP_WAIT_S):  # not wait_for, which swallows a cancel that comes with the end
+                await service.process.wait()
         except TimeoutError:
             self.kill(service.spec.name, signal.SIGKILL)
             await service.process.wait()
