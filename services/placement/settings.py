@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from pydantic import Field, field_validator
 
 from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.decisions import INPUTS
 from fallow.shared.runtime.settings import ServiceSettings, SettingsError, WriterSecurity, shown
 
-_RESUME = "[a-z]+-[0-9]{1,9}@[0-9]{1,15}:[0-9]{1,15}(:[1-9][0-9]{0,8})?"
+# One way to write a number: another would be of an input that there is not.
+_NUMBER = "(0|[1-9][0-9]{0,%d})"
+_RESUME = f"({'|'.join(INPUTS)})-{_NUMBER % 8}@{_NUMBER % 14}:{_NUMBER % 14}(:[1-9][0-9]{{0,8}})?"
 _RESUMES = re.compile(f"({_RESUME}( *, *{_RESUME})*)?")
 _RESUMES_RULE = (
-    "must be INPUT-PARTITION@READ:FROM or INPUT-PARTITION@READ:FROM:TIME, several by commas, such as jobs-0@12:15"
+    "must be INPUT-PARTITION@READ:FROM or INPUT-PARTITION@READ:FROM:TIME, several by commas, such as jobs-0@12:15,"
+    f" and INPUT one of {', '.join(INPUTS)}"
 )
 _CELL = " *[a-z0-9._-]{1,64} *"
 _CELLS = re.compile(f"({_CELL}(,{_CELL})*)?")
@@ -47,6 +52,9 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
     def _are_resumes(cls, text: str) -> str:
         if not _RESUMES.fullmatch(text.strip(" ")):
             raise ValueError(_RESUMES_RULE)
+        places = Counter(words.strip().partition(":")[0] for words in text.split(",") if words.strip())
+        if twice := [place for place, count in places.items() if count > 1]:
+            raise ValueError(f"must say once from where an input is read on, and says it more often of {twice[0]}")
         return text
 
     @field_validator("begin_cells")

@@ -81,12 +81,25 @@ def test_inputs_that_are_read_on_stand_by_commas_and_spaces(text: str, monkeypat
     assert PlacementSettings.load().resumes == {("jobs-0", 1): (2, 1), ("nodes-0", 1): (2, 3)}
 
 
-@pytest.mark.parametrize("text", ["jobs", "jobs-0@1", "jobs-0@1:2,", "jobs-0@1:2 nodes-0@1:2", "jobs-0@1:2:0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("jobs", "jobs-0@1", "jobs-0@1:2,", "jobs-0@1:2 nodes-0@1:2", "jobs-0@1:2:0"),
+        *("nonsense-3@1:2", "jobs-00@1:2", "jobs-0@01:2", "jobs-0@1:02"),
+    ],
+)
 def test_inputs_that_are_none_are_refused_in_words(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told = refusal(PlacementSettings, "resume_inputs", text, monkeypatch)
     assert told.endswith(
-        "must be INPUT-PARTITION@READ:FROM or INPUT-PARTITION@READ:FROM:TIME, several by commas, such as jobs-0@12:15"
+        "must be INPUT-PARTITION@READ:FROM or INPUT-PARTITION@READ:FROM:TIME, several by commas, such as jobs-0@12:15,"
+        " and INPUT one of jobs, nodes, proposals, operations"
     )
+
+
+@pytest.mark.parametrize("text", ["jobs-0@12:15:2,jobs-0@12:15", "nodes-0@1:2,jobs-0@12:15 , jobs-0@12:99"])
+def test_an_input_is_read_on_from_one_place_only(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = refusal(PlacementSettings, "resume_inputs", text, monkeypatch)
+    assert told.endswith("must say once from where an input is read on, and says it more often of jobs-0@12")
 
 
 def test_cells_that_are_none_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
