@@ -6,8 +6,11 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
+import typer
+
+from fallow.cli.failures import refuse
 from fallow.cli.wrong_use import WrongValue
 from fallow.shared.whole_file import target_of
 
@@ -17,6 +20,7 @@ OUTPUT = Path("-")
 """Standard output, for a command that writes in order. A file of this name is given with its whole path."""
 
 Given = Path | list[Path] | None
+Replace = Annotated[bool, typer.Option("--yes", help="Also where a file is there already: it is replaced.")]
 
 
 def file_to_read(value: Given) -> Given:
@@ -69,6 +73,12 @@ def file_to_write(value: Given) -> Given:
         else:
             _must_allow(folder, os.W_OK | os.X_OK, "written")
     return value
+
+
+def must_be_free(option: str, path: Path, *, replaces: bool) -> None:
+    """Ends the command where a regular file stands there that holds something, unless it is to be replaced."""
+    if not replaces and path.is_file() and path.stat().st_size:
+        refuse(option, path, "is there already; with --yes it is replaced")
 
 
 def to_write_in_order(value: Given) -> Given:

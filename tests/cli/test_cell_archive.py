@@ -79,6 +79,11 @@ def test_a_foreign_file_is_refused(file: Path, text: bytes) -> None:
     assert refusal(file) == "is no exported cell"
 
 
+def test_an_exported_log_is_told_as_such(file: Path) -> None:
+    file.write_bytes(b'{"offset":0,"timestamp_ms":1,"key":null,"headers":[],"value":"","end":1}\n')
+    assert refusal(file) == "is an exported log, and no cell: fallow verify --file reads it"
+
+
 def test_a_file_of_a_later_format_is_refused(file: Path) -> None:
     assert refusal(damaged(file, b'"format":1', b'"format":2')) == "is of format 2, this version reads format 1"
 

@@ -126,7 +126,7 @@ async def test_nothing_is_put_down_where_something_is(here: Place, tmp_path: Pat
     done = here.fallow("snapshot", "import", str(file))
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (1, "", 1)
     assert done.stderr.startswith("fallow: cell main is not empty here: ")
-    again = here.fallow("snapshot", "export", str(file), "--json")
+    again = here.fallow("snapshot", "export", str(file), "--yes", "--json")
     assert (json.loads(again.stdout)["digest"], digest_of(read_archive(file).state)) == (digest, digest)
 
 

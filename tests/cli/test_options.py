@@ -436,6 +436,34 @@ def test_a_wrong_setting_of_the_policy_is_told_in_our_words(
     assert capsys.readouterr().err == told + "\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["log", "export", "mine.yaml"], "FILE"),
+        (["snapshot", "export", "mine.yaml"], "FILE"),
+        (["view", "users", "--passwords", ".", "--out", "mine.yaml"], "--out"),
+    ],
+)
+def test_a_file_that_is_there_is_written_over_only_where_that_is_asked_for(
+    words: list[str],
+    option: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    mine = folder / "mine.yaml"
+    mine.write_text("id: hello\n", encoding="utf-8")
+    told = f"fallow: {option} = 'mine.yaml': is there already; with --yes it is replaced\n"
+    assert (ends(words, monkeypatch), capsys.readouterr().err) == (Exit.USAGE, told)
+    assert mine.read_text(encoding="utf-8") == "id: hello\n"
+    ends([*words, "--yes"], monkeypatch)
+    assert "is there already" not in capsys.readouterr().err
+    mine.write_text("", encoding="utf-8")
+    ends(words, monkeypatch)
+    assert "is there already" not in capsys.readouterr().err, "it holds nothing"
+
+
 @pytest.mark.parametrize("second", ["zone=b", "zone=a"])
 def test_a_label_of_a_node_has_one_value(
     second: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

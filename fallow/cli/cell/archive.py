@@ -177,7 +177,9 @@ def _body(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 def _head(path: Path, body: dict[str, Any]) -> Head:
     if body.get("what") != WHAT:
-        raise ArchiveError(f"{path}: is no exported cell")
+        is_log = {"offset", "headers", "value"} <= body.keys()
+        what = "is an exported log, and no cell: fallow verify --file reads it" if is_log else "is no exported cell"
+        raise ArchiveError(f"{path}: {what}")
     if body.get("format") != FORMAT:
         raise ArchiveError(f"{path}: is of format {shorten(body.get('format'))}, this version reads format {FORMAT}")
     kinds = {"cell": str, "version": int, "at_ms": int, "chain": str, "digest": str}

@@ -19,7 +19,7 @@ from fallow.cli.failures import Exit, end_with
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
-from fallow.cli.paths import file_to_read, file_to_write
+from fallow.cli.paths import Replace, file_to_read, file_to_write, must_be_free
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.log.admin.group_offsets import committed_offsets
 from fallow.shared.log.kafka.log import KafkaLog
@@ -39,12 +39,14 @@ def export_(
         Path, typer.Argument(callback=file_to_write, help="Compressed when it ends in .gz.", show_default=False)
     ],
     cell: CellName = None,
+    yes: Replace = False,
     as_json: AsJson = False,
 ) -> None:
     """Write a whole cell to one file with a checksum: its state, and what was published for it and not read yet.
 
     Stop the cell's services before: what they do behind the export's back stays behind.
     """
+    must_be_free("FILE", file, replaces=yes)
     access = access_of(context)
     name = access.cell(cell)
     try:

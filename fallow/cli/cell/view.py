@@ -10,7 +10,7 @@ import typer
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit, refuse
 from fallow.cli.output.output import AsJson, print_json, print_line
-from fallow.cli.paths import file_to_write, folder_to_read
+from fallow.cli.paths import Replace, file_to_write, folder_to_read, must_be_free
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.view.library import LIBRARY, library_digest
 from fallow.shared.view.redis_users import users_told
@@ -50,8 +50,10 @@ async def _load(access: Access) -> None:
 
 
 @app.command()
-def users(context: typer.Context, passwords: Passwords, out: Out = None) -> None:
+def users(context: typer.Context, passwords: Passwords, out: Out = None, yes: Replace = False) -> None:
     """Write an ACL file for Redis (its setting `aclfile`): a user for each task, with hashed passwords."""
+    if out is not None:
+        must_be_free("--out", out, replaces=yes)
     namespace = access_of(context).namespace
     text = acl_file(namespace, {name: _password(passwords / name) for name in (ADMIN, *declared_users(namespace))})
     if out is None:

@@ -21,7 +21,7 @@ from fallow.cli.log.sentences import heading, nothing_changed, sentence
 from fallow.cli.log.why import why
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
-from fallow.cli.paths import to_write_in_order
+from fallow.cli.paths import OUTPUT, Replace, must_be_free, to_write_in_order
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.value import plain
 from fallow.shared.log.kafka.log import KafkaLog
@@ -103,9 +103,12 @@ def export(
         ),
     ],
     cell: CellName = None,
+    yes: Replace = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the log as it is to a file that `verify --file` reads."""
+    if file != OUTPUT and not is_output(file):
+        must_be_free("FILE", file, replaces=yes)
     try:
         count, left_out = run(_export(access_of(context), file, cell))
     except OSError as error:
