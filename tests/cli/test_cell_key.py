@@ -58,7 +58,7 @@ def test_the_check_of_a_cell_file_tells_by_which_keys_decisions_are_believed(tmp
 @pytest.mark.parametrize(
     ("keys", "rule"),
     [
-        (['{public: "ed25519:AAAA"}'], r"keys\[0\].public: String should match"),
+        (['{public: "ed25519:AAAA"}'], r"keys\[0\].public: must be ed25519: and 32 bytes"),
         ([f'{{public: "{WRITERS.text}"}}'], "public"),
         ([public(WRITERS), public(WRITERS)], "stands twice"),
         ([public(WRITERS, until_version=4)], "each has an until_version"),

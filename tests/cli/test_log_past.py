@@ -358,4 +358,4 @@ def test_durations_are_read_as_people_write_them(text: str, ms: int | None) -> N
 def test_a_moment_that_is_none_is_wrong_use(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
         then("--at", text)
-    assert capsys.readouterr().err.startswith(f"fallow: --at = {text!r}: must be a version, ")
+    assert capsys.readouterr().err.startswith(f"fallow: --at = {text!r}: must be a version of up to 15 digits, ")
