@@ -328,6 +328,7 @@ def test_of_many_silent_nodes_those_that_hold_jobs_are_lost_first_whatever_they_
 
 @costly(day=5)
 @example(waves=[(1, 72), (1, 0)], busy=set(), per_minute=6, stint_s=10_000)
+@example(waves=[(7, 141), (2, 0)], busy=set(), per_minute=6, stint_s=75)
 @given(
     waves=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 150)), min_size=1, max_size=4),
     busy=st.sets(st.integers(0, 15), max_size=6),
@@ -363,7 +364,8 @@ def test_each_silent_node_has_its_own_wait_and_then_no_minute_loses_more_than_th
     assert all(wait_s >= 0 for wait_s in waited_s.values())
     assert sorted(node for _, node in gone) == sorted(silent_since)
     most = max(sum(at_s <= other < at_s + 60 for other, _ in gone) for at_s, _ in gone)
-    assert most <= per_minute + 1
+    # Once the last of those that were held back is lost, others are lost as ever: at once, if they are so few.
+    assert most <= per_minute + BREAKER_NODES - 1
 
 
 def test_a_fresh_cut_waits_in_full_though_others_are_held_for_long() -> None:
