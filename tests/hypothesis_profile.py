@@ -39,12 +39,16 @@ def shared_among(count: int) -> settings:
 DAYS, DAY_MS = 7, 86_400_000
 
 
+def today() -> int:
+    """The number of the day, for what takes turns in CI."""
+    return wall_ms() // DAY_MS
+
+
 def costly(day: int) -> settings:
     """For a property of which 300 examples take more than 30 s of a processor: in CI it has so many on one day in
     seven, and as few as elsewhere on the others.
     """
-    is_its_day = wall_ms() // DAY_MS % DAYS == day
-    return settings(max_examples=IN_ALL if is_its_day else EXAMPLES)
+    return settings(max_examples=IN_ALL if today() % DAYS == day else EXAMPLES)
 
 
 MANY = 100

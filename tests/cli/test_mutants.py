@@ -26,8 +26,10 @@ from fallow.faults.mutants import (
     mutate,
     summary,
 )
+from tests.hypothesis_profile import today
 
 MUTANTS = load_mutants()
+TURNS = 3
 ISSUED = 18
 """So many defences at least are taken out one by one."""
 
@@ -64,9 +66,10 @@ def tried_out(mutants: list[Mutant], root: Path) -> list[str]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_every_mutant_is_imported_and_runs_a_world(tmp_path: Path) -> None:
-    why_not = tried_out(MUTANTS, tmp_path)
-    assert {m.name: why for m, why in zip(MUTANTS, why_not, strict=True) if why} == {}
+def test_mutants_are_imported_and_run_a_world(tmp_path: Path) -> None:
+    """A third of them each day. Of all it is known by the test below that they can be made and keep their types."""
+    some = MUTANTS[today() % TURNS :: TURNS]
+    assert {m.name: why for m, why in zip(some, tried_out(some, tmp_path), strict=True) if why} == {}
 
 
 def test_code_that_does_not_run_is_found_in_one_world(tmp_path: Path) -> None:
