@@ -139,7 +139,7 @@ SHARED = (
             {"tenant": "bob", "guaranteed_milli": 41_000, "parent": "lab"},
             "the children of 'lab' are guaranteed 101 GPUs together",
         ),
-        ({"tenant": "eve", "guaranteed_milli": 901_000}, "the pools have 1000 GPUs of that type"),
+        ({"tenant": "eve", "guaranteed_milli": 901_000}, "of gpu, the pools have 1000"),
         ({"tenant": "eve", "parent": "nobody"}, "parent 'nobody': is no tenant"),
         ({"tenant": "lab", "parent": "ada"}, "cycle: lab -> ada -> lab"),
     ],
