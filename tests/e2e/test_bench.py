@@ -72,12 +72,7 @@ def test_without_a_rate_one_is_searched_and_nine_tenths_of_it_are_offered(bench:
     assert told["offered_per_s"] == pytest.approx(0.9 * held[-1]["per_s"], rel=0.1)
 
 
-def test_in_one_run_a_secured_cell_is_measured_beside_a_plain_one_by_small_jobs() -> None:
-    plain, secured = secured_beside("--mix", "friendly", "--rate", "50", "--seconds", "3")
-    assert plain["submitted"] == plain["started"] == 150 == secured["started"]
-
-
-def test_so_it_is_by_the_hard_load_which_tells_gpus_in_use_and_waits_by_class() -> None:
+def test_in_one_run_a_secured_cell_is_measured_beside_a_plain_one_each_with_gpus_in_use_and_waits_by_class() -> None:
     for told in secured_beside("--rate", "60", "--seconds", "5", "--classes", "250"):
         assert (told["mix"], told["classes"], told["quotas"]) == ("real", 250, True)
         assert told["submitted"] == 300 == told["started"] + told["cancelled_before_start"]
