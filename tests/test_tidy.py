@@ -130,20 +130,10 @@ def impure_imports(tree: ast.Module) -> Iterator[str]:
             yield f"line {line}: {module}"
 
 
-def test_no_function_is_too_long() -> None:
-    assert found_in(ALL_PYTHON, long_functions) == []
-
-
-def test_every_docstring_stands_below_what_it_explains() -> None:
-    assert found_in(ALL_PYTHON, texts_in_a_row) == []
-
-
-def test_no_exception_is_swallowed() -> None:
-    assert found_in(ALL_PYTHON, swallowing_handlers) == []
-
-
-def test_banned_calls_have_their_replacement() -> None:
-    assert found_in(ALL_PYTHON, banned_calls) == []
+def test_all_code_keeps_the_rules_of_the_house() -> None:
+    """No long function, no docstring out of place, no swallowed exception, no call that has a better one."""
+    rules = (long_functions, texts_in_a_row, swallowing_handlers, banned_calls)
+    assert [fault for rule in rules for fault in found_in(ALL_PYTHON, rule)] == []
 
 
 def test_only_the_command_line_prints() -> None:
@@ -156,12 +146,9 @@ def test_pure_code_imports_nothing_impure() -> None:
     assert found_in(pure, impure_imports) == []
 
 
-def test_a_file_is_named_after_its_idea() -> None:
+def test_a_file_is_named_after_its_idea_and_says_it() -> None:
     vague = [name_of(path) for path in CODE if VAGUE_NAMES & set(path.relative_to(ROOT).with_suffix("").parts)]
     assert vague == []
-
-
-def test_a_module_says_what_it_is() -> None:
     modules = [path for path in CODE if path.name != "__init__.py"]
     assert [name_of(path) for path in modules if not ast.get_docstring(tree_of(path))] == []
 
@@ -180,23 +167,20 @@ def test_nothing_unfinished_stays() -> None:
     assert [name_of(path) for path in ALL_PYTHON if markers.search(path.read_text(encoding="utf-8"))] == []
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("*.lock")), ids=name_of)
-def test_a_lock_file_pins_hashes_and_names_no_registry(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    pinned = re.findall(r"^[a-z0-9][\w.-]*==", text, re.MULTILINE)
-    hashes = re.findall(r"^[a-z0-9][\w.-]*==[^\\\n]*\\\n    --hash=sha256:", text, re.MULTILINE)
-    assert pinned
-    assert len(pinned) == len(hashes)
-    assert not re.search(r"://|--(extra-)?index|--find-links|file:", text)
-
-
-def test_the_image_gets_the_versions_that_were_tested() -> None:
-    pins = {
-        name: set(re.findall(r"^([a-z0-9][\w.-]*==[^ \\]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
-        for name in ("requirements.lock", "requirements-run.lock")
-    }
+def test_lock_files_pin_hashes_and_name_no_registry_and_the_image_gets_what_was_tested() -> None:
+    pins = {path.name: pinned_in(path.read_text(encoding="utf-8")) for path in sorted(ROOT.glob("*.lock"))}
     assert pins["requirements-run.lock"]
     assert pins["requirements-run.lock"] <= pins["requirements.lock"]
+
+
+def pinned_in(lock: str) -> set[str]:
+    """Each `name==version` of a lock file, all of which have a hash."""
+    pinned = re.findall(r"^([a-z0-9][\w.-]*==[^ \\\n]+)", lock, re.MULTILINE)
+    hashes = re.findall(r"^[a-z0-9][\w.-]*==[^\\\n]*\\\n    --hash=sha256:", lock, re.MULTILINE)
+    assert pinned
+    assert len(pinned) == len(hashes)
+    assert not re.search(r"://|--(extra-)?index|--find-links|file:", lock)
+    return set(pinned)
 
 
 def test_the_rules_find_what_they_forbid() -> None:
