@@ -18,6 +18,7 @@ from fallow.services.admission.policy.resolve import Rejection, cell_of, tenant_
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.base import Event, JobId, replace
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, encode, shorten
+from fallow.shared.events.job_ids import full_id, in_full, in_short
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
@@ -143,31 +144,38 @@ class AdmissionService:
         if isinstance(cell, Rejection):
             return _rejected(event, job, tenant, cell)
         if isinstance(event, CancelJob):
-            return JobCancelRequested(cell=cell.name, job=job, tenant=tenant, reason=event.reason)
+            return JobCancelRequested(cell=cell.name, job=full_id(tenant, job), tenant=tenant, reason=event.reason)
         changes = event.changes
         over = limits.over_update_limits(self._file, changes)
         if over is None and changes.priority is not None:
             over = self._admissible.priority_too_high(tenant, changes.priority, "changes.priority")
         if over is not None:
             return _rejected(event, job, tenant, over)
-        return JobUpdateRequested(cell=cell.name, job=job, tenant=tenant, changes=changes)
+        return JobUpdateRequested(cell=cell.name, job=full_id(tenant, job), tenant=tenant, changes=changes)
 
     def _submit(self, event: SubmitJob, came_ms: int) -> Event:
-        spec = event.job
+        spec = in_short(event.job)
         submit_ms = came_ms if event.submit_ms is None else event.submit_ms
-        found = self._admissible.home(spec)
+        found = beside_room.of_another_tenant(spec) or self._admissible.home(spec)
         if isinstance(found, Rejection):
             return _rejected(event, spec.id, spec.tenant, found)
         late = self._admissible.priority_too_high(spec.tenant, spec.priority, "priority")
         late = late or limits.submit_time_too_far(self._file, submit_ms, came_ms)
+        home, (job, after) = found, in_full(spec)
         resolved = replace(
-            spec, cell=found.cell.name, queue=found.queue, pools=found.pool_names, gang=limits.is_gang(spec)
+            spec,
+            id=job,
+            after=after,
+            cell=home.cell.name,
+            queue=home.queue,
+            pools=home.pool_names,
+            gang=limits.is_gang(spec),
         )
         if late is None and beside_room.asks_for_more(spec):
             late = beside_room.rejection(self._file, resolved, came_ms)
         if late is not None:
             return _rejected(event, spec.id, spec.tenant, late)
-        return JobAdmitted(cell=found.cell.name, spec=resolved, submit_ms=submit_ms, digest=digest_of(spec))
+        return JobAdmitted(cell=home.cell.name, spec=resolved, submit_ms=submit_ms, digest=digest_of(spec))
 
 
 def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, code: RejectCode) -> Event | Undecodable:
@@ -178,6 +186,7 @@ def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, co
     if found is None:
         return why
     job, tenant = found
+    job = full_id(tenant or "", job)
     field = why.field.removeprefix("job.")  # as a job file names it
     return JobRejected(job=job, tenant=tenant, command=command, code=code, field=field, value=why.value, rule=why.rule)
 
@@ -195,7 +204,7 @@ def _of_whom(event: SubmitJob | CancelJob | UpdateJob) -> tuple[str, str]:
 
 
 def digest_of(spec: JobSpec) -> str:
-    """The job's content as submitted: 16 bytes of BLAKE2b over its encoding."""
+    """The job's content as submitted, with its tenant's own ids: 16 bytes of BLAKE2b over its encoding."""
     return blake2b(encode(spec), digest_size=16).hexdigest()
 
 
@@ -203,7 +212,7 @@ def _rejected(event: Event | str, job: str, tenant: str | None, why: Rejection) 
     """The answer to this command, or to one of this kind."""
     return JobRejected(
         cell=why.cell,
-        job=job,
+        job=full_id(tenant or "", job),
         tenant=tenant,
         command=event if isinstance(event, str) else COMMANDS[event.type],
         code=why.code,

@@ -38,8 +38,12 @@ LARGEST_INTEGER = 2**53 - 1
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 """Tenants, pools, cells and queues: a DNS label, so that it can be part of a topic, a host or a file name."""
 
-JobId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?$")]
-"""A job's id, chosen by its submitter, unique for as long as the cell remembers it."""
+JobId = Annotated[
+    str, StringConstraints(pattern=r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/)?[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?$")
+]
+"""A job: `TENANT/ID`, by which the cell knows it, or the ID alone that its tenant chose (`job_ids.py`). It is unique
+for as long as the cell remembers it.
+"""
 
 NodeId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,126}[a-z0-9])?$")]
 """A node's id: in practice its host name."""

@@ -6,15 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from fallow.shared.checker_words import in_our_words
-from fallow.shared.events.base import JobId, Label, Name
+from fallow.shared.events.base import JobId, Label, Name, NodeId
 from fallow.shared.events.values import NO_NUL_PATTERN, VARIABLE_PATTERN, LabelRule
 
 ID_RULE = "must be 1 to 128 of a to z, 0 to 9, '.', '_' and '-', beginning and ending with a letter or a digit"
+JOB_RULE = f"{ID_RULE}; TENANT/ID says whose job it is"
 NAME_RULE = "must be 1 to 63 of a to z, 0 to 9 and '-', beginning and ending with a letter or a digit"
 LABEL_RULE = "must be 1 to 128 letters, digits, '.', '_', '/' and '-', beginning and ending with a letter or a digit"
 
 _PATTERNS: dict[str, str] = {
-    get_args(kind)[1].pattern: rule for kind, rule in ((JobId, ID_RULE), (Name, NAME_RULE), (Label, LABEL_RULE))
+    get_args(kind)[1].pattern: rule
+    for kind, rule in ((JobId, JOB_RULE), (NodeId, ID_RULE), (Name, NAME_RULE), (Label, LABEL_RULE))
 }
 
 _PATTERNS |= {

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from fallow.shared.events.base import LARGEST_INTEGER, Command, JobId, Millis, Name, Text, Value
+from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.values import WORKERS_MOST, JobSpec
 
 
@@ -20,8 +21,8 @@ class SubmitJob(Command, type="fallow.job.submit.v1", topic="submissions"):
     submit_ms: Millis | None = None
 
     def key(self) -> str:
-        """The job: its submit, updates and cancel keep their order."""
-        return self.job.id
+        """The job, in full: its submit, updates and cancel keep their order."""
+        return full_id(self.job.tenant, self.job.id)
 
 
 class CancelJob(Command, type="fallow.job.cancel.v1", topic="submissions"):
@@ -33,8 +34,8 @@ class CancelJob(Command, type="fallow.job.cancel.v1", topic="submissions"):
     reason: Text = ""
 
     def key(self) -> str:
-        """The job."""
-        return self.job
+        """The job, in full."""
+        return full_id(self.tenant, self.job)
 
 
 class JobChanges(Value):
@@ -63,5 +64,5 @@ class UpdateJob(Command, type="fallow.job.update.v1", topic="submissions"):
     changes: JobChanges
 
     def key(self) -> str:
-        """The job."""
-        return self.job
+        """The job, in full."""
+        return full_id(self.tenant, self.job)

@@ -6,6 +6,7 @@ from fallow.services.admission.policy.resolve import Rejection
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.base import CALENDAR_FROM_MS
 from fallow.shared.events.encoding import encode
+from fallow.shared.events.job_ids import own_id
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.values import JobSpec
 
@@ -28,6 +29,18 @@ def asks_for_more(spec: JobSpec) -> bool:
         or spec.array_of is not None
         or spec.array_index is not None
     )
+
+
+def of_another_tenant(spec: JobSpec) -> Rejection | None:
+    """Why a job cannot have its id, or wait for what it names: each tenant has ids of its own."""
+    if "/" in spec.id:
+        rule = f"must be the id alone, or begin with the job's tenant: {spec.tenant}/"
+        return Rejection(RejectCode.INVALID_FIELD, "id", spec.id, rule)
+    for dependency in spec.after:
+        if "/" in dependency.job:
+            rule = f"must be a job of tenant {spec.tenant}"
+            return Rejection(RejectCode.INVALID_FIELD, "after", dependency.job, rule)
+    return None
 
 
 def rejection(file: CellFile, spec: JobSpec, came_ms: int) -> Rejection | None:
@@ -60,9 +73,9 @@ def _names_itself(spec: JobSpec) -> Rejection | None:
     named: dict[str, None] = {}
     for dependency in spec.after:
         if dependency.job == spec.id:
-            return Rejection(RejectCode.INVALID_FIELD, "after", dependency.job, "names the job itself")
+            return Rejection(RejectCode.INVALID_FIELD, "after", own_id(dependency.job), "names the job itself")
         if dependency.job in named:
-            return Rejection(RejectCode.INVALID_FIELD, "after", dependency.job, "stands twice")
+            return Rejection(RejectCode.INVALID_FIELD, "after", own_id(dependency.job), "stands twice")
         named[dependency.job] = None
     return None
 
@@ -77,9 +90,9 @@ def _no_array(spec: JobSpec) -> Rejection | None:
         rule = "is for arrays"
         return None if value is None else Rejection(RejectCode.INVALID_FIELD, "array_max_running", str(value), rule)
     longest = JOB_ID_CHARS_MOST - 1 - len(str(spec.array - 1))
-    if len(spec.id) > longest:
+    if len(own_id(spec.id)) > longest:
         rule = f"the id of such an array has at most {longest} characters"
-        return Rejection(RejectCode.INVALID_FIELD, "id", spec.id, rule, len(spec.id), longest)
+        return Rejection(RejectCode.INVALID_FIELD, "id", own_id(spec.id), rule, len(own_id(spec.id)), longest)
     element = len(encode(spec)) + 3 * len(spec.id) + ELEMENT_BYTES
     most = ARRAY_BYTES_MOST // spec.array
     if element > most:

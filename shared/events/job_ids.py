@@ -1,0 +1,47 @@
+"""The two names of a job: the id that its tenant chose, and `TENANT/ID`, by which the cell knows it. So an id belongs
+to its tenant: whatever others call their jobs, it is free.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+from fallow.shared.events.base import Name
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import Dependency, JobSpec
+
+_TENANT = re.compile(get_args(Name)[1].pattern[1:-1])
+
+
+def full_id(tenant: str, job: str) -> str:
+    """`TENANT/ID` of a job that one of this tenant calls so: by its id alone, or by its full id, whosever it is. By the
+    id alone it stays where `tenant` is no name, so that nobody's job can be meant.
+    """
+    return job if "/" in job or _TENANT.fullmatch(tenant) is None else f"{tenant}/{job}"
+
+
+def parted(job: str) -> tuple[str, str]:
+    """The tenant, "" where the id stands alone, and the id."""
+    tenant, _, own = job.rpartition("/")
+    return tenant, own
+
+
+def own_id(job: str) -> str:
+    """The id that the tenant chose."""
+    return parted(job)[1]
+
+
+def in_full(spec: JobSpec) -> tuple[str, tuple[Dependency, ...]]:
+    """The id of the job, and what it waits for, with all jobs in full."""
+    tenant = spec.tenant
+    return full_id(tenant, spec.id), tuple(replace(each, job=full_id(tenant, each.job)) for each in spec.after)
+
+
+def in_short(spec: JobSpec) -> JobSpec:
+    """The same job as its tenant would name it and those that it waits for; another tenant's stand in full."""
+    start = f"{spec.tenant}/"
+    after = tuple(replace(each, job=each.job.removeprefix(start)) for each in spec.after)
+    if spec.id.startswith(start) or after != spec.after:
+        return replace(spec, id=spec.id.removeprefix(start), after=after)
+    return spec
