@@ -5,7 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from fallow.shared.events.base import Event
 from fallow.shared.events.encoding import encode
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from fallow.shared.log.machine.partitioner import partition_of
 from fallow.shared.log.port import LogUnavailable
 from fallow.simulator.draws.workload import Item
@@ -43,7 +45,7 @@ class Clients:
         def told(error: LogUnavailable | None) -> None:
             self.unconfirmed -= 1
             acked_ms = None if error is not None else self._world.engine.now_ms
-            note = Submission(sent_ms, item.client, event.type, value, event.key(), acked_ms)
+            note = Submission(sent_ms, item.client, event.type, value, _job_of(event), acked_ms)
             self._world.history.submissions.append(note)
             if error is not None and number < TRIES_MOST:
                 self.unconfirmed += 1
@@ -54,3 +56,11 @@ class Clients:
     def _again(self, item: Item, number: int) -> None:
         self.unconfirmed -= 1
         self._send(item, number)
+
+
+def _job_of(event: Event) -> str:
+    """The job that its tenant means: by an id that says not whose it is, one of its own."""
+    assert isinstance(event, SubmitJob | CancelJob | UpdateJob), "what else is there for tenants to send"
+    said = event.job if isinstance(event, SubmitJob) else event
+    job = event.job.id if isinstance(event, SubmitJob) else event.job
+    return job if "/" in job else f"{said.tenant}/{job}"

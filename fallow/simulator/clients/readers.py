@@ -25,7 +25,8 @@ class Readers:
     def __init__(self, world: World) -> None:
         self._world = world
         self._reader = ViewReader(world.redis.functions, NAMESPACE)
-        self._jobs = [item.event.job for item in world.items if isinstance(item.event, SubmitJob)]
+        submitted = [item.event for item in world.items if isinstance(item.event, SubmitJob)]
+        self._jobs = [(event.job.cell or "", event.key()) for event in submitted]
         self._seen: dict[str, int] = {}
         if self._jobs:
             for name in ("careful", "careless"):
@@ -36,12 +37,11 @@ class Readers:
         self._world.engine.after(self._world.engine.between(1, 2 * READ_EVERY_MS), partial(self._read, name))
 
     def _read(self, name: str) -> None:
-        world, job = self._world, self._world.engine.chance.choice(self._jobs)
-        cell = job.cell or ""
+        world, (cell, job) = self._world, self._world.engine.chance.choice(self._jobs)
         client = f"{name} of {cell}"
         at_least = self._seen.get(client, 0) if name == "careful" else None
         try:
-            read = answer_of(self._reader.job(cell, job.id, at_least=at_least))
+            read = answer_of(self._reader.job(cell, job, at_least=at_least))
         except NO_ANSWER:
             self._plan(name)
             return
@@ -49,7 +49,7 @@ class Readers:
         row = read.value
         status, attempt = (None, None) if row is None else (row.status.value, row.attempt)
         world.history.answers.append(
-            ViewAnswer(world.engine.now_ms, client, cell, read.version, at_least, job.id, status, attempt)
+            ViewAnswer(world.engine.now_ms, client, cell, read.version, at_least, job, status, attempt)
         )
         self._plan(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from fallow.shared.cluster.model.config import (
     TenantQuota,
 )
 from fallow.shared.events.base import Event, replace
+from fallow.shared.events.job_ids import full_id, own_id
 from fallow.shared.events.operations import (
     CancelMaintenance,
     CellPolicy,
@@ -213,10 +215,10 @@ def _guaranteed(quota: TenantQuota, gpus: int) -> TenantQuota:
 def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Item, ...]:
     found: list[tuple[int, str, Event]] = []
     submitted: list[SubmitJob] = []
-    open_to = partial(_open_to, file, nodes)
-    for number in range(engine.between(10, 24)):
+    open_to, counts = partial(_open_to, file, nodes), Counter[str]()
+    for _ in range(engine.between(10, 24)):
         at_ms = engine.between(300, ARRIVALS_MS)
-        job = _job(engine, file, number)
+        job = _job(engine, file, counts)
         submitted.append(SubmitJob(job=job, submit_ms=EPOCH_MS + at_ms if engine.between(0, 3) == 0 else None))
         found.append((at_ms, job.tenant, submitted[-1]))
     if engine.between(0, 1):
@@ -243,14 +245,17 @@ def _items(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]
     return tuple(Item(number, *item) for number, item in enumerate(found))
 
 
-def _job(engine: Engine, file: CellFile, number: int) -> JobSpec:
+def _job(engine: Engine, file: CellFile, counts: Counter[str]) -> JobSpec:
+    """A tenant's next job: each numbers its own from 0, so that all of them use the same ids."""
     cell = engine.chance.choice(file.cells)
     workers = engine.chance.choice((1, 1, 1, 1, 2, 2, 3, 4))
     gpus = engine.chance.choice((1, 250, 333, 500, 999, 1000, 1000, 1000, 1000, 1000, 2000, 2000))
     fails = engine.between(0, 5) == 0
+    tenant = engine.chance.choice(TENANTS)
+    counts[tenant] += 1
     return JobSpec(
-        id=f"job-{number}",
-        tenant=engine.chance.choice(TENANTS),
+        id=f"job-{counts[tenant] - 1}",
+        tenant=tenant,
         priority=engine.chance.choice((0, 0, 0, 5, -3)),
         cell=cell.name,
         queue=engine.chance.choice(cell.queues).name,
@@ -310,7 +315,7 @@ def _with_waits(
     for at_ms, client, event in found:
         assert isinstance(event, SubmitJob)
         job = event.job
-        others = [submit.job for submit in submitted if submit.job.id != job.id]
+        others = [submit.job for submit in submitted if submit is not event]
         own = [
             other.job.id
             for its_ms, _, other in found
@@ -319,10 +324,12 @@ def _with_waits(
         if engine.between(0, 2) == 0:
             job = replace(job, not_before_ms=EPOCH_MS + at_ms + engine.between(-500, 5_000))
         if engine.between(0, 2) == 0:
-            named = own if engine.between(0, 7) else [other.id for other in others] + ["job-none"]
+            named = own if engine.between(0, 7) else [_in_full(other) for other in others] + ["job-none"]
             chosen = dict.fromkeys(engine.chance.choice(named) for _ in range(engine.between(1, 3)))
             whens = (AfterWhen.OK, AfterWhen.OK, AfterWhen.ANY)
-            after = tuple(Dependency(job=each, when=engine.chance.choice(whens)) for each in chosen)
+            after = tuple(
+                Dependency(job=_called(engine, job.tenant, each), when=engine.chance.choice(whens)) for each in chosen
+            )
             job = replace(job, after=after)
         if engine.between(0, 1):
             job = replace(job, estimate_run_ms=engine.between(500, 5_000))
@@ -331,6 +338,17 @@ def _with_waits(
             job = replace(job, array=engine.chance.choice((1, 2, 3, 4, 5, 16)), array_max_running=most)
         waiting.append((at_ms, client, replace(event, job=job)))
     return waiting, [event for _, _, event in waiting if isinstance(event, SubmitJob)]
+
+
+def _in_full(job: JobSpec) -> str:
+    return full_id(job.tenant, job.id)
+
+
+def _called(engine: Engine, tenant: str, job: str) -> str:
+    """The tenant's job as it was called so far, or now and then by its other name."""
+    if engine.between(0, 3):
+        return job
+    return own_id(job) if "/" in job else full_id(tenant, job)
 
 
 def _by_worker(
@@ -366,12 +384,14 @@ def _scalings(engine: Engine, job: JobSpec) -> list[tuple[int, str, Event]]:
 
 
 def _afterthoughts(engine: Engine, submit: SubmitJob) -> list[tuple[int, str, Event]]:
-    """What a client thinks better of: a cancel, an update, the same once more, another job under the same id."""
+    """What a client thinks better of: a cancel, an update, the same once more, another job under the same id; and what
+    others try.
+    """
     job = submit.job
     at_ms, chance = engine.between(500, ARRIVALS_MS + 3_000), engine.chance.random()
     wish: Event
     if chance < 0.12:  # noqa: PLR2004 - shares of what clients do
-        wish = CancelJob(job=job.id, tenant=job.tenant, cell=job.cell)
+        wish = CancelJob(job=_all_or_one(engine, job), tenant=job.tenant, cell=job.cell)
     elif chance < 0.2:  # noqa: PLR2004
         changes = JobChanges(priority=engine.between(-5, 5), max_run_ms=engine.between(500, 9_000))
         wish = UpdateJob(job=job.id, tenant=job.tenant, cell=job.cell, changes=changes)
@@ -380,10 +400,31 @@ def _afterthoughts(engine: Engine, submit: SubmitJob) -> list[tuple[int, str, Ev
     elif chance < 0.36:  # noqa: PLR2004
         wish = SubmitJob(job=replace(job, priority=job.priority + 1))
     elif chance < 0.4:  # noqa: PLR2004
-        wish = CancelJob(job=job.id, tenant=engine.chance.choice(TENANTS), cell=job.cell)
+        wish = _word_of_another(engine, job)
     else:
         return []
     return [(at_ms, job.tenant, wish)]
+
+
+def _word_of_another(engine: Engine, job: JobSpec) -> Event:
+    """A tenant, mostly a stranger, cancels the job or changes it, or means one of its own and calls it the same; or it
+    wants the job's name for a job of its own.
+    """
+    tenant, kind = engine.chance.choice(TENANTS), engine.between(0, 5)
+    if kind == 0:
+        return SubmitJob(job=replace(job, id=_in_full(job), tenant=tenant))
+    if kind == 1:
+        return UpdateJob(job=_in_full(job), tenant=tenant, cell=job.cell, changes=JobChanges(priority=7))
+    named = _all_or_one(engine, job)
+    named = named if kind == 2 else full_id(job.tenant, named)  # noqa: PLR2004 - one of six
+    return CancelJob(job=named, tenant=tenant, cell=job.cell)
+
+
+def _all_or_one(engine: Engine, job: JobSpec) -> str:
+    """The job, or of an array at times one element."""
+    if job.array is None or engine.between(0, 1):
+        return job.id
+    return f"{job.id}.{engine.between(0, job.array - 1)}"
 
 
 def _plan(engine: Engine, file: CellFile, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[int, str, Event]:
@@ -405,7 +446,7 @@ def _operation(
     cell = engine.chance.choice(file.cells)
     node = engine.chance.choice(nodes[cell.name]).id
     at_ms, kind = engine.between(1_000, ARRIVALS_MS), engine.between(0, 10)
-    job = engine.chance.choice(submitted).job.id
+    job = _in_full(engine.chance.choice(submitted).job)
     event: Event = Cordon(cell=cell.name, node=node, by="operator")
     match kind:
         case 2:

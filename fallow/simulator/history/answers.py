@@ -13,6 +13,7 @@ from fallow.shared.events.reasons import StopReason
 from fallow.shared.events.values import JobSpec
 from fallow.simulator.history.books import CANCELLED, STOPPING, Books
 from fallow.simulator.history.evidence import Answer, CellEvidence, Evidence, Violation
+from fallow.simulator.history.rules.owners import is_own
 
 
 class Settlements:
@@ -89,10 +90,16 @@ class Settlements:
             case JobAdmitted() if event.cell == self._cell:
                 return self._unsettled_submit(event)
             case JobCancelRequested() if event.cell == self._cell:
-                return self._unsettled_cancel(event, books)
+                return self._not_refused("cancel", event) or self._unsettled_cancel(event, books)
             case JobUpdateRequested() if event.cell == self._cell:
-                return self._unsettled_update(event)
+                return self._not_refused("update", event) or self._unsettled_update(event)
         return None
+
+    def _not_refused(self, request: str, event: JobCancelRequested | JobUpdateRequested) -> str | None:
+        """A stranger's request is refused, whatever became of the job."""
+        if is_own(event.tenant, event.job) or self._refused[event.job, request]:
+            return None
+        return f"the {request} of job {event.job} by {event.tenant} was read and not refused"
 
     def _unsettled_update(self, event: JobUpdateRequested) -> str | None:
         """An array is refused as a whole, or each of its live elements has an answer: the record that gives it may end

@@ -13,7 +13,7 @@ from fallow.simulator.history import books as b
 from fallow.simulator.history.books import Books, JobPage, NodePage, OverPage
 from fallow.simulator.history.evidence import Violation
 from fallow.simulator.history.log_form import InForce
-from fallow.simulator.history.rules import arrays, maintenance, planned, waits
+from fallow.simulator.history.rules import arrays, maintenance, owners, planned, waits
 from fallow.simulator.history.rules.queue_rules import ages_in, rules_in
 from fallow.simulator.history.rules.singly import starts_again_ms, wrong_resizing, wrong_settling, wrong_start
 from fallow.simulator.history.rules.whereabouts import scattered, unwanted_company, wrong_node
@@ -104,6 +104,7 @@ class Bookkeeper:
         page.not_before_ms = effect.spec.not_before_ms or 0
         page.status = waits.status_without_hold(books, page)
         self._found_here(arrays.enqueued(books, page))
+        self._found_here(owners.of_a_stranger(effect.spec))
 
     def _page(self, job_id: str, what: str, *statuses: str) -> JobPage | None:
         """The page of a job that is in one of these statuses; without one any that is not over."""
@@ -173,6 +174,7 @@ class Bookkeeper:
                 self._say("I2", f"job {effect.job} is ready while it waits for others")
 
     def _refused(self, effect: e.JobRefused) -> None:
+        self._found_here(owners.refused_for_nothing(self.books, effect))
         self.books.refused[effect.job, effect.request] = None
 
     # Attempts.

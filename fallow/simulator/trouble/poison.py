@@ -35,7 +35,7 @@ class Poison:
             if isinstance(item.event, SubmitJob) and item.event.job.array is None:
                 drawn = crc32(encode(item.event.job))
                 if drawn % ONE_OF == 0:
-                    self._drawn[item.event.job.id] = ERRORS[drawn // ONE_OF % len(ERRORS)]
+                    self._drawn[item.event.key()] = ERRORS[drawn // ONE_OF % len(ERRORS)]
 
     def walk(self, state: CellState, lines: Lines, now_ms: int, start: Start) -> CycleResult:
         """Placement's walk, which fails while a poisoned job is new."""

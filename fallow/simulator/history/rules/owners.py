@@ -1,0 +1,32 @@
+"""A job is its tenant's: its name in full, `TENANT/ID`, begins with the tenant, it waits for jobs of the same tenant
+alone, and what others submit takes no id from it.
+"""
+
+from __future__ import annotations
+
+from fallow.shared.events.effects import JobRefused
+from fallow.shared.events.reasons import RefuseCode
+from fallow.shared.events.values import JobSpec
+from fallow.simulator.history.books import Books
+
+
+def is_own(tenant: str, job: str) -> bool:
+    """Whether a job of this name may be the tenant's: one that says not whose it is may be anybody's."""
+    return "/" not in job or job.startswith(f"{tenant}/")
+
+
+def of_a_stranger(spec: JobSpec) -> str | None:
+    """What a job takes of another tenant, or None."""
+    if not is_own(spec.tenant, spec.id):
+        return f"job {spec.id} is accepted as one of {spec.tenant}"
+    after = next((each.job for each in spec.after if not is_own(spec.tenant, each.job)), None)
+    return None if after is None else f"job {spec.id} waits for {after}, which is another tenant's"
+
+
+def refused_for_nothing(books: Books, effect: JobRefused) -> str | None:
+    """Why this id was free for its tenant, though it is told that it is not; or None."""
+    if effect.code is not RefuseCode.ID_USED_BEFORE or any(
+        effect.job in known for known in (books.jobs, books.arrays, books.over)
+    ):
+        return None
+    return f"job {effect.job} is refused as one that was there before, and there was none"
