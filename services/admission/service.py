@@ -110,7 +110,7 @@ class AdmissionService:
             return None
         if command is None or job is None:
             return Undecodable(DeadLetterReason.TOO_MANY, why.rule, why.field, why.value)
-        return _rejected(command, job, topic_tenant or tenant, why)
+        return _rejected(command, full_id(tenant or "", job), topic_tenant or tenant, why)
 
     def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
         """The same answer, or the rejection of an array, or of an update of one, whose elements are too many for its
@@ -139,6 +139,9 @@ class AdmissionService:
             return _rejected(event, job, tenant, Rejection(RejectCode.TENANT_NOT_OF_TOPIC, "tenant", tenant, rule))
         if isinstance(event, SubmitJob):
             return self._submit(event, came_ms)
+        strange = beside_room.names_another_tenants(tenant, job)
+        if strange is not None:
+            return _rejected(event, job, tenant, strange)
         known = tenant_of(self._file, tenant)
         cell = known if isinstance(known, Rejection) else cell_of(self._file, known, event.cell)
         if isinstance(cell, Rejection):

@@ -45,3 +45,8 @@ def in_short(spec: JobSpec) -> JobSpec:
     if spec.id.startswith(start) or after != spec.after:
         return replace(spec, id=spec.id.removeprefix(start), after=after)
     return spec
+
+
+def as_file_name(job: str) -> str:
+    """`TENANT~ID`, by which the job's files stand in one folder: no tenant's name and no id has this sign."""
+    return job.replace("/", "~", 1)

@@ -12,7 +12,7 @@ from fallow.shared.events.values import WORKERS_MOST, JobSpec
 
 
 class SubmitJob(Command, type="fallow.job.submit.v1", topic="submissions"):
-    """Run this job. The id makes it idempotent: the same content again gets the earlier answer.
+    """Run this job. Its tenant's id makes it idempotent: the same content again gets the earlier answer.
 
     `submit_ms` is the cell time at which the job began to wait (None: when admission sees it).
     """

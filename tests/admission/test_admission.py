@@ -137,9 +137,9 @@ def test_the_digest_outlives_a_round_through_bytes(spec: JobSpec) -> None:
 
 def test_a_cancel_and_an_update_are_passed_on() -> None:
     found = answer(bytes_of({"job": "job-1", "tenant": "ada", "reason": "enough"}), CANCEL)
-    assert found == JobCancelRequested(cell="east", job="job-1", tenant="ada", reason="enough")
+    assert found == JobCancelRequested(cell="east", job="ada/job-1", tenant="ada", reason="enough")
     found = answer(bytes_of({"job": "job-1", "tenant": "ada", "changes": {"priority": 3}}), UPDATE)
-    assert found == JobUpdateRequested(cell="east", job="job-1", tenant="ada", changes=JobChanges(priority=3))
+    assert found == JobUpdateRequested(cell="east", job="ada/job-1", tenant="ada", changes=JobChanges(priority=3))
 
 
 def test_a_tenant_may_speak_by_its_own_topic() -> None:
@@ -206,10 +206,10 @@ def test_to_find_whose_a_broken_command_is_nothing_is_built_of_the_rest_of_it() 
 
 def test_what_is_too_large_or_of_another_version_is_answered_where_it_says_whose_it_is() -> None:
     large = rejected(submit(labels="x" * SUBMISSION_BYTES_MOST))
-    assert (large.job, large.tenant, large.code) == ("job-1", "ada", RejectCode.TOO_LARGE)
+    assert (large.job, large.tenant, large.code) == ("ada/job-1", "ada", RejectCode.TOO_LARGE)
     newer = rejected(submit(), "fallow.job.submit.v2")
     assert (newer.job, newer.command, newer.code, newer.value) == (
-        "job-1",
+        "ada/job-1",
         "submit",
         RejectCode.UNKNOWN_VERSION,
         "fallow.job.submit.v2",

@@ -71,7 +71,7 @@ async def test_a_failed_batch_has_taken_no_tokens() -> None:
     await reader.stop()
     admitted, *others = answers
     assert isinstance(admitted, JobsAdmitted)
-    assert [job.spec.id for job in admitted.jobs] == ["job-0", "job-1", "job-2"]
+    assert [job.spec.id for job in admitted.jobs] == ["vision/job-0", "vision/job-1", "vision/job-2"]
     assert [type(answer) for answer in others] == [JobRejected, JobRejected]
 
 
@@ -119,7 +119,7 @@ async def test_a_flood_of_what_can_only_be_set_aside_leaves_no_more_whole_letter
     assert sorted(len(letter.value or b"") for letter in letters) == [200] * 47 + [5_000] * 3
     (refused,) = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
     assert isinstance(refused, JobRejected)
-    assert refused.job == "job-50"
+    assert refused.job == "vision/job-50"
 
 
 async def test_small_submissions_whose_answers_are_large_fit_their_records() -> None:
@@ -133,7 +133,7 @@ async def test_small_submissions_whose_answers_are_large_fit_their_records() -> 
     await admission.handle([submission(number) for number in range(1_000)])
     events = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
     jobs = [job for event in events if isinstance(event, JobsAdmitted) for job in event.jobs]
-    assert [job.spec.id for job in jobs] == [f"job-{number}" for number in range(1_000)]
+    assert [job.spec.id for job in jobs] == [f"vision/job-{number}" for number in range(1_000)]
 
 
 def test_a_cell_has_no_more_pools_than_a_job_may_name() -> None:
@@ -323,9 +323,9 @@ async def test_a_job_that_is_sent_behind_a_reload_is_answered_by_the_new_file() 
     await admission.handle([of_tenant(1, "vision"), of_tenant(2, "newcomer"), of_tenant(3, "nobody")])
     admitted, refused = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
     assert isinstance(admitted, JobsAdmitted)
-    assert [job.spec.id for job in admitted.jobs] == ["job-1", "job-2"]
+    assert [job.spec.id for job in admitted.jobs] == ["vision/job-1", "newcomer/job-2"]
     assert isinstance(refused, JobRejected)
-    assert (refused.job, refused.code) == ("job-3", "unknown_tenant")
+    assert (refused.job, refused.code) == ("nobody/job-3", "unknown_tenant")
 
 
 async def test_a_batch_that_is_answered_again_by_a_new_file_takes_its_tokens_once() -> None:

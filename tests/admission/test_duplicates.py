@@ -34,7 +34,7 @@ from tests.strategies import values
 def test_a_key_that_stands_twice_is_refused(text: bytes, key: str) -> None:
     found = rejected(text)
     assert (found.code, found.field, found.rule) == (RejectCode.INVALID_FIELD, key, "duplicate field")
-    assert (found.job, found.tenant) == ("job-1", "ada")
+    assert (found.job, found.tenant) == ("ada/job-1", "ada")
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ tenants: [{name: alice}, {name: mallory, own_topic: true, submissions: {per_s: 1
     ("type_", "value"),
     [
         (SubmitJob.type, b'{"job":{"id":"train","tenant":"alice"}}'),
+        (SubmitJob.type, b'{"job":{"id":"alice/train","tenant":"alice"}}'),
         (CancelJob.type, b'{"job":"train","tenant":"alice"}'),
     ],
 )
@@ -32,4 +33,4 @@ def test_one_too_many_that_names_another_tenant_is_a_no_to_its_sender(type_: str
     assert rejected
     for answer in rejected:
         assert isinstance(answer, JobRejected)
-        assert (answer.job, answer.tenant) == ("train", "mallory")
+        assert (answer.job, answer.tenant) == ("alice/train", "mallory")

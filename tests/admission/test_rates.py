@@ -173,7 +173,7 @@ def test_a_refused_submission_is_answered_with_the_numbers(file: CellFile) -> No
     assert service.over_rate(SubmitJob.type, SPEECH, None, 1_000) is None
     refused = service.over_rate(SubmitJob.type, SPEECH, None, 1_250)
     assert isinstance(refused, JobRejected)
-    assert (refused.code, refused.job, refused.tenant) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "speech")
+    assert (refused.code, refused.job, refused.tenant) == (RejectCode.TOO_MANY_SUBMISSIONS, "speech/a", "speech")
     assert (refused.field, refused.value, refused.wanted, refused.allowed) == ("tenant", "speech", 2, 1)
     assert refused.rule == "a tenant may submit or update 1 a second and 1 at once; try again in 750 ms"
 
@@ -183,7 +183,7 @@ def test_an_update_takes_a_token_as_a_submission_does(file: CellFile) -> None:
     assert service.over_rate(UpdateJob.type, UPDATE, None, 1_000) is None
     refused = service.over_rate(UpdateJob.type, UPDATE, None, 1_250)
     assert isinstance(refused, JobRejected)
-    assert (refused.code, refused.job, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "a", "update")
+    assert (refused.code, refused.job, refused.command) == (RejectCode.TOO_MANY_SUBMISSIONS, "speech/a", "update")
 
 
 @pytest.mark.parametrize("setting", ["{per_s: 0}", "{per_s: 1, burst: 0}", "{burst: 5}", "{per_s: 1, per_min: 5}"])

@@ -129,7 +129,7 @@ def test_a_submit_is_turned_away_with_field_value_rule_and_numbers(
     assert (found.code, found.field, (found.wanted, found.allowed)) == (RejectCode(code), field, numbers)
     assert found.value.startswith(value)
     assert rule in found.rule
-    assert (found.job, found.command) == ("job-1", "submit")
+    assert (found.job, found.command) == (f"{found.tenant}/job-1", "submit")
 
 
 def test_every_code_has_a_row_here() -> None:
@@ -170,7 +170,7 @@ def _marks() -> list[Any]:
 )
 def test_a_cancel_or_update_is_turned_away(type_: str, command: dict[str, Any], code: RejectCode) -> None:
     found = rejected(bytes_of(command), type_)
-    assert (found.code, found.job, found.tenant) == (code, "job-1", command["tenant"])
+    assert (found.code, found.job, found.tenant) == (code, f"{command['tenant']}/job-1", command["tenant"])
 
 
 @pytest.mark.parametrize(

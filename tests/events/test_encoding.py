@@ -253,7 +253,7 @@ def test_hostile_bytes_are_refused_in_one_short_line(what: str) -> None:
 
 
 JOB_IDS, NAMES = (st.from_regex(get_args(alias)[1].pattern[1:-1], fullmatch=True) for alias in (JobId, Name))
-NO_NAMES = ["Not a name", "", "a" * 129, "a\n", "-a", "a b", "a\nb c", "\x1b]0;a\x07", "\0"]
+NO_NAMES = ["Not a name", "", "a" * 129, "a/b/c", "a\n", "-a", "a b", "a\nb c", "\x1b]0;a\x07", "\0"]
 
 
 @pytest.mark.parametrize("field", ["id", "tenant", "queue"])
@@ -299,8 +299,22 @@ def test_whatever_stands_in_an_unknown_field_never_raises(type_: str, what: str)
     assert isinstance(decode(type_, golden[:-1] + b',"zz":' + ODD[what] + b"}"), Undecodable | Event)
 
 
-GOOD_JOB_IDS = ["a", "0", "a.b_c-d", "a" * 128, "train-7.retry_2"]
-BAD_JOB_IDS = ["", "A", "-a", "a-", "a b", "a/b", "a\n", "a\x00", "é", "a" * 129, "..", "a."]
+GOOD_JOB_IDS = ["a", "0", "a.b_c-d", "a" * 128, "train-7.retry_2", "a/b", f"{'t' * 63}/{'a' * 128}", "0-1/a.b_c-d"]
+BAD_JOB_IDS = ["", "A", "-a", "a-", "a b", "a\n", "a\x00", "é", "a" * 129, "..", "a.", "a~b"]
+BAD_JOB_IDS += [
+    "/",
+    "/a",
+    "a/",
+    "a/b/c",
+    "a//b",
+    "A/b",
+    "a.b/c",
+    "-a/b",
+    "a/../b",
+    f"{'t' * 64}/a",
+    f"t/{'a' * 129}",
+    "a/b\n",
+]
 
 
 @pytest.mark.parametrize("id_", GOOD_JOB_IDS)

@@ -17,6 +17,7 @@ import pytest
 from fallow.services.executor.policy.turn import Observation
 from fallow.services.executor.policy.worker_environment import Gang
 from fallow.services.executor.processes.supervisor import monotonic_ms
+from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.values import RUN_IS_OVER, ProcessRun, RunStatus, VirtualRun
 from tests.contract.eventually import eventually
 from tests.executor.processes import NODE, Machine
@@ -317,6 +318,43 @@ async def test_only_the_newest_folders_stay(machine: Machine) -> None:
     await eventually(lambda: sorted(path.name for path in (machine.folder / "runs").iterdir()) == ["job-2", "job-3"])
 
 
+async def test_jobs_of_one_id_of_two_tenants_run_beside_each_other(either_machine: Machine) -> None:
+    machine = either_machine
+    for tenant in ("search", "vision"):
+        machine.start("echo $FALLOW_TENANT $FALLOW_JOB; pwd; exec sleep 600", job=f"{tenant}/hello")
+    await machine.until("running", "running")
+    for tenant in ("search", "vision"):
+        folder = machine.folder / "runs" / f"{tenant}~hello" / "1"
+        assert (folder / "0" / "stdout").read_text().splitlines() == [f"{tenant} hello", str(folder / "work")]
+    machine.stop(0, job="search/hello")
+    assert (await machine.until("running", "running", "stopped")).job == "search/hello"
+    assert len(machine.alive()) >= 1
+    machine.stop(0, job="vision/hello")
+    assert (await machine.until("running", "running", "stopped", "stopped")).job == "vision/hello"
+    assert machine.alive() == []
+
+
+async def test_the_folders_of_what_runs_stay_whoever_else_has_that_id(machine: Machine) -> None:
+    machine.driver._keep_runs = 0
+    machine.start("exec sleep 600", job="vision/hello")
+    await machine.until("running")
+    machine.start("true", job="search/hello")
+    await machine.until("running", "running", "finished")
+    machine.driver._prune()
+    await eventually(lambda: [path.name for path in (machine.folder / "runs").iterdir()] == ["vision~hello"])
+    machine.stop(0, job="vision/hello")
+    await machine.until("running", "running", "finished", "stopped")
+
+
+async def test_a_job_of_the_longest_names_runs_in_its_last_attempt(either_machine: Machine) -> None:
+    machine, job = either_machine, f"{'t' * 63}/{'x' * 128}"
+    machine.start("exec sleep 600", job=job, attempt=LARGEST_INTEGER)
+    await machine.until("running")
+    machine.restart_agent()
+    machine.stop(0, job=job, attempt=LARGEST_INTEGER)
+    assert (await machine.until("running", "stopped")).job == job
+
+
 def sleeping(nap: str) -> int:
     """How many sleeps of this length live, on the whole machine."""
     found = 0
@@ -343,7 +381,7 @@ async def test_files_of_which_a_loss_of_power_left_only_the_names_tell_nothing(m
     await eventually(machine.driver.stop_everything)
 
 
-@pytest.mark.parametrize("job", ["../../outside", "..", "a/b", "x\0y", "", "/tmp/outside", "a" * 300])
+@pytest.mark.parametrize("job", ["../../outside", "..", "a/b/c", "a~b", "x\0y", "", "/tmp/outside", "a" * 300])
 async def test_a_job_whose_folder_would_not_stand_below_the_runs_has_failed(machine: Machine, job: str) -> None:
     before = sorted(machine.folder.parent.rglob("*"))
     machine.start("true", job=job)

@@ -85,6 +85,22 @@ def test_a_worker_is_told_its_ranks_its_gang_and_its_devices() -> None:
     }
 
 
+def test_a_worker_is_told_the_id_that_its_tenant_chose_and_the_tenant() -> None:
+    places = (WorkerPlace(rank=0, node="node-1", devices=(0,), gpu_milli=1000),)
+    gang = Gang(1, ("node-1",), "a", 1, array=("vision/many", 7))
+    inherited = {"FALLOW_TENANT": "of the agent"}
+    told = worker_environment(
+        Start("node-1", "vision/many.7", 1, places, RUN, 0), RUN, gang, places[0], {**inherited, "FALLOW_JOB": "x"}
+    )
+    assert (told["FALLOW_TENANT"], told["FALLOW_JOB"], told["FALLOW_ARRAY_ID"]) == ("vision", "many.7", "many")
+    assert not [name for name, value in told.items() if "/" in value]
+
+
+def test_jobs_of_one_id_of_two_tenants_meet_at_ports_of_their_own() -> None:
+    pairs = [(master_port(f"vision/job-{n}", 1), master_port(f"search/job-{n}", 1)) for n in range(100)]
+    assert sum(ours != theirs for ours, theirs in pairs) > 95
+
+
 def test_an_element_of_an_array_is_told_which_one_it_is() -> None:
     places = (WorkerPlace(rank=0, node="node-1", devices=(0,), gpu_milli=1000),)
     gang = Gang(1, ("node-1",), "a", 1, array=("many", 7))

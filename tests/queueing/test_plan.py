@@ -112,7 +112,7 @@ LENGTHS = st.integers(0, 100)
 
 @given(st.lists(LENGTHS, max_size=300) | st.lists(LENGTHS | st.just(100), min_size=50, max_size=100))
 def test_all_queues_stand_in_parts_that_each_fit_a_record(lengths: list[int]) -> None:
-    longest = "x" * 128
+    longest = f"{'t' * 63}/{'x' * 128}"
     plans = [
         QueuePlan(queue=f"{number:063}", waiting=length, ready=length, next=(longest,) * length)
         for number, length in enumerate(lengths)

@@ -6,7 +6,7 @@ from fallow.services.admission.policy.resolve import Rejection
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.base import CALENDAR_FROM_MS
 from fallow.shared.events.encoding import encode
-from fallow.shared.events.job_ids import own_id
+from fallow.shared.events.job_ids import own_id, parted
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.values import JobSpec
 
@@ -17,6 +17,7 @@ ELEMENT_BYTES = 400
 """What is said of an element in that record, beside what it asks for and its ids."""
 
 JOB_ID_CHARS_MOST = 128
+"""Of the id alone: its tenant and a slash stand before it."""
 
 
 def asks_for_more(spec: JobSpec) -> bool:
@@ -34,13 +35,22 @@ def asks_for_more(spec: JobSpec) -> bool:
 def of_another_tenant(spec: JobSpec) -> Rejection | None:
     """Why a job cannot have its id, or wait for what it names: each tenant has ids of its own."""
     if "/" in spec.id:
-        rule = f"must be the id alone, or begin with the job's tenant: {spec.tenant}/"
-        return Rejection(RejectCode.INVALID_FIELD, "id", spec.id, rule)
+        return _not_of(spec.tenant, "id", spec.id)
     for dependency in spec.after:
         if "/" in dependency.job:
             rule = f"must be a job of tenant {spec.tenant}"
             return Rejection(RejectCode.INVALID_FIELD, "after", dependency.job, rule)
     return None
+
+
+def names_another_tenants(tenant: str, job: str) -> Rejection | None:
+    """Why a tenant's cancel or update cannot be about this job: it names another tenant's."""
+    return _not_of(tenant, "job", job) if parted(job)[0] not in ("", tenant) else None
+
+
+def _not_of(tenant: str, field: str, job: str) -> Rejection:
+    rule = f"must be the id alone, or begin with the job's tenant: {tenant}/"
+    return Rejection(RejectCode.INVALID_FIELD, field, job, rule)
 
 
 def rejection(file: CellFile, spec: JobSpec, came_ms: int) -> Rejection | None:

@@ -66,7 +66,7 @@ class DesiredRun(NamedTuple):
 
 def worker_name(job: str, rank: int) -> str:
     """The name of the run of a single worker: no job is called so."""
-    return f"{job}/{rank}"
+    return f"{job} {rank}"
 
 
 class Change(NamedTuple):

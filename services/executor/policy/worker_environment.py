@@ -11,6 +11,7 @@ from zlib import crc32
 from fallow.services.executor.policy.turn import Start
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.job_ids import own_id, parted
 from fallow.shared.events.values import ProcessRun, WorkerPlace
 
 PORTS_FROM, PORTS = 20_000, 10_000
@@ -89,6 +90,7 @@ def worker_environment(
     that come and go find each other.
     """
     devices = ",".join(str(device) for device in place.devices)
+    tenant, job = parted(order.job)
     here = sorted(order.places, key=lambda other: other.rank)
     said = {
         "RANK": str(place.rank),
@@ -104,7 +106,8 @@ def worker_environment(
         **run.env,
         **said,
         **{f"FALLOW_{name}": said[name] for name in _ALSO_OURS},
-        "FALLOW_JOB": order.job,
+        "FALLOW_JOB": job,
+        **({"FALLOW_TENANT": tenant} if tenant else {}),
         "FALLOW_ATTEMPT": str(order.attempt),
         "FALLOW_NODE": order.node,
         **_nodes_of(gang),
@@ -112,9 +115,17 @@ def worker_environment(
         "FALLOW_GPU_MILLI": str(place.gpu_milli),
         "CUDA_VISIBLE_DEVICES": devices,
         **({} if run.checkpoint_dir is None else {"FALLOW_CHECKPOINT_DIR": run.checkpoint_dir}),
-        **({} if gang.array is None else {"FALLOW_ARRAY_ID": gang.array[0], "FALLOW_ARRAY_INDEX": str(gang.array[1])}),
+        **_element_of(gang),
         **({"FALLOW_WORLD_FILE": world, "FALLOW_TURN": str(order.turn)} if gang.members else {}),
     }
+
+
+def _element_of(gang: Gang) -> dict[str, str]:
+    """The array and the place in it, of an element of one."""
+    if gang.array is None:
+        return {}
+    array, index = gang.array
+    return {"FALLOW_ARRAY_ID": own_id(array), "FALLOW_ARRAY_INDEX": str(index)}
 
 
 def _nodes_of(gang: Gang) -> dict[str, str]:

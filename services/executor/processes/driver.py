@@ -2,7 +2,7 @@
 
 Below the state folder:
 
-    runs/JOB/ATTEMPT/work           the working directory, where the job names none
+    runs/JOB/ATTEMPT/work           the working directory, where the job names none; JOB is TENANT~ID
     runs/JOB/ATTEMPT/RANK/stdout    what the worker said; beside it stderr, and what its supervisor writes down
     runs/JOB/ATTEMPT/RANK.TURN/...  the same of a worker that entered later, in place of one of that rank before it
     runs/JOB/ATTEMPT/world.json     who the workers are now, of a job whose workers come and go
@@ -54,6 +54,7 @@ from fallow.services.executor.processes.supervisors import Supervisors
 from fallow.services.executor.processes.sweep import Sweep
 from fallow.services.executor.processes.worker_folder import Rights, WorkerEnd, WorkerFolder
 from fallow.shared.events.encoding import shorten
+from fallow.shared.events.job_ids import as_file_name
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import ProcessRun, RunStatus, WorkerPlace
 
@@ -194,7 +195,7 @@ class ProcessDriver:
             return self._seen(key, RunStatus.FAILED, text=text)
         if gang is None:
             return self._seen(key, RunStatus.STOPPED)
-        if not _is_folder_name(order.job):
+        if not _has_folder_name(order.job):
             return self._seen(key, RunStatus.FAILED, text=f"cannot start: no folder can be named {shorten(order.job)}")
         run = LiveRun({place.rank: self._worker(key, place.rank) for place in order.places})
         self._live[key] = run
@@ -295,8 +296,8 @@ class ProcessDriver:
 
     def show_world(self, job: str, attempt: int, gang: Gang | None) -> None:
         """Let the attempt's workers here see who the others are now. A file that cannot be written stays as it was."""
-        folder = self._runs / job / str(attempt)
-        if gang is not None and _is_folder_name(job) and folder.exists():
+        folder = self._attempt(job, attempt)
+        if gang is not None and _has_folder_name(job) and folder.exists():
             user = None if self._users is None else self._users.of(folder)
             with contextlib.suppress(OSError):
                 write_whole(folder / WORLD_FILE, gang.as_world(), user)
@@ -460,17 +461,20 @@ class ProcessDriver:
 
     def _found(self, key: RunKey) -> LiveRun | None:
         """A run of which there are folders."""
-        if not _is_folder_name(key[0]):
+        if not _has_folder_name(key[0]):
             return None
         _, _, only, turn = key
         ranks = [rank for rank, its in _workers_in(self._folder(key)) if its == turn and only in (None, rank)]
         return LiveRun({rank: self._worker(key, rank) for rank in ranks}, dict.fromkeys(ranks)) if ranks else None
 
     def _folder(self, key: RunKey) -> Path:
-        return self._runs / key[0] / str(key[1])
+        return self._attempt(key[0], key[1])
+
+    def _attempt(self, job: str, number: int) -> Path:
+        return self._runs / as_file_name(job) / str(number)
 
     def _worker(self, key: RunKey, rank: int) -> WorkerFolder:
-        job, attempt, _, turn = key
+        job, attempt, _, turn = as_file_name(key[0]), *key[1:]
         name = _name(rank, turn)
         group = None if self._groups is None else self._groups / f"{job}-{attempt}-{name}"
         owners, mark = partial(self._owners_of, self._folder(key)), f"{self._mark}/{job}/{attempt}/{name}"
@@ -496,8 +500,12 @@ class ProcessDriver:
 
     def _prune(self) -> None:
         """Remove the oldest folders of runs that are over; of attempts that go on, those of workers that are over."""
-        live = {key[:2]: None for key in self._live}
-        workers = {(*key[:2], rank, key[3]): None for key, run in self._live.items() for rank in run.workers}
+        live = {(as_file_name(key[0]), key[1]): None for key in self._live}
+        workers = {
+            (as_file_name(key[0]), key[1], rank, key[3]): None
+            for key, run in self._live.items()
+            for rank in run.workers
+        }
         over: list[Path] = []
         for job, number, attempt in self._attempts():
             if (job, number) not in live:
@@ -521,7 +529,9 @@ class ProcessDriver:
             self._users.move_out(folder)
 
     def _attempts(self) -> Iterator[tuple[str, int, Path]]:
-        """The attempts of which there are folders: job, number and folder. Workers may put anything beside them."""
+        """The attempts of which there are folders: the job's file name, number and folder. Workers may put anything
+        beside them.
+        """
         for job in _folders_in(self._runs):
             for attempt in _folders_in(self._runs / job):
                 if NUMBER.fullmatch(attempt):
@@ -576,8 +586,12 @@ def _changed_ns(path: Path) -> int:
         return 0  # it is gone
 
 
+def _has_folder_name(job: str) -> bool:
+    """Whether the folder of this job stands right below the one that it is made in, and is no other job's."""
+    return "~" not in job and _is_folder_name(as_file_name(job))
+
+
 def _is_folder_name(name: str) -> bool:
-    """Whether the folder of this name stands right below the one that it is made in."""
     fits = len(name.encode(errors="surrogatepass")) <= NAME_BYTES_MOST
     return fits and name not in ("", ".", "..") and "/" not in name and "\0" not in name
 

@@ -20,7 +20,7 @@ NEXT_MOST = 100
 """So many jobs of a queue are named."""
 
 JOBS_PER_PART = 4_000
-"""Ids have at most 128 characters, so a part stays below 600 kB."""
+"""A tenant and an id have at most 192 characters together, so a part stays below 800 kB."""
 
 
 def plan_of(state: CellState, queues: Sequence[Queue], now_ms: int, most: int = NEXT_MOST) -> list[QueuePlan]:
