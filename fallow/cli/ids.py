@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fallow.cli.wrong_use import WrongValue
 
 
-def an_id(value: str | list[str]) -> str | list[str]:
-    """The id of a job or of a node, or several."""
+def a_job(value: str | list[str]) -> str | list[str]:
+    """A job, or several, each by its id or as TENANT/ID."""
+    from fallow.shared.events.base import JobId  # noqa: PLC0415 - keeps `fallow --help` quick
+    from fallow.shared.events.rules_told import JOB_RULE  # noqa: PLC0415 - the same
+
+    return _checked(value, JobId, JOB_RULE)
+
+
+def a_node(value: str | list[str]) -> str | list[str]:
+    """The id of a node, or several."""
+    from fallow.shared.events.base import NodeId  # noqa: PLC0415 - keeps `fallow --help` quick
+    from fallow.shared.events.rules_told import ID_RULE  # noqa: PLC0415 - the same
+
+    return _checked(value, NodeId, ID_RULE)
+
+
+def a_tenant(value: str | None) -> str | None:
+    """A tenant's name; an empty variable of the environment is none."""
+    from fallow.shared.events.base import Name  # noqa: PLC0415 - keeps `fallow --help` quick
+    from fallow.shared.events.rules_told import NAME_RULE  # noqa: PLC0415 - the same
+
+    return None if not value else str(_checked(value, Name, NAME_RULE))
+
+
+def _checked(value: str | list[str], kind: Any, rule: str) -> str | list[str]:
     from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - keeps `fallow --help` quick
 
-    from fallow.shared.events.base import JobId  # noqa: PLC0415
-    from fallow.shared.events.rules_told import ID_RULE  # noqa: PLC0415
-
-    check = TypeAdapter(JobId).validate_python
+    check = TypeAdapter(kind).validate_python
     for each in [value] if isinstance(value, str) else [*value]:
         try:
             check(each)
         except ValidationError as error:
-            raise WrongValue(each, ID_RULE) from error
+            raise WrongValue(each, rule) from error
     return value

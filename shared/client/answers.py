@@ -9,6 +9,7 @@ from enum import StrEnum
 from fallow.shared.client.port import News
 from fallow.shared.cluster.model.arrays import element_id
 from fallow.shared.events import effects as e
+from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import JobSpec
@@ -92,14 +93,15 @@ class Progress:
 
     @classmethod
     def of_specs(cls, specs: Iterable[JobSpec]) -> Progress:
-        """The same for these submissions: an array is followed in its elements."""
+        """The same for these submissions, each job named in full: an array is followed in its elements."""
         found = cls()
         for spec in specs:
-            elements = tuple(element_id(spec.id, index) for index in range(spec.array or 0))
-            found.stages.update(dict.fromkeys(elements or (spec.id,), Stage.UNANSWERED))
-            found.tenants.update(dict.fromkeys((spec.id, *elements), spec.tenant))
+            job = full_id(spec.tenant, spec.id)
+            elements = tuple(element_id(job, index) for index in range(spec.array or 0))
+            found.stages.update(dict.fromkeys(elements or (job,), Stage.UNANSWERED))
+            found.tenants.update(dict.fromkeys((job, *elements), spec.tenant))
             if elements:
-                found.arrays[spec.id] = elements
+                found.arrays[job] = elements
         return found
 
     def take(self, news: News) -> bool:

@@ -132,6 +132,17 @@ class DirectClient:
             async for news in self._history.story(cell, job):
                 yield news
 
+    async def names(self, cell: str, own: str, *, at_least: int | None = None) -> Read[tuple[str, ...]]:
+        """As the port says."""
+        with told():
+            return self._seen(cell, await self._view.names(cell, own, at_least=at_least))
+
+    async def names_told(self, cell: str, own: str) -> tuple[str, ...]:
+        """As the port says."""
+        with told():
+            await self._connect()
+            return await self._history.names(cell, own)
+
     async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:
         """As the port says."""
         with told():

@@ -6,8 +6,10 @@ import re
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 
-from fallow.shared.client.port import Mark, News, job_of
+from fallow.shared.client.port import Mark, News, is_of_a_stranger, job_of
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.effects import JobEnqueued
+from fallow.shared.events.job_ids import own_id
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable, Reader, Record, TopicPartition
@@ -117,20 +119,34 @@ class History:
 
     async def story(self, cell: str, job: str) -> AsyncGenerator[News, None]:
         """As the client's port says. Only records that contain the id are decoded: a job is in few of many."""
-        needle, last = f'"{job}"'.encode(), 0
+        async for decision in self._holding(cell, f'"{job}"'.encode()):
+            for effect in decision.effects:
+                if job_of(effect) == job and not is_of_a_stranger(effect):
+                    yield News(cell, effect, decision.version, decision.at_ms)
+
+    async def names(self, cell: str, own: str) -> tuple[str, ...]:
+        """As the client's port says. A job is in the log from the moment that it waits."""
+        found: dict[str, None] = {}
+        async for decision in self._holding(cell, f'/{own}"'.encode()):
+            for effect in decision.effects:
+                if isinstance(effect, JobEnqueued):
+                    for name in (effect.spec.id, effect.spec.array_of):
+                        if name is not None and own_id(name) == own:
+                            found[name] = None
+        return tuple(sorted(found))
+
+    async def _holding(self, cell: str, needle: bytes) -> AsyncGenerator[Decision, None]:
+        """The accepted decisions that hold these bytes; no other is decoded."""
+        last = 0
         async for record in self._records(cell, 0):
             found = _VERSION.search(record.value or b"", 0, 500)
             version = int(found[1]) if found else 0
             if version <= last or self._is_forged(record, cell, version):
                 continue
             last = version
-            if needle not in (record.value or b""):
-                continue
-            decision = self._decision(record, cell)
+            decision = self._decision(record, cell) if needle in (record.value or b"") else None
             if decision is not None:
-                for effect in decision.effects:
-                    if job_of(effect) == job:
-                        yield News(cell, effect, decision.version, decision.at_ms)
+                yield decision
 
     def _decision(self, record: Record, cell: str) -> Decision | None:
         """The decision of this cell that a record holds; None where it holds none, or a forged one."""

@@ -14,7 +14,8 @@ from typing import Protocol
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.base import Name
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.effects import Effect
+from fallow.shared.events.effects import Effect, JobRefused
+from fallow.shared.events.job_ids import parted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import Operation
 from fallow.shared.events.submissions import JobChanges
@@ -97,7 +98,17 @@ class CellClient(Protocol):
         """The last `count` accepted decisions; with `follow` each new one, without end. Raises ClientUnavailable."""
 
     def story(self, cell: str, job: str) -> AsyncGenerator[News, None]:
-        """Everything that the log still tells of one job, in order. Raises ClientUnavailable."""
+        """Everything that the log still tells of one job, in order, but for a no to the request of another tenant: it
+        touches nothing. Raises ClientUnavailable.
+        """
+
+    async def names(self, cell: str, own: str, *, at_least: int | None = None) -> Read[tuple[str, ...]]:
+        """The jobs and arrays, in full, that have this id of their tenants, by name. Raises as `job` does."""
+
+    async def names_told(self, cell: str, own: str) -> tuple[str, ...]:
+        """The same as far as the log still tells of them, for which it is read as for a story. Raises
+        ClientUnavailable.
+        """
 
     async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:
         """One job, or None where the cell does not know it (any more). Raises ClientUnavailable, NotYet."""
@@ -129,6 +140,14 @@ class CellClient(Protocol):
 
     async def summary(self, cell: str, *, at_least: int | None = None) -> Read[SummaryRow]:
         """The cell in a few numbers. Raises as `job` does."""
+
+
+def is_of_a_stranger(event: Effect | JobRejected) -> bool:
+    """Whether this is a no to a request of a tenant about another tenant's job."""
+    if not isinstance(event, JobRefused | JobRejected):
+        return False
+    owner = parted(event.job)[0]
+    return bool(owner) and event.tenant not in {None, owner}
 
 
 def job_of(event: Effect | JobRejected) -> str | None:

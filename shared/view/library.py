@@ -28,6 +28,7 @@ FILES = (
     "read_jobs",
     "read_nodes",
     "read_tenants",
+    "read_names",
     "read_queue",
     "read_summary",
 )

@@ -98,6 +98,10 @@ class ViewReader:
         """One job, or None where the cell does not know it (any more)."""
         return await self._read(cell, "read_job", [job_id], _first_job, at_least)
 
+    async def names(self, cell: str, own: str, *, at_least: int | None = None) -> Read[tuple[str, ...]]:
+        """The jobs and arrays, in full, that have this id of their tenants, by name."""
+        return await self._read(cell, "read_names", [own, *STATUSES], _names, at_least)
+
     async def jobs(
         self,
         cell: str,
@@ -172,6 +176,10 @@ def _job_rows(found: Sequence[Any]) -> tuple[JobRow, ...]:
 
 def _first_job(found: Sequence[Any]) -> JobRow | None:
     return job_row(found[0], found[1]) if found else None
+
+
+def _names(found: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(sorted(found))
 
 
 def _node_rows(found: Sequence[Any]) -> tuple[NodeRow, ...]:

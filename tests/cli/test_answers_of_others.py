@@ -37,13 +37,13 @@ NOT_TO_ALICE = [
     rejected(SubmitJob(job=OF_ALICE), "mallory"),
     rejected(UpdateJob(job="train", tenant="mallory", changes=JobChanges(workers=100_000)), "mallory"),
     rejected(SubmitJob(job=JobSpec(id="train", tenant="mallory", queue="none")), "mallory"),
-    JobRejected(job="train", tenant=None, command="submit", code=RejectCode.INVALID_FIELD),
-    e.JobRefused(job="train", request="submit", code=RefuseCode.ID_USED_BEFORE, tenant="mallory"),
+    JobRejected(job="alice/train", tenant=None, command="submit", code=RejectCode.INVALID_FIELD),
+    e.JobRefused(job="alice/train", request="submit", code=RefuseCode.ID_USED_BEFORE, tenant="mallory"),
 ]
 NOT_TO_A_SUBMISSION = [
     rejected(CancelJob(job="train", tenant="alice", cell="none"), None),
-    e.JobRefused(job="train", request="hold", code=RefuseCode.UNKNOWN_JOB),
-    e.JobRefused(job="train", request="cancel", code=RefuseCode.UNKNOWN_JOB, tenant="alice"),
+    e.JobRefused(job="alice/train", request="hold", code=RefuseCode.UNKNOWN_JOB),
+    e.JobRefused(job="alice/train", request="cancel", code=RefuseCode.UNKNOWN_JOB, tenant="alice"),
 ]
 
 
@@ -51,17 +51,17 @@ NOT_TO_A_SUBMISSION = [
 @pytest.mark.parametrize("stage", [Stage.UNANSWERED, Stage.WAITING, Stage.RUNNING])
 def test_a_no_that_is_for_others_moves_no_job(event: JobRejected | e.JobRefused, stage: Stage) -> None:
     progress = Progress.of_specs([OF_ALICE])
-    progress.stages["train"] = stage
+    progress.stages["alice/train"] = stage
     assert not progress.take(News("main", event))
-    assert progress.stages == {"train": stage}
+    assert progress.stages == {"alice/train": stage}
 
 
 def test_a_no_to_ones_own_submission_is_the_answer_while_there_is_none() -> None:
     no = rejected(SubmitJob(job=JobSpec(id="train", tenant="alice", queue="none")), None)
     progress = Progress.of_specs([OF_ALICE])
     assert progress.take(News("main", no))
-    assert (progress.stages, progress.reasons) == ({"train": Stage.REJECTED}, {"train": no})
-    progress.stages["train"] = Stage.RUNNING
+    assert (progress.stages, progress.reasons) == ({"alice/train": Stage.REJECTED}, {"alice/train": no})
+    progress.stages["alice/train"] = Stage.RUNNING
     assert not progress.take(News("main", no))
 
 
@@ -74,4 +74,4 @@ def test_a_command_to_a_job_is_answered_by_a_no_to_the_same_command_of_the_same_
     no = rejected(CancelJob(job="train", tenant="alice", cell="none"), None)
     assert is_no_to(no, "cancel", "alice")
     assert not is_no_to(no, "update", "alice")
-    assert is_no_to(e.JobRefused(job="train", request="hold", code=RefuseCode.UNKNOWN_JOB), "hold", None)
+    assert is_no_to(e.JobRefused(job="alice/train", request="hold", code=RefuseCode.UNKNOWN_JOB), "hold", None)

@@ -9,7 +9,7 @@ import pytest
 from fallow.cli.job.file import MISTAKES_TOLD, JobFileError, read_jobs, read_text
 from fallow.cli.job.units import odd_units
 from fallow.local.service_set import KINDS, service_set
-from fallow.shared.events.rules_told import ID_RULE, LABEL_RULE, NAME_RULE
+from fallow.shared.events.rules_told import JOB_RULE, LABEL_RULE, NAME_RULE
 from fallow.shared.events.value import plain
 
 
@@ -41,7 +41,7 @@ def test_a_tenant_stands_in_where_a_job_names_none() -> None:
         ("{id: a}", "f: job 1 (a): tenant: is missing"),
         (
             "{id: A b, tenant: t}",
-            f"f: job 1 (A b): id = 'A b': {ID_RULE}",
+            f"f: job 1 (A b): id = 'A b': {JOB_RULE}",
         ),
         ("{id: a, tenant: t, priority: 1.5}", "f: job 1 (a): priority = 1.5: must be a whole number"),
         (

@@ -24,13 +24,14 @@ class View:
         assert limit > 0
         if cell == "away":
             raise ClientUnavailable("Redis is away")
-        return Read((Row("hello"), Row("many")), 1, 1, 1)
+        return Read((Row("vision/hello"), Row("search/many")), 1, 1, 1)
 
 
 async def test_the_job_that_is_most_like_the_word_is_named() -> None:
     client = cast("CellClient", View())
-    assert await hint_by(client, "helo", None) == " (did you mean hello?)"
-    assert await hint_by(client, "manny", "main") == " (did you mean many?)"
+    assert await hint_by(client, "helo", None) == " (did you mean vision/hello?)"
+    assert await hint_by(client, "vision/helo", None) == " (did you mean vision/hello?)"
+    assert await hint_by(client, "manny", "main") == " (did you mean search/many?)"
 
 
 async def test_without_such_a_job_or_without_a_view_nothing_is_named() -> None:

@@ -49,7 +49,7 @@ def test_of_a_job_that_is_over_nothing_is_told_that_the_view_does_not_know() -> 
     over = job_row(over_text(FinishedJob("j", "ada", "", JobStatus.FINISHED, 7, 0)))
     told = jobs.job_object(over)
     known = {name: value for name, value in told.items() if value is not None}
-    assert known == {"id": "j", "tenant": "ada", "status": "finished", "over_ms": 7, "places": ()}
+    assert known == {"job": "ada/j", "id": "j", "tenant": "ada", "status": "finished", "over_ms": 7, "places": ()}
     assert jobs._row(over)[jobs.COLUMNS.index(">PRIORITY")] == ""
     assert jobs.job_object(job(0, 4, JobStatus.QUEUED))["priority"] == 0
 

@@ -354,12 +354,28 @@ def test_a_rejection_is_one_sentence() -> None:
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.values()))
 def test_only_of_a_rejected_submission_the_job_itself_is_told_to_be_rejected(command: str) -> None:
-    event = JobRejected(job="web", command=command, code=RejectCode.OVER_JOB_LIMIT, tenant="ada")
-    told = rejection(event, names_tenant=True)
-    assert told.startswith("Job web") is (command == "submit")
-    assert f"{'' if command == 'submit' else f'The {command} of '}job web of tenant ada is rejected" in (
-        told.replace("Job web", "job web")
+    event = JobRejected(job="ada/web", command=command, code=RejectCode.OVER_JOB_LIMIT, tenant="ada")
+    told = rejection(event)
+    assert told.startswith("Job ada/web") is (command == "submit")
+    assert f"{'' if command == 'submit' else f'The {command} of '}job ada/web is rejected" in (
+        told.replace("Job ada", "job ada")
     )
+
+
+@pytest.mark.parametrize(("tenant", "whose"), [("ada", ""), (None, ""), ("eve", " of tenant eve")])
+def test_whose_request_is_turned_away_is_told_where_it_is_about_a_job_of_another(
+    tenant: str | None, whose: str
+) -> None:
+    no = JobRejected(job="ada/web", command="cancel", code=RejectCode.OVER_JOB_LIMIT, tenant=tenant)
+    assert rejection(no).startswith(f"The cancel of job ada/web{whose} is rejected ")
+    refused = e.JobRefused(job="ada/web", request="cancel", code=RefuseCode.UNKNOWN_JOB, tenant=tenant)
+    assert sentence(refused).startswith(f"A request (cancel){whose} about job ada/web is refused: ")
+
+
+@pytest.mark.parametrize(("job", "told"), [("ada/web", "Job ada/web is"), ("web", "Job web of ada is")])
+def test_a_job_that_is_accepted_is_told_with_its_tenant_once(job: str, told: str) -> None:
+    spec = JobSpec(id=job, tenant="ada")
+    assert sentence(e.JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32)).startswith(f"{told} accepted")
 
 
 def test_a_policy_is_told_by_what_is_other_than_shipped() -> None:

@@ -204,9 +204,10 @@ async def test_an_array_that_is_over_is_told_by_its_elements_when_it_is_submitte
     seen: tuple[JobRow, ...], stage: JobStatus
 ) -> None:
     progress = Progress.of_specs([JobSpec(id="many", tenant="ada", array=2)])
-    earlier = await _submitted_before(Cell(seen), Mark({}), progress, ["many"], quiet=True)  # type: ignore[arg-type]
-    assert earlier == {"many": seen[1:]}
-    assert standing(earlier["many"]) is stage
+    seen = tuple(replace(row, id=f"ada/{row.id}") for row in seen)
+    earlier = await _submitted_before(Cell(seen), Mark({}), progress, ["ada/many"], quiet=True)  # type: ignore[arg-type]
+    assert earlier == {"ada/many": seen[1:]}
+    assert standing(earlier["ada/many"]) is stage
 
 
 def test_an_array_that_is_over_is_told_to_programs_by_counts_alone() -> None:
@@ -247,10 +248,10 @@ async def test_all_elements_of_an_array_are_found_however_many_there_are(count: 
 @pytest.mark.parametrize("others", ["running", "queued", "finished"])
 async def test_an_array_submitted_again_is_over_only_with_its_last_element(others: str) -> None:
     progress = Progress.of_specs([JobSpec(id="many", tenant="ada", array=3)])
-    seen = rows("finished", others, others)
-    earlier = await _submitted_before(Cell(seen), Mark({}), progress, ["many"], quiet=True)  # type: ignore[arg-type]
-    assert earlier == {"many": seen}
-    assert (standing(earlier["many"]) in FINAL) == (others == "finished")
+    seen = rows("finished", others, others, job="ada/many")
+    earlier = await _submitted_before(Cell(seen), Mark({}), progress, ["ada/many"], quiet=True)  # type: ignore[arg-type]
+    assert earlier == {"ada/many": seen}
+    assert (standing(earlier["ada/many"]) in FINAL) == (others == "finished")
 
 
 @pytest.mark.parametrize("statuses", [("queued", "held"), ("held", "queued"), ("awaiting", "running", "held")])

@@ -12,10 +12,10 @@ from fallow.shared.client.port import CellClient, ClientUnavailable, News, NotYe
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events.base import Event
-from fallow.shared.events.effects import JobEnqueued, JobFinished, JobRunning, JobStarted
+from fallow.shared.events.effects import JobEnqueued, JobFinished, JobRefused, JobRunning, JobStarted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
-from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.reasons import RefuseCode, RejectCode
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec
@@ -140,14 +140,14 @@ async def test_jobs_of_one_call_are_stamped_in_their_order_if_they_are_few(world
     names = [f"step-{number * 7 % IN_ORDER_MOST}" for number in range(IN_ORDER_MOST)]
     await client.submit([replace(JOB, id=name) for name in names])
     stamps = await world.stamps("submissions")
-    assert sorted(stamps, key=stamps.__getitem__) == names
+    assert sorted(stamps, key=stamps.__getitem__) == [f"vision/{name}" for name in names]
     assert len({*stamps.values()}) == len(names)
 
 
 async def test_many_jobs_of_one_call_are_all_sent(world: World, client: CellClient) -> None:
     names = [f"step-{number}" for number in range(IN_ORDER_MOST + 1)]
     await client.submit([replace(JOB, id=name) for name in names])
-    assert {*await world.stamps("submissions")} == {*names}
+    assert {*await world.stamps("submissions")} == {f"vision/{name}" for name in names}
 
 
 async def test_operations_keep_their_order(world: World, client: CellClient) -> None:
@@ -236,6 +236,52 @@ async def test_reads_tell_the_version_that_they_belong_to(world: World, client: 
     assert (await client.queue("main", "")).value.length == 1
     assert (await client.summary("main")).value.jobs[JobStatus.FINISHED] == 1
     assert (await client.job("main", "nobody")).value is None
+
+
+TWO_OF_ONE_ID = (
+    JobSpec(id="vision/hello", tenant="vision"),
+    JobSpec(id="search/hello", tenant="search"),
+    JobSpec(id="search/oh-hello", tenant="search"),
+    JobSpec(id="vision/hello.5", tenant="vision"),
+    JobSpec(id="ads/many.7", tenant="ads", array_of="ads/many", array_index=7),
+    JobSpec(id="vision/many.7", tenant="vision"),
+    JobSpec(id="vision/many.0x", tenant="vision"),
+    JobSpec(id="search/many.0x", tenant="search"),
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "jobs"),
+    [
+        ("hello", ("search/hello", "vision/hello")),
+        ("oh-hello", ("search/oh-hello",)),
+        ("hello.5", ("vision/hello.5",)),
+        ("many", ("ads/many", "vision/many")),
+        ("many.7", ("ads/many.7", "vision/many.7")),
+        ("many.", ()),
+        ("none", ()),
+    ],
+)
+async def test_jobs_are_found_by_the_id_that_their_tenants_chose(
+    world: World, client: CellClient, own: str, jobs: tuple[str, ...]
+) -> None:
+    world.written.write(*(JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32) for spec in TWO_OF_ONE_ID))
+    await world.show()
+    assert (await client.names("main", own)).value == jobs
+    await world.publish()
+    told = [job for job in jobs if job != "vision/many"]  # a job that is only named like an element
+    assert await client.names_told("main", own) == tuple(told)
+
+
+async def test_a_story_holds_no_refusal_of_a_stranger(world: World, client: CellClient) -> None:
+    entered = JobEnqueued(spec=TWO_OF_ONE_ID[0], submit_ms=0, digest="0" * 32)
+    noes = [
+        JobRefused(job="vision/hello", request="cancel", code=RefuseCode.UNKNOWN_JOB, tenant=tenant)
+        for tenant in ("search", "vision", None)
+    ]
+    world.written.write(entered, *noes)
+    await world.publish()
+    assert [news.event async for news in client.story("main", "vision/hello")] == [entered, *noes[1:]]
 
 
 async def test_a_read_can_ask_for_at_least_a_version(world: World, client: CellClient) -> None:

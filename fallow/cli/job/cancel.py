@@ -12,12 +12,12 @@ import typer
 
 from fallow.cli.access import Access, access_of, in_turn
 from fallow.cli.failures import Exit
-from fallow.cli.ids import an_id
-from fallow.cli.job.meant import known_jobs
+from fallow.cli.ids import a_job
+from fallow.cli.job.meant import known_jobs, meant_job
+from fallow.cli.job.named import TenantName, in_full
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_stopping, by_elements, rows_of, statuses
 from fallow.cli.job.submit import words
-from fallow.cli.near import meant
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
 from fallow.cli.unanswered import Passes
@@ -26,6 +26,7 @@ from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.arrays import is_element_of
 from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events import effects as e
+from fallow.shared.events.job_ids import parted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import StopReason
 from fallow.shared.runtime.clocks import monotonic_ms
@@ -48,9 +49,10 @@ over before; or None where no cell knows it.
 def cancel(
     context: typer.Context,
     job_ids: Annotated[
-        list[str], typer.Argument(metavar="ID...", callback=an_id, help="The jobs' ids.", show_default=False)
+        list[str],
+        typer.Argument(metavar="ID...", callback=a_job, help="The jobs' ids, or TENANT/ID.", show_default=False),
     ],
-    tenant: Annotated[str | None, typer.Option(help="Whose jobs they are; looked up if it is not given.")] = None,
+    tenant: TenantName = None,
     reason: Annotated[str, typer.Option(help="Words for the audit trail.")] = "",
     timeout_s: Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for each answer.")] = 30,
     cell: CellName = None,
@@ -70,12 +72,11 @@ def cancel(
 async def _told_of_each(
     access: Access, job_ids: Sequence[str], tenant: str | None, cell: str | None, reason: str, timeout_s: int
 ) -> AsyncGenerator[Outcome, None]:
-    async with (
-        access.client() as client,
-        aclosing(told_of_each(client, job_ids, tenant, cell, reason, timeout_s)) as told,
-    ):
-        async for outcome in told:
-            yield outcome
+    async with access.client() as client:
+        jobs = await in_full(client, job_ids, tenant, cell)
+        async with aclosing(told_of_each(client, jobs, tenant, cell, reason, timeout_s)) as told:
+            async for outcome in told:
+                yield outcome
 
 
 async def told_of_each(
@@ -91,7 +92,7 @@ async def told_of_each(
             yield told_of(job_id, found, timeout_s)
             continue
         known = await known_jobs(client, cell) if known is None else known
-        text = f"no cell knows a job {job_id}{meant(job_id, known)}"
+        text = f"no cell knows a job {job_id}{meant_job(job_id, known)}"
         yield Outcome(job_id, text, Exit.NO, is_from_cell=False)
 
 
@@ -115,6 +116,7 @@ async def outcome_of(
     client: CellClient, job_id: str, tenant: str | None, cell: str | None, reason: str, wait_ms: int
 ) -> Found:
     """What came of the cancel of one job, followed for `wait_ms`. Raises ClientUnavailable."""
+    tenant = tenant or parted(job_id)[0] or None
     if tenant is None or cell is None:
         cell, row = await row_of(client, job_id, cell)
         if row is None and tenant is None:

@@ -11,8 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from fallow.cli.near import near
+from fallow.services.admission.policy.beside_room import of_another_tenant
 from fallow.shared.checker_words import HALF_A_CHARACTER
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten, written
+from fallow.shared.events.job_ids import in_short
 from fallow.shared.events.rules_told import causes, field_of, is_of_the_driver, rule_of
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.unknown_fields import fields_around, read_valid
@@ -161,7 +163,9 @@ def _job(item: Any) -> JobSpec:
     text = json.dumps(item)
     if "\\ud" in text:
         _must_be_characters(item)
-    job = read_valid(JobSpec, text, forbid_unknown=True)
+    job = in_short(read_valid(JobSpec, text, forbid_unknown=True))
+    if (why := of_another_tenant(job)) is not None:
+        raise ValueError(f"{why.field} = {written(why.value)}: {why.rule}")
     size = len(encode(SubmitJob(job=job)))
     if size > SUBMISSION_BYTES_MOST:
         raise ValueError(f"is {size} bytes, a submission has at most {SUBMISSION_BYTES_MOST}")
@@ -202,11 +206,11 @@ def _called(number: int, item: Any) -> str:
 
 
 def _ids_are_once(jobs: list[JobSpec], name: str) -> None:
-    seen: dict[str, int] = {}
+    seen: dict[tuple[str, str], int] = {}
     for number, job in enumerate(jobs, start=1):
-        if job.id in seen:
-            raise JobFileError(f"{name}: job {number} ({job.id}): id: job {seen[job.id]} has it already")
-        seen[job.id] = number
+        first = seen.setdefault((job.tenant, job.id), number)
+        if first != number:
+            raise JobFileError(f"{name}: job {number} ({job.id}): id: job {first} has it already")
 
 
 def read_text(file: str) -> tuple[str, str]:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from fallow.cli.access import Access, access_of, in_turn
 from fallow.cli.failures import Exit
-from fallow.cli.ids import an_id
+from fallow.cli.ids import a_job
 from fallow.cli.job.cancel import answers
+from fallow.cli.job.named import TenantName, in_full
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_free, are_held, by_status, rows_of, statuses
 from fallow.cli.job.submit import words
@@ -34,7 +36,9 @@ LOOK_AFTER_MS = 2_000
 
 JobNames = Annotated[
     list[str],
-    typer.Argument(metavar="JOB...", callback=an_id, help="The jobs' ids, or those of arrays.", show_default=False),
+    typer.Argument(
+        metavar="JOB...", callback=a_job, help="The ids, or TENANT/ID, of jobs and arrays.", show_default=False
+    ),
 ]
 Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for each answer.")]
 
@@ -56,7 +60,12 @@ class Held:
 
 @app.command()
 def hold(
-    context: typer.Context, jobs: JobNames, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
+    context: typer.Context,
+    jobs: JobNames,
+    tenant: TenantName = None,
+    timeout_s: Timeout = 30,
+    cell: CellName = None,
+    as_json: AsJson = False,
 ) -> None:
     """Keep waiting jobs from starting, until they are released.
 
@@ -64,19 +73,31 @@ def hold(
     """
     access = access_of(context)
     name = access.cell(cell)
-    give(access, [operation(HoldJob, cell=name, job=job) for job in dict.fromkeys(jobs)], timeout_s, as_json=as_json)
+    give(access, partial(operation, HoldJob, cell=name), Jobs(jobs, tenant, name), timeout_s, as_json=as_json)
 
 
-def give(access: Access, wishes: Sequence[HoldJob | ReleaseJob], timeout_s: int, *, as_json: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """The jobs as they were typed, whose those are that are named by their ids alone, and their cell."""
+
+    typed: Sequence[str]
+    tenant: str | None
+    cell: str
+
+
+def give(
+    access: Access, wish_of: Callable[..., HoldJob | ReleaseJob], jobs: Jobs, timeout_s: int, *, as_json: bool
+) -> None:
     """Give the commands, holds or releases, one after the other, and tell what came of each."""
-    tell_each(in_turn(_told_of_each(access, wishes, timeout_s)), as_json=as_json)
+    tell_each(in_turn(_told_of_each(access, wish_of, jobs, timeout_s)), as_json=as_json)
 
 
 async def _told_of_each(
-    access: Access, wishes: Sequence[HoldJob | ReleaseJob], timeout_s: int
+    access: Access, wish_of: Callable[..., HoldJob | ReleaseJob], jobs: Jobs, timeout_s: int
 ) -> AsyncGenerator[Outcome, None]:
     async with access.client() as client:
-        for wish in wishes:
+        for job in await in_full(client, jobs.typed, jobs.tenant, jobs.cell):
+            wish = wish_of(job=job)
             yield told_of(wish, await outcome_of(client, wish, wish.job, timeout_s * 1000), timeout_s)
 
 

@@ -11,11 +11,12 @@ import typer
 
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit, end_with
-from fallow.cli.ids import an_id
+from fallow.cli.ids import a_job
 from fallow.cli.job import array as job_array
 from fallow.cli.job import reason as job_reason
 from fallow.cli.job.jobs import job_object
 from fallow.cli.job.meant import hint_for
+from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.job.standing import elements
 from fallow.cli.job.stays import Stay, stays_of
 from fallow.cli.log.newest import newest_state
@@ -42,6 +43,7 @@ from fallow.shared.events.effects import (
     JobRequeued,
     JobStarted,
 )
+from fallow.shared.events.job_ids import own_id, parted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import FailReason, RefuseCode
 from fallow.shared.events.value import plain
@@ -71,16 +73,20 @@ class Told:
 @app.command()
 def job(
     context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", callback=an_id, help="The job's id.", show_default=False)],
+    job_id: Annotated[
+        str, typer.Argument(metavar="ID", callback=a_job, help="The job's id, or TENANT/ID.", show_default=False)
+    ],
+    tenant: TenantName = None,
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell the story of one job from the decision log, where each of its attempts ran, and why it waits if it does;
     of an array, how far its elements are.
     """
-    told = run(_story(access_of(context), job_id, cell))
+    access = access_of(context)
+    job_id = run(one_in_full(access, job_id, tenant, None if cell is None else access.cell(cell)))
+    told = run(_story(access, job_id, cell))
     if told is None:
-        access = access_of(context)
         hint = "; `fallow jobs` lists jobs" if job_id in LISTS else run(hint_for(access, job_id, cell))
         end_with(Exit.NO, f"fallow: no cell knows a job {job_id}, and the log does not tell of it{hint}")
     if as_json:
@@ -154,7 +160,7 @@ def _tell(job_id: str, told: Told) -> None:
         return
     print_sentence(f"job {job_id} of cell {told.cell}{status}")
     for at_ms, event in told.rejected:
-        print_sentence(f"  {moment(at_ms)}  {rejection(event, names_tenant=True)}")
+        print_sentence(f"  {moment(at_ms)}  {rejection(event)}")
     for news in told.news:
         assert isinstance(news.event, Effect), "the log of decisions tells of effects alone"
         print_sentence(f"  {moment(news.at_ms or 0)}  v{news.version}  {sentence(news.event)}")
@@ -190,7 +196,7 @@ def hints(job_id: str, story: Sequence[News]) -> Iterator[str]:
     if FailReason.RETRIES_EXHAUSTED in ends and not spec.retry.budget:
         yield "no retry was asked for: with `retry: {budget: 3}` a job is tried again three times"
     if isinstance(spec.run, ProcessRun) and any(isinstance(event, JobStarted) for event in events):
-        yield f"output, on each node: STATE_DIR/runs/{job_id}/ATTEMPT/RANK/stdout and stderr"
+        yield f"output, on each node: STATE_DIR/runs/{job_id.replace('/', '~')}/ATTEMPT/RANK/stdout and stderr"
         yield "STATE_DIR is that of the agent (--state-dir; out/agents/NODE if none is given)"
 
 
@@ -207,6 +213,8 @@ def as_object(job_id: str, told: Told) -> dict[str, Any]:
     """The story for programs."""
     return {
         "job": job_id,
+        "id": own_id(job_id),
+        "tenant": parted(job_id)[0] or None,
         "cell": told.cell,
         "array": job_array.as_object(told.elements, told.row) if told.elements else None,
         "away": told.away,

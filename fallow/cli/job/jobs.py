@@ -18,17 +18,18 @@ from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import to_the_second
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.shared.cluster.model.job import FINAL, JobStatus
+from fallow.shared.events.job_ids import full_id, own_id
 from fallow.shared.events.queue import QueueOrder
 from fallow.shared.view.reader import LIMIT_MOST, Read
 from fallow.shared.view.rows import JobRow
 
 app = typer.Typer()
 
-COLUMNS = ("JOB", "TENANT", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY", ">PLACE", "SUBMITTED", "WHERE OR WHY")
+COLUMNS = ("JOB", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY", ">PLACE", "SUBMITTED", "WHERE OR WHY")
 
 _PARTS = re.compile(r"(\D*)(\d{0,18})")
 
-SPARE = ("SUBMITTED", "PRIORITY", "WORKERS", "PLACE", "QUEUE", "TENANT")
+SPARE = ("SUBMITTED", "PRIORITY", "WORKERS", "PLACE", "QUEUE")
 
 FORGOTTEN = (
     *("queue", "priority", "kind", "gpus_milli", "workers", "attempt", "deferred", "submit_ms", "not_before_ms"),
@@ -51,7 +52,7 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Only jobs that are not over: every such status.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MOST, help="At most so many, by id.")] = 100,
-    after: Annotated[str, typer.Option(help="Only jobs behind this id.")] = "",
+    after: Annotated[str, typer.Option(help="Only jobs behind this one: TENANT/ID, or with --tenant its id.")] = "",
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -62,6 +63,7 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
     access = access_of(context)
     name = access.cell(cell)
     wanted = {*(status or ()), *((each for each in JobStatus if each not in FINAL) if live else ())}
+    after = full_id(tenant or "", after) if after else ""
     read, is_cut = run(_jobs(access, name, tenant, wanted, limit, after))
     part = access.cells().cell(name)
     read = without_places(read, [queue.name for queue in part.queues if queue.order is QueueOrder.FAIR_SHARE])
@@ -114,14 +116,16 @@ def as_object(cell: str, read: Read[Any], what: str) -> dict[str, Any]:
 
 
 def job_object(job: JobRow) -> dict[str, Any]:
-    """A job for programs. What the cell does not remember of one that is over is null."""
-    return {**asdict(job), **(dict.fromkeys(FORGOTTEN) if job.status in FINAL else {})}
+    """A job for programs, by its own id and, as `job`, in full. What the cell does not remember of one that is over is
+    null.
+    """
+    names = {"id": own_id(job.id), "tenant": job.tenant, "job": full_id(job.tenant, job.id)}
+    return {**asdict(job), **names, **(dict.fromkeys(FORGOTTEN) if job.status in FINAL else {})}
 
 
 def _row(job: JobRow) -> tuple[Any, ...]:
     return (
-        job.id,
-        job.tenant,
+        full_id(job.tenant, job.id),
         job.status,
         _held_of(sum(place.gpu_milli for place in job.places), job.gpus_milli),
         _workers(job),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import typer
 
 from fallow.cli.access import access_of
-from fallow.cli.job.hold import JobNames, Timeout, give
+from fallow.cli.job.hold import JobNames, Jobs, Timeout, give
+from fallow.cli.job.named import TenantName
 from fallow.cli.node.operate import operation
 from fallow.cli.output.output import AsJson, CellName
 from fallow.shared.events.operations import ReleaseJob
@@ -15,7 +18,12 @@ app = typer.Typer()
 
 @app.command()
 def release(
-    context: typer.Context, jobs: JobNames, timeout_s: Timeout = 30, cell: CellName = None, as_json: AsJson = False
+    context: typer.Context,
+    jobs: JobNames,
+    tenant: TenantName = None,
+    timeout_s: Timeout = 30,
+    cell: CellName = None,
+    as_json: AsJson = False,
 ) -> None:
     """Let held jobs start again.
 
@@ -23,5 +31,4 @@ def release(
     """
     access = access_of(context)
     name = access.cell(cell)
-    wishes = [operation(ReleaseJob, cell=name, job=job) for job in dict.fromkeys(jobs)]
-    give(access, wishes, timeout_s, as_json=as_json)
+    give(access, partial(operation, ReleaseJob, cell=name), Jobs(jobs, tenant, name), timeout_s, as_json=as_json)

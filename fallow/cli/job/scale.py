@@ -9,14 +9,16 @@ import typer
 
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit, end_with
-from fallow.cli.ids import an_id
+from fallow.cli.ids import a_job
 from fallow.cli.job.cancel import answer, row_of
+from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.job.submit import words
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
 from fallow.cli.unanswered import Passes, unanswered
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import News
 from fallow.shared.events.effects import JobUpdated
+from fallow.shared.events.job_ids import parted
 from fallow.shared.events.submissions import JobChanges
 from fallow.shared.events.values import WORKERS_MOST
 
@@ -29,20 +31,24 @@ WAIT_S = 30
 @app.command()
 def scale(
     context: typer.Context,
-    job_id: Annotated[str, typer.Argument(metavar="ID", callback=an_id, help="The service's id.", show_default=False)],
+    job_id: Annotated[
+        str, typer.Argument(metavar="ID", callback=a_job, help="The service's id, or TENANT/ID.", show_default=False)
+    ],
     workers: Annotated[
         int, typer.Argument(min=1, max=WORKERS_MOST, help="How many replicas it shall have.", show_default=False)
     ],
     fewest: Annotated[
         int | None, typer.Option("--fewest", min=1, max=WORKERS_MOST, help="With how many it may start.")
     ] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whose job it is; looked up if it is not given.")] = None,
+    tenant: TenantName = None,
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
     """Give a service more replicas or fewer. The others go on; new ones come as there is room."""
     access, changes = access_of(context), JobChanges(workers=workers, workers_min=fewest)
-    news = run(_scale(access, job_id, tenant, None if cell is None else access.cell(cell), changes))
+    cell = None if cell is None else access.cell(cell)
+    job_id = run(one_in_full(access, job_id, tenant, cell))
+    news = run(_scale(access, job_id, tenant or parted(job_id)[0] or None, cell, changes))
     if news is None:
         end_with(Exit.AWAY, f"fallow: {unanswered(job_id, Passes.ADMISSION, WAIT_S)}")
     is_done = isinstance(news.event, JobUpdated)

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit, end_with, refuse, say
+from fallow.cli.ids import a_tenant
 from fallow.cli.job.file import read_jobs, read_text
 from fallow.cli.job.standing import by_elements, read_of, standing, statuses
 from fallow.cli.job.units import odd_units
@@ -27,6 +28,7 @@ from fallow.shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
 from fallow.shared.events.effects import JobRefused
+from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
@@ -84,7 +86,10 @@ def elements(text: str | int) -> int:
 def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     context: typer.Context,
     file: Annotated[str, typer.Argument(help="YAML or JSON, one job or many; - is standard input.")],
-    tenant: Annotated[str | None, typer.Option(help="The tenant of jobs that name none.")] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option(envvar="FALLOW_TENANT", callback=a_tenant, help="The tenant of jobs that name none."),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait, and tell what becomes of each job.")] = False,
     array: Annotated[
         int | None,
@@ -137,7 +142,8 @@ def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> Non
         print_sentence(f"{job} was submitted before; {_stand(job, rows)}. An id is used once.")
     sent = {job: None for job, said in _sent(jobs, progress, earlier).items() if said == SUBMITTED}
     if sent:
-        print_sentence(f"{len(sent)} submitted: {first_of(sent)} ({size_of([job for job in jobs if job.id in sent])})")
+        which = [job for job in jobs if full_id(job.tenant, job.id) in sent]
+        print_sentence(f"{len(sent)} submitted: {first_of(sent)} ({size_of(which)})")
 
 
 def _stand(job: str, rows: Sequence[JobRow]) -> str:
@@ -155,7 +161,8 @@ def size_of(jobs: list[JobSpec]) -> str:
 
 def _sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> dict[str, str]:
     """What is known of each job, or array, so soon after it was sent. `earlier`: those that were submitted before."""
-    said = {job.id: progress.stages[_followed(progress, job.id)] for job in jobs}
+    names = [full_id(job.tenant, job.id) for job in jobs]
+    said = {job: progress.stages[_followed(progress, job)] for job in names}
     said |= {job: STAGES[standing(rows)] for job, rows in earlier.items()}
     shown = {job: stage in TURNED_AWAY or job in earlier for job, stage in said.items()}
     return {job: stage.value if shown[job] else SUBMITTED for job, stage in said.items()}
@@ -189,7 +196,8 @@ async def _submit(
         else:
             with contextlib.suppress(ClientUnavailable):  # they are sent; what became of them others can tell
                 await follow(client, mark, progress, Stage.WAITING, ANSWER_MS, quiet=quiet, only_bad=True)
-                earlier = await _submitted_before(client, mark, progress, [job.id for job in jobs], quiet=quiet)
+                names = [full_id(job.tenant, job.id) for job in jobs]
+                earlier = await _submitted_before(client, mark, progress, names, quiet=quiet)
     return progress, earlier, told
 
 

@@ -15,6 +15,7 @@ from fallow.cli.output.output import AsJson, CellName, print_json, print_line, p
 from fallow.shared.cluster.model.job import Job, wait_reason
 from fallow.shared.cluster.model.node import Node, bits
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.job_ids import own_id
 from fallow.shared.events.values import GPU
 
 ROWS_SHOWN_MOST = 40
@@ -95,6 +96,7 @@ def _job(job: Job) -> dict[str, Any]:
     why = wait_reason(job.status, job.deferred)
     return {
         "job": job.id,
+        "id": own_id(job.id),
         "tenant": job.spec.tenant,
         "status": job.status.value,
         "gpus_milli": job.spec.gpus_milli,
@@ -125,7 +127,7 @@ def _tell(state: CellState, rows: int) -> None:
     for name, pool in sorted(state.pools.items()):
         print_line(f"pool {name}: {pool.allocated_milli / GPU:g} of {gpus(pool.gpus_milli)} in use")
     live = [_job(state.jobs[job]) for job in sorted(state.jobs)]
-    _table("live jobs", ("JOB", "TENANT", "STATUS", ">GPUS", "WHERE OR WHY"), [_job_row(job) for job in live], rows)
+    _table("live jobs", ("JOB", "STATUS", ">GPUS", "WHERE OR WHY"), [_job_row(job) for job in live], rows)
     nodes = [_node(state.nodes[node]) for node in sorted(state.nodes)]
     _table("nodes", ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", "JOBS"), [_node_row(node) for node in nodes], rows)
     accounts = [(found["tenant"], found["gpu_type"], *_use_row(found)) for found in use(state)]
@@ -141,7 +143,7 @@ def _table(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], mo
 
 def _job_row(job: dict[str, Any]) -> tuple[Any, ...]:
     where = ", ".join(job["nodes"]) or job["deferred"] or ""
-    return (job["job"], job["tenant"], job["status"], f"{job['gpus_milli'] / GPU:g}", where)
+    return (job["job"], job["status"], f"{job['gpus_milli'] / GPU:g}", where)
 
 
 def _node_row(node: dict[str, Any]) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from fallow.cli.log.past import Then, past_of, then
 from fallow.cli.log.sentences import devices, gpus, of_job
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.cli.quota.words import quota_rules
 from fallow.shared.cluster.model.job import Job, wait_reason
 from fallow.shared.cluster.model.node import Node, bits
@@ -137,17 +137,17 @@ def _as_object(cell: str, before: Portrait, after: Portrait, changes: list[Chang
 
 
 def _tell(before: Portrait, after: Portrait, changes: list[Change], rows: int) -> None:
-    print_line(f"from version {before.version}, {moment(before.at_ms)}")
-    print_line(f"to version {after.version}, {moment(after.at_ms)}")
+    print_sentence(f"from version {before.version}, {moment(before.at_ms)}")
+    print_sentence(f"to version {after.version}, {moment(after.at_ms)}")
     count = after.version - before.version
-    print_line(f"{counted(count, 'decision')} in {duration(after.at_ms - before.at_ms)}")
+    print_sentence(f"{counted(count, 'decision')} in {duration(after.at_ms - before.at_ms)}")
     for kind in KINDS:
         of_kind = [change for change in changes if change.kind == kind]
-        print_line(f"{kind}: {len(of_kind) or NOTHING} changed")
+        print_sentence(f"{kind}: {len(of_kind) or NOTHING} changed")
         for change in of_kind[:rows]:
-            print_line(f"    {_line(change)}")
+            print_sentence(f"    {_line(change)}")
         if len(of_kind) > rows:
-            print_line(f"    and {len(of_kind) - rows} more")
+            print_sentence(f"    and {len(of_kind) - rows} more")
 
 
 def _line(change: Change) -> str:

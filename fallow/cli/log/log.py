@@ -20,7 +20,7 @@ from fallow.cli.log.repair import log_repair
 from fallow.cli.log.sentences import heading, nothing_changed, sentence
 from fallow.cli.log.why import why
 from fallow.cli.output.counts import counted
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_sentence
 from fallow.cli.paths import OUTPUT, Replace, must_be_free, to_write_in_order
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.value import plain
@@ -165,7 +165,7 @@ async def _export(access: Access, file: Path, cell: str | None) -> tuple[int, li
 def print_decision(decision: Decision) -> None:
     """The decision for people."""
     for line in decision_lines(decision):
-        print_line(line)
+        print_sentence(line)
 
 
 def decision_lines(decision: Decision) -> Iterator[str]:

@@ -8,9 +8,11 @@ from typing import Any
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment, setting, window
 from fallow.cli.quota.words import quota_rules
+from fallow.shared.client.port import is_of_a_stranger
 from fallow.shared.cluster.model.lease import patience_ms
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.job_ids import parted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import CellPolicy, claimed
 from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason, RefuseCode
@@ -74,7 +76,8 @@ def _text(words: str) -> str:
 def _enqueued(effect: e.JobEnqueued) -> str:
     spec = effect.spec
     queue = f" in queue {spec.queue}" if spec.queue else ""
-    return f"Job {spec.id} of {spec.tenant} is accepted and waits{queue}: {of_job(spec)}, priority {spec.priority}."
+    whose = "" if parted(spec.id)[0] else f" of {spec.tenant}"
+    return f"Job {spec.id}{whose} is accepted and waits{queue}: {of_job(spec)}, priority {spec.priority}."
 
 
 def _cancelled(effect: e.JobCancelled) -> str:
@@ -159,7 +162,8 @@ def _avoid(nodes: tuple[str, ...]) -> str:
 def _refused(effect: e.JobRefused) -> str:
     if effect.code is RefuseCode.ID_USED_BEFORE:
         return f"Job {effect.job} was submitted before{_text(effect.text)}. An id is used once ({effect.code})."
-    head = f"A request ({effect.request}) about job {effect.job} is refused"
+    whose = _of_a_stranger(effect)
+    head = f"A request ({effect.request}){whose} about job {effect.job} is refused"
     if effect.code is RefuseCode.UNKNOWN_JOB:
         return f"{head}: the cell knows no such job ({effect.code})."
     if effect.code is RefuseCode.NOT_THE_TENANTS_JOB:
@@ -361,12 +365,16 @@ _REJECTED = {"submit": "Job", "cancel": "The cancel of job", "update": "The upda
 """What is rejected, by its command. A job itself lives on when an update or a cancel of it is rejected."""
 
 
-def rejection(event: JobRejected, *, names_tenant: bool = False) -> str:
-    """Admission's no as one sentence. `names_tenant`: whose command it was is said, too."""
+def _of_a_stranger(event: e.JobRefused | JobRejected) -> str:
+    """Whose request it was, where it was about another tenant's job."""
+    return f" of tenant {event.tenant}" if is_of_a_stranger(event) else ""
+
+
+def rejection(event: JobRejected) -> str:
+    """Admission's no as one sentence."""
     at = " ".join(part for part in (event.field, f"`{event.value}`" if event.value else "") if part)
     numbers = "" if event.wanted is None else f" (wanted {event.wanted}, allowed {event.allowed})"
     between = " " if event.rule.startswith(_VERBS) else ": "
     said = between.join(part for part in (at, event.rule) if part)
-    whose = f" of tenant {event.tenant}" if names_tenant and event.tenant is not None else ""
-    about = _REJECTED.get(event.command, f"A request ({event.command}) about job")
-    return f"{about} {event.job}{whose} is rejected ({event.code}){f': {said}' if said else ''}{numbers}."
+    about = f"{_REJECTED.get(event.command, f'A request ({event.command}) about job')} {event.job}"
+    return f"{about}{_of_a_stranger(event)} is rejected ({event.code}){f': {said}' if said else ''}{numbers}."

@@ -14,13 +14,14 @@ import typer
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.now import cell_now_ms
 from fallow.cli.failures import Exit, end_with
-from fallow.cli.ids import an_id
+from fallow.cli.ids import a_job
+from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.log.heads import heads_then
 from fallow.cli.log.read_back import records_between
 from fallow.cli.log.sentences import rejection, sentence
 from fallow.cli.output.durations import duration, moment
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line
-from fallow.shared.client.port import job_of
+from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
+from fallow.shared.client.port import is_of_a_stranger, job_of
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.jobs import JobRejected
@@ -61,7 +62,9 @@ _VERSION = re.compile(rb'"version":(\d+)')
 ENDS = (e.JobFinished, e.JobFailed, e.JobCancelled)
 PLACES_GONE = (e.JobRequeued, *ENDS)
 
-JobName = Annotated[str, typer.Argument(metavar="JOB", callback=an_id, help="The job's id.", show_default=False)]
+JobName = Annotated[
+    str, typer.Argument(metavar="JOB", callback=a_job, help="The job's id, or TENANT/ID.", show_default=False)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class Why:
         said, was_on = list[str](), dict(self._nodes)
         for effect in decision.effects:
             if job_of(effect) == self.job:
+                if is_of_a_stranger(effect):
+                    continue
                 said.append(_with_reason(effect))
                 self._follow(effect, decision.at_ms)
                 if isinstance(effect, e.JobDeferred) and effect.code is PendingReason.BEHIND_HEAD:
@@ -124,7 +129,7 @@ class Why:
 
     def rejected(self, events: Iterable[JobRejected]) -> None:
         """What admission said no to comes first, since it is known no better when that was."""
-        told = [Step(None, None, None, (rejection(event, names_tenant=not self.tenants),)) for event in events]
+        told = [Step(None, None, None, (rejection(event),)) for event in events]
         self.steps[:0] = told
 
     def _bears_on(self, effect: e.Effect, nodes: Mapping[str, None]) -> bool:
@@ -206,12 +211,19 @@ def _with_reason(effect: e.Effect) -> str:
     return told
 
 
-def why(context: typer.Context, job: JobName, cell: CellName = None, as_json: AsJson = False) -> None:
+def why(
+    context: typer.Context,
+    job: JobName,
+    tenant: TenantName = None,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
     """Every decision that touched a job, from the log alone, with what happened to others for its sake and to the
     nodes on which it was.
     """
     access = access_of(context)
     names = [part.name for part in access.cells().cells] if cell is None else [access.cell(cell)]
+    job = run(one_in_full(access, job, tenant, None if cell is None else names[0]))
     begins = list[str]()
     for name in names:
         found = run(_why(access, name, job))
@@ -260,13 +272,15 @@ async def explain(log: Log, layout: Layout, cell: str, job: str, *, wall: Callab
 async def rejections(
     log: Log, layout: Layout, cell: str, job: str, tenants: Collection[str] = ()
 ) -> list[tuple[int, JobRejected]]:
-    """The newest rejections of this job that topic `jobs` still holds, with the broker's times; where it is known whose
-    job it is (`tenants`), theirs alone: anybody may send commands that name it. Raises as `explain` does.
+    """The newest rejections of this job that topic `jobs` still holds, with the broker's times; none of a command of
+    another tenant, as far as the id tells whose job it is, or `tenants`. Raises as `explain` does.
     """
     needle, found = f'"{job}"'.encode(), deque[tuple[int, JobRejected]](maxlen=REJECTIONS_MOST)
     async for record in _records(log, layout.tp("jobs", cell)):
         event = event_of(record) if needle in (record.value or b"") else None
-        if isinstance(event, JobRejected) and event.job == job and (not tenants or event.tenant in tenants):
+        if not isinstance(event, JobRejected) or event.job != job or is_of_a_stranger(event):
+            continue
+        if not tenants or event.tenant in tenants:
             found.append((record.timestamp_ms, event))
     return list(found)
 
@@ -294,14 +308,14 @@ def _print(cell: str, found: Why, *, as_json: bool) -> None:
     if as_json:
         print_json(as_object(cell, found))
         return
-    print_line(f"job {found.job} of cell {cell}")
+    print_sentence(f"job {found.job} of cell {cell}")
     before_ms = None
     for step in found.steps:
-        print_line(_heading(step, before_ms))
+        print_sentence(_heading(step, before_ms))
         before_ms = step.at_ms
         for told in step.sentences:
-            print_line(f"    {told}")
-    print_line(found.summary())
+            print_sentence(f"    {told}")
+    print_sentence(found.summary())
 
 
 def _heading(step: Step, before_ms: int | None) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from fallow.cli.access import access_of, run
 from fallow.cli.failures import Exit, end_with, say
-from fallow.cli.ids import an_id
+from fallow.cli.ids import a_node
 from fallow.cli.node.answers import answers_to, rows_by_id, tell_each, unknown_among
 from fallow.cli.node.emptying import named
 from fallow.cli.node.operate import operation
@@ -22,7 +22,7 @@ from fallow.shared.events.values import NodeStatus
 from fallow.shared.view.rows import NodeRow
 
 Nodes = Annotated[
-    list[str], typer.Argument(metavar="NODE...", callback=an_id, help="The nodes' ids.", show_default=False)
+    list[str], typer.Argument(metavar="NODE...", callback=a_node, help="The nodes' ids.", show_default=False)
 ]
 Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answers.")]
 
