@@ -87,13 +87,8 @@ async def test_an_id_that_no_tenant_has_stays_as_it_was_typed() -> None:
     assert await named(BOTH, "none") == ["none"]
 
 
-async def test_a_job_of_another_tenant_than_the_one_that_is_given_is_wrong_use(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(typer.Exit) as ended:
-        await named(BOTH, "vision/hello", tenant="search")
-    assert ended.value.exit_code == Exit.USAGE
-    assert capsys.readouterr().err == "fallow: --tenant = 'search': vision/hello is a job of tenant vision\n"
+async def test_a_job_in_full_is_that_job_whatever_tenant_is_given_for_others() -> None:
+    assert await named(BOTH, "vision/hello", "hello", tenant="search") == ["vision/hello", "search/hello"]
 
 
 @pytest.mark.parametrize("seen", [None, []])

@@ -116,7 +116,7 @@ async def outcome_of(
     client: CellClient, job_id: str, tenant: str | None, cell: str | None, reason: str, wait_ms: int
 ) -> Found:
     """What came of the cancel of one job, followed for `wait_ms`. Raises ClientUnavailable."""
-    tenant = tenant or parted(job_id)[0] or None
+    tenant = parted(job_id)[0] or tenant
     if tenant is None or cell is None:
         cell, row = await row_of(client, job_id, cell)
         if row is None and tenant is None:

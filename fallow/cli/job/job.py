@@ -43,7 +43,7 @@ from fallow.shared.events.effects import (
     JobRequeued,
     JobStarted,
 )
-from fallow.shared.events.job_ids import own_id, parted
+from fallow.shared.events.job_ids import as_file_name, own_id, parted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import FailReason, RefuseCode
 from fallow.shared.events.value import plain
@@ -196,7 +196,7 @@ def hints(job_id: str, story: Sequence[News]) -> Iterator[str]:
     if FailReason.RETRIES_EXHAUSTED in ends and not spec.retry.budget:
         yield "no retry was asked for: with `retry: {budget: 3}` a job is tried again three times"
     if isinstance(spec.run, ProcessRun) and any(isinstance(event, JobStarted) for event in events):
-        yield f"output, on each node: STATE_DIR/runs/{job_id.replace('/', '~')}/ATTEMPT/RANK/stdout and stderr"
+        yield f"output, on each node: STATE_DIR/runs/{as_file_name(job_id)}/ATTEMPT/RANK/stdout and stderr"
         yield "STATE_DIR is that of the agent (--state-dir; out/agents/NODE if none is given)"
 
 

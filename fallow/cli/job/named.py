@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access
-from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.failures import Exit, end_with
 from fallow.cli.ids import a_tenant
 from fallow.cli.near import NAMED_MOST, listed
 from fallow.shared.client.port import CellClient, ClientUnavailable
@@ -46,12 +46,9 @@ async def one_in_full(access: Access, typed: str, tenant: str | None, cell: str 
 
 
 async def _matches(client: CellClient, typed: str, tenant: str | None, cell: str | None) -> Sequence[str]:
-    owner, own = parted(typed)
-    if owner and tenant not in {None, owner}:
-        refuse("--tenant", tenant, f"{typed} is a job of tenant {owner}")
-    if owner or tenant is not None:
-        return [full_id(tenant or owner, typed)]
-    return await matches(client, own, cell)
+    if "/" in typed or tenant is not None:
+        return [full_id(tenant or "", typed)]
+    return await matches(client, typed, cell)
 
 
 async def matches(client: CellClient, own: str, cell: str | None) -> Sequence[str]:

@@ -48,7 +48,7 @@ def scale(
     access, changes = access_of(context), JobChanges(workers=workers, workers_min=fewest)
     cell = None if cell is None else access.cell(cell)
     job_id = run(one_in_full(access, job_id, tenant, cell))
-    news = run(_scale(access, job_id, tenant or parted(job_id)[0] or None, cell, changes))
+    news = run(_scale(access, job_id, parted(job_id)[0] or tenant, cell, changes))
     if news is None:
         end_with(Exit.AWAY, f"fallow: {unanswered(job_id, Passes.ADMISSION, WAIT_S)}")
     is_done = isinstance(news.event, JobUpdated)
