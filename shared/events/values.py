@@ -185,8 +185,8 @@ class JobSpec(Value):
     ... workers in thousandths of the speed with one. A node must keep all of `node_labels`, and each of its taints must
     be one of `tolerations`. The nodes of an `exclusive` job run nothing else while it holds them.
 
-    Its tenant names it, and those of `after`, by their ids alone or with the tenant before them (`TENANT/ID`); admission
-    writes them in full. Another tenant's it may not name.
+    Its tenant names it, and those of `after`, by their ids alone or as `TENANT/ID`, and names no other tenant's;
+    admission writes them in full.
 
     It starts at `not_before_ms` of cell time at the earliest, and when all of `after` are over as each of them says.
     With `array` it is submitted so many times, as elements `ID.0`, `ID.1`, ..., of which `array_max_running` at most
