@@ -22,6 +22,7 @@ from fallow.shared.runtime.files.yaml_text import (
     QuickYamlLoader,
     error_of,
     field_name,
+    in_whole_characters,
     key_mistakes,
     look_at_depth,
 )
@@ -135,6 +136,7 @@ def _quotas_of_no_pool(file: CellFile, places: _Places) -> Iterator[str]:
 
 def _read(text: str, name: str) -> tuple[yaml.Node, Any]:
     """The nodes of a YAML text and the values that they stand for. Raises CellFileError, YAMLError, YamlTextError."""
+    text = in_whole_characters(text)
     look_at_depth(text)
     loader = QuickYamlLoader(text)  # type: ignore[call-arg]  # its base is chosen when it runs
     try:
