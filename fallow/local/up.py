@@ -238,11 +238,10 @@ async def _until_stopped(upkeep: Upkeep, told: str, beside: Callable[[], Corouti
     try:
         await asyncio.wait({asked, kept, begun, other}, return_when=asyncio.FIRST_COMPLETED)
         if begun.done():
-            begun.result()
+            _raise_failure(begun)
             await asyncio.wait({asked, kept, other}, return_when=asyncio.FIRST_COMPLETED)
         for ended in (kept, other):
-            if ended.done():
-                ended.result()
+            _raise_failure(ended)
     finally:
         print_line("stopping")
         upkeep.stopping.set()
@@ -251,6 +250,12 @@ async def _until_stopped(upkeep: Upkeep, told: str, beside: Callable[[], Corouti
         await asyncio.wait({kept}, timeout=UPKEEP_END_S)
         await end_tasks(*tasks)
         await upkeep.services.stop()
+
+
+def _raise_failure(task: asyncio.Task[None]) -> None:
+    """Raise what the task failed with, if it has. One that a second signal has cancelled is no failure."""
+    if task.done() and not task.cancelled():
+        task.result()
 
 
 def marks_of(names: Sequence[str]) -> dict[str, str]:
