@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, refuse
+from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import Replace, file_to_write, folder_to_read, must_be_free
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
@@ -16,6 +16,7 @@ from fallow.shared.view.library import LIBRARY, library_digest
 from fallow.shared.view.redis_users import users_told
 from fallow.shared.view.redis_view import RedisFunctions
 from fallow.shared.view.users import ADMIN, UserDifference, acl_file, declared_users, user_differences
+from fallow.shared.whole_file import whole_file
 
 app = typer.Typer(no_args_is_help=True, help="Put the view's functions into Redis; make and check its users.")
 
@@ -60,7 +61,11 @@ def users(context: typer.Context, passwords: Passwords, out: Out = None, yes: Re
         for line in text.splitlines():
             print_line(line)
     else:
-        out.write_text(text, encoding="utf-8")
+        try:
+            with whole_file(out) as part:
+                part.write_text(text, encoding="utf-8")
+        except OSError as error:
+            end_with(Exit.USAGE, f"fallow: {out}: cannot be written: {error.strerror}")
 
 
 def _password(file: Path) -> str:
