@@ -25,7 +25,7 @@ _CELLS_RULE = "must be names of cells, several by commas"
 
 
 def _decided(text: str) -> Iterator[tuple[str, int, int, int]]:
-    """Of each: the input, how far it was read, from where it is read on, and for the how manieth time (1: the first)."""
+    """Of each: the input, how far it was read, from where it is read on, for the how manieth time (1: the first)."""
     for words in filter(None, map(str.strip, text.split(","))):
         source, _, offsets = words.partition("@")
         read, start, *time = map(int, offsets.split(":"))
