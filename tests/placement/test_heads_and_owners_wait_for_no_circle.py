@@ -113,3 +113,43 @@ def test_an_owner_whose_next_worker_fits_into_its_guarantee_passes_a_head_that_w
     world.pass_time(1_000)
     assert runs(world, "fay")
     assert world.state.jobs["head"].deferred is PendingReason.NO_FREE_GPUS
+
+
+def of_large(guaranteed: int, *, lends: bool) -> tuple[TenantQuota, ...]:
+    return (TenantQuota(gpu_type="large", guaranteed=guaranteed, lends=lends),)
+
+
+LARGE = (Tenant(name="eve", quotas=of_large(2, lends=False)), Tenant(name="fay", quotas=of_large(4, lends=True)))
+LIMIT = Tenant(name="lab", quotas=(TenantQuota(gpu_type="small", limit=2),))
+UNLENT = Tenant(name="bob", quotas=(TenantQuota(gpu_type="small", guaranteed=8, lends=False),))
+STRICT, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
+
+
+@pytest.mark.parametrize("is_gang", [True, False])
+@pytest.mark.parametrize("of_small", [(LIMIT,), (Tenant(name="lab"), UNLENT)])
+@pytest.mark.parametrize("types", [("large", "small"), ("small", "large")])
+@pytest.mark.parametrize(
+    ("queue", "owners_queue", "owners_gpus"),
+    [
+        (Queue(name="q", discipline=STRICT, order=QueueOrder.FAIR_SHARE), "q", 4),
+        (Queue(name="q", discipline=BACKFILL), "q", 6),
+        (Queue(name="q", discipline=STRICT), "later", 6),
+    ],
+)
+def test_an_owner_passes_a_head_that_a_quota_keeps_from_one_type_of_a_pool_and_the_owner_from_the_other(
+    queue: Queue,
+    owners_queue: str,
+    owners_gpus: int,
+    types: tuple[str, str],
+    of_small: tuple[Tenant, ...],
+    is_gang: bool,
+) -> None:
+    world = world_of(*of_small, *LARGE, queues=(queue, Queue(name="later")))
+    world.tell(*(joined(f"n{at}", 8, gpu_type=each) for at, each in enumerate(types)))
+    world.tell(admitted(JobSpec(id="busy", tenant="eve", gpu_type="large", resources=gpus(8)), 1))
+    world.tell(admitted(JobSpec(id="head", tenant="lab", queue="q", gang=is_gang, resources=gpus(4)), 2))
+    own = JobSpec(id="own", tenant="fay", queue=owners_queue, gpu_type="large", resources=gpus(owners_gpus))
+    world.tell(admitted(own, 3))
+    world.pass_time(HOUR_MS)
+    world.tell(finished("busy", f"n{types.index('large')}"))
+    assert runs(world, "own")
