@@ -166,18 +166,20 @@ def up_to(large: int | None, small: int | None) -> Tenant:
     return Tenant(name="lab", quotas=quotas)
 
 
-@pytest.mark.parametrize(("tenant", "workers", "each"), [(up_to(None, None), 2, 8), (up_to(8, 8), 2, 8), (up_to(8, 12), 4, 4)])
+@pytest.mark.parametrize(
+    ("tenant", "workers"), [(up_to(None, None), 2), (up_to(None, None), 4), (up_to(8, 8), 2), (up_to(8, 12), 4)]
+)
 @pytest.mark.parametrize("pools", [("large", "small"), ("small", "large")])
 @CIRCLES
 def test_an_owner_passes_a_service_that_has_room_in_several_pools_but_for_the_owners_places(
-    queue: Queue, owners_queue: str, owners_gpus: int, pools: tuple[str, str], tenant: Tenant, workers: int, each: int
+    queue: Queue, owners_queue: str, owners_gpus: int, pools: tuple[str, str], tenant: Tenant, workers: int
 ) -> None:
     fay = Tenant(name="fay", quotas=of_large(4, lends=True))
     world = world_of(tenant, fay, Tenant(name="bob"), queues=(queue, Queue(name="later")), pools=pools)
     world.tell(*(joined(name, 8, gpu_type=name, pool=name) for name in pools))
     world.tell(admitted(JobSpec(id="busy", tenant="bob", gpu_type="large", resources=gpus(8)), 1))
     service: dict[str, Any] = {"kind": JobKind.INFERENCE, "gang": False, "workers": workers, "workers_min": workers}
-    world.tell(admitted(JobSpec(id="head", tenant="lab", queue="q", resources=gpus(each), **service), 2))
+    world.tell(admitted(JobSpec(id="head", tenant="lab", queue="q", resources=gpus(16 // workers), **service), 2))
     own = JobSpec(id="own", tenant="fay", queue=owners_queue, gpu_type="large", resources=gpus(owners_gpus))
     world.tell(admitted(own, 3))
     world.pass_time(HOUR_MS)
