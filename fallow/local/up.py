@@ -18,7 +18,6 @@ import typer
 
 from fallow.cli.access import CELL_FILE, PACKAGE, Access, access_of, run
 from fallow.cli.failures import Exit, end_with, refuse
-from fallow.cli.near import meant, there
 from fallow.cli.output.output import print_line
 from fallow.cli.paths import file_to_read, folder_to_write
 from fallow.local.data_folder import held
@@ -35,6 +34,7 @@ from fallow.shared.events.encoding import encode
 from fallow.shared.events.value import replace as replace_value
 from fallow.shared.events.values import NodeSpec
 from fallow.shared.log.opening import declared_topics
+from fallow.shared.near import meant, there
 from fallow.shared.runtime.addresses import without_password
 from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis

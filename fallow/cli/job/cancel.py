@@ -17,7 +17,6 @@ from fallow.cli.job.meant import known_jobs
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_stopping, by_elements, rows_of, statuses
 from fallow.cli.job.submit import words
-from fallow.cli.near import meant
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
 from fallow.cli.unanswered import Passes
@@ -28,6 +27,7 @@ from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events import effects as e
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import StopReason
+from fallow.shared.near import meant
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.view.rows import JobRow
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from fallow.cli.access import Access
-from fallow.cli.near import meant
 from fallow.shared.client.port import CellClient, ClientUnavailable
+from fallow.shared.near import meant
 from fallow.shared.view.reader import LIMIT_MOST
 
 
