@@ -62,7 +62,7 @@ class Stopwatch:
 
 class ReachCount:
     """Adds up what properties have reached, on whichever process they ran: their reports carry it. A property that
-    never reached what it is about in many examples fails.
+    never reached what it is about in many examples fails; where many tests share the examples, the whole run does.
     """
 
     def __init__(self, reached: Counter[tuple[str, bool]]) -> None:
@@ -89,6 +89,20 @@ class ReachCount:
     def _add(self, row: Any) -> None:
         what, is_reached, count = row
         self._reached[what, is_reached] += count
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self.never() and not hasattr(session.config, "workerinput"):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for what in self.never():
+            terminalreporter.write_line(f"FAILED: no example of any test reached what it is about: {what}", red=True)
+
+    def never(self) -> list[str]:
+        """What no example of all that ran has reached."""
+        return never_reached((what, is_reached, count) for (what, is_reached), count in self._reached.items())
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of the same name

@@ -3,7 +3,7 @@ be busy). A failure prints what brings it about again.
 
 Importing it is enough. `HYPOTHESIS_EXAMPLES=2000` searches deeper. A property whose examples take long is `costly`. One
 that says by `reaches` how often an example reaches what it is about has that printed when tests have run, and
-fails where none of many does.
+fails where none of many does; so does a run, where none of many examples in all of its tests does.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import typer
 
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.fence_line import FenceLine
-from fallow.cli.near import meant, there
+from fallow.shared.near import meant, there
 from fallow.shared.runtime.addresses import REDIS_RULE, is_redis, without_password
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 

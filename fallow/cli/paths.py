@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -12,7 +13,7 @@ import typer
 
 from fallow.cli.failures import refuse
 from fallow.cli.wrong_use import WrongValue
-from fallow.shared.whole_file import target_of
+from fallow.shared.whole_file import target_of, whole_file
 
 COUNT_MOST = 1_000_000
 
@@ -99,10 +100,14 @@ def _takes_bytes(path: Path) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
 
 
-def file_in(folder: Path, name: str) -> Path:
-    """Where to write this file of a folder that a command makes. Raises OSError where something else has its name."""
+@contextmanager
+def file_in(folder: Path, name: str) -> Iterator[Path]:
+    """A new file to be filled, which has this name in a folder that a command makes once nothing failed. Raises OSError
+    where something else has its name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    return target_of(folder / name)
+    with whole_file(folder / name) as part:
+        yield part
 
 
 def folder_to_write(value: Given) -> Given:

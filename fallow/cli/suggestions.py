@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from fallow.cli.near import near
+from fallow.shared.near import near
 
 LISTS = frozenset(("list", "ls", "get"))
 

@@ -18,7 +18,6 @@ import typer
 
 from fallow.cli.access import CELL_FILE, PACKAGE, Access, access_of, run
 from fallow.cli.failures import Exit, end_with, refuse
-from fallow.cli.near import meant, there
 from fallow.cli.output.output import print_line
 from fallow.cli.paths import file_to_read, folder_to_write
 from fallow.local.data_folder import held
@@ -35,6 +34,7 @@ from fallow.shared.events.encoding import encode
 from fallow.shared.events.value import replace as replace_value
 from fallow.shared.events.values import NodeSpec
 from fallow.shared.log.opening import declared_topics
+from fallow.shared.near import meant, there
 from fallow.shared.runtime.addresses import without_password
 from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
@@ -238,11 +238,10 @@ async def _until_stopped(upkeep: Upkeep, told: str, beside: Callable[[], Corouti
     try:
         await asyncio.wait({asked, kept, begun, other}, return_when=asyncio.FIRST_COMPLETED)
         if begun.done():
-            begun.result()
+            _raise_failure(begun)
             await asyncio.wait({asked, kept, other}, return_when=asyncio.FIRST_COMPLETED)
         for ended in (kept, other):
-            if ended.done():
-                ended.result()
+            _raise_failure(ended)
     finally:
         print_line("stopping")
         upkeep.stopping.set()
@@ -251,6 +250,12 @@ async def _until_stopped(upkeep: Upkeep, told: str, beside: Callable[[], Corouti
         await asyncio.wait({kept}, timeout=UPKEEP_END_S)
         await end_tasks(*tasks)
         await upkeep.services.stop()
+
+
+def _raise_failure(task: asyncio.Task[None]) -> None:
+    """Raise what the task failed with, if it has. One that a second signal has cancelled is no failure."""
+    if task.done() and not task.cancelled():
+        task.result()
 
 
 def marks_of(names: Sequence[str]) -> dict[str, str]:

@@ -136,7 +136,8 @@ def figure(panels: int, size: tuple[float, float]) -> Iterator[tuple[Figure, lis
 
 def save(drawn: Figure, path: Path) -> Path:
     """Write it; nothing in it tells when or with what."""
-    drawn.savefig(file_in(path.parent, path.name), format="svg", metadata={"Date": None, "Creator": None})
+    with file_in(path.parent, path.name) as part:
+        drawn.savefig(part, format="svg", metadata={"Date": None, "Creator": None})
     return path
 
 

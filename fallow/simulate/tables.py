@@ -19,19 +19,20 @@ from fallow.simulator.trace.run import TraceRun
 def write_run(run: TraceRun, nodes: Sequence[NodeSpec], folder: Path) -> None:
     """jobs.csv, placements.csv and nodes.csv: from these each figure can be computed again."""
     books = run.measures.books
-    _write(file_in(folder, "jobs.csv"), JOB_COLUMNS, books.job_rows())
-    _write(file_in(folder, "placements.csv"), PLACEMENT_COLUMNS, books.placement_rows())
+    _write(folder, "jobs.csv", JOB_COLUMNS, books.job_rows())
+    _write(folder, "placements.csv", PLACEMENT_COLUMNS, books.placement_rows())
     rows = ((node.id, node.pool, node.gpu_type, node.gpus) for node in nodes)
-    _write(file_in(folder, "nodes.csv"), ("node_id", "pool", "gpu_type", "gpus"), rows)
+    _write(folder, "nodes.csv", ("node_id", "pool", "gpu_type", "gpus"), rows)
 
 
 def write_summary(told: Mapping[str, object], folder: Path) -> None:
     """summary.json: what `--json` prints."""
-    file_in(folder, "summary.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    with file_in(folder, "summary.json") as part:
+        part.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
+def _write(folder: Path, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with file_in(folder, name) as part, part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(rows)

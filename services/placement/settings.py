@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections.abc import Iterable, Iterator
 
 from pydantic import Field, field_validator
 
@@ -22,6 +22,28 @@ _RESUMES_RULE = (
 _CELL = " *[a-z0-9._-]{1,64} *"
 _CELLS = re.compile(f"({_CELL}(,{_CELL})*)?")
 _CELLS_RULE = "must be names of cells, several by commas"
+
+
+def _decided(text: str) -> Iterator[tuple[str, int, int, int]]:
+    """Of each: the input, how far it was read, from where it is read on, for the how manieth time (1: the first)."""
+    for words in filter(None, map(str.strip, text.split(","))):
+        source, _, offsets = words.partition("@")
+        read, start, *time = map(int, offsets.split(":"))
+        yield source, read, start, time[0] if time else 1
+
+
+def _must_agree(decided: Iterable[tuple[str, int, int, int]]) -> None:
+    """Raises ValueError where two of them may be meant for the same loss."""
+    starts, losses = dict[tuple[str, int], int](), set[tuple[str, int, int]]()
+    for source, read, start, time in decided:
+        # A number counts the losses behind which it was read on from this very offset: it parts no two offsets.
+        if (other := starts.setdefault((source, read), start)) != start:
+            rule = f"must say of {source}@{read} one offset from which it is read on"
+            raise ValueError(f"{rule}, and says {other} and {start}")
+        if (source, read, time) in losses:
+            rule = "must say once of each loss that it is read on"
+            raise ValueError(f"{rule}, and says it twice of {source}@{read}:{start}:{time}")
+        losses.add((source, read, time))
 
 
 class PlacementSettings(ServiceSettings, WriterSecurity):
@@ -52,9 +74,7 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
     def _are_resumes(cls, text: str) -> str:
         if not _RESUMES.fullmatch(text.strip(" ")):
             raise ValueError(_RESUMES_RULE)
-        places = Counter(words.strip().partition(":")[0] for words in text.split(",") if words.strip())
-        if twice := [place for place, count in places.items() if count > 1]:
-            raise ValueError(f"must say once from where an input is read on, and says it more often of {twice[0]}")
+        _must_agree(_decided(text))
         return text
 
     @field_validator("begin_cells")
@@ -65,15 +85,14 @@ class PlacementSettings(ServiceSettings, WriterSecurity):
         return text
 
     @property
-    def resumes(self) -> dict[tuple[str, int], tuple[int, int]]:
+    def resumes(self) -> dict[tuple[str, int], tuple[int, frozenset[int]]]:
         """What `resume_inputs` says: of an input that was read to an offset, the offset from which it is read on, and
-        for the how manieth time in just this way (1: the first).
+        for the how manieth times in just this way (1: the first).
         """
-        found = {}
-        for words in filter(None, map(str.strip, self.resume_inputs.split(","))):
-            source, _, offsets = words.partition("@")
-            read, start, *time = map(int, offsets.split(":"))
-            found[source, read] = start, time[0] if time else 1
+        found = dict[tuple[str, int], tuple[int, frozenset[int]]]()
+        for source, read, start, time in _decided(self.resume_inputs):
+            _, times = found.get((source, read), (start, frozenset[int]()))
+            found[source, read] = start, times | {time}
         return found
 
     @property

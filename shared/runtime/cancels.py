@@ -7,12 +7,19 @@ and redis-py sends every command by it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-AGAIN_S = 2.0
-"""So long a task may take to end before it is cancelled again: more than one needs that puts things in order."""
+AGAIN_S = 30.0
+"""So long a task may take to end before it is cancelled again: longer than any here needs to put things in order.
+
+Nothing that asyncio tells parts a task that has lost its cancellation from one that does in a `finally` what has to be
+done: `cancelling()` counts those that were asked for, and is 1 for both. To cancel the second one breaks off its work,
+and to wait for the first one only takes time; so the bound is long.
+"""
+
+Tasks = set[asyncio.Future[Any]]
 
 
 @contextmanager
@@ -33,13 +40,21 @@ def cancels_heeded() -> Iterator[None]:
         raise asyncio.CancelledError
 
 
-async def end_tasks(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel these and wait for their end, however they come to it. One that goes on is cancelled again."""
+async def _a_while(going: Tasks) -> tuple[Tasks, Tasks]:
+    return await asyncio.wait(going, timeout=AGAIN_S)
+
+
+async def end_tasks(
+    *tasks: asyncio.Future[Any], wait: Callable[[Tasks], Awaitable[tuple[Tasks, Tasks]]] = _a_while
+) -> None:
+    """Cancel these and wait for their end, however they come to it. One that goes on after a `wait`, which tells those
+    that have ended and those that go on, is cancelled again.
+    """
     going = set(tasks)
     while going:
         for task in going:
             task.cancel()
-        ended, going = await asyncio.wait(going, timeout=AGAIN_S)
+        ended, going = await wait(going)
         for task in ended:
             if not task.cancelled():
                 task.exception()  # or asyncio tells that nobody has asked for it

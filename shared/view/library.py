@@ -10,6 +10,7 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
+from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.view.keys import SCHEMA
 
 LIBRARY = f"fallow_{SCHEMA}"
@@ -31,6 +32,7 @@ FILES = (
     "read_names",
     "read_queue",
     "read_summary",
+    "digest",
 )
 """In the order in which they need each other."""
 
@@ -39,10 +41,12 @@ FILES = (
 def library_source() -> str:
     """The text for FUNCTION LOAD."""
     folder = Path(__file__).parent / "lua"
-    body = "\n".join((folder / f"{name}.lua").read_text(encoding="utf-8") for name in FILES)
+    statuses = ", ".join(f"{status} = true" for status in JobStatus)
+    texts = [(folder / f"{name}.lua").read_text(encoding="utf-8") for name in FILES]
+    body = "\n".join([f"local STATUSES = {{ {statuses} }}", *texts])
     digest = blake2b(body.encode(), digest_size=8).hexdigest()
     head = f"#!lua name={LIBRARY}\nlocal SCHEMA = '{SCHEMA}'\nlocal DIGEST = '{digest}'\n"
-    return head + body + "\nregister_read('digest', function(keys, args) return DIGEST end)\n"
+    return head + body
 
 
 @cache
@@ -52,6 +56,18 @@ def library_digest() -> str:
     source = library_source()
     start = source.index(marker) + len(marker)
     return source[start : source.index("'", start)]
+
+
+def library_difference(source: str | None) -> str | None:
+    """How the text of a loaded library (None: none is loaded) differs from this one; None where it does not."""
+    if source == library_source():
+        return None
+    if source is None:
+        return f"missing: library {LIBRARY} (`fallow view load` puts it there)"
+    return (
+        f"library {LIBRARY} is not that of this release: another release, or somebody with the loader's password, has"
+        " put it there (`fallow view load` replaces it)"
+    )
 
 
 def function(name: str) -> str:

@@ -16,8 +16,8 @@ from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from fallow.shared.runtime.cancels import cancels_heeded
 from fallow.shared.view.answers import eviction_told, meaning_of
-from fallow.shared.view.library import function, library_digest, library_source
-from fallow.shared.view.store import ViewMisused, ViewUnavailable
+from fallow.shared.view.library import LIBRARY, function, library_digest, library_source
+from fallow.shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailable
 
 CONNECT_WAIT_S = 1.0
 RENEWED_EVERY_S = 10.0
@@ -61,7 +61,7 @@ class RedisFunctions:
 
     async def load(self) -> None:
         """Put the library into Redis unless it is there as it is here. Raises ViewUnavailable, ViewMisused."""
-        if await self._loaded_digest() != library_digest():
+        if not await self._is_there():
             await self.ask("FUNCTION LOAD", "REPLACE", library_source())
         self._is_loaded = True
         if self._told is not None:
@@ -89,11 +89,21 @@ class RedisFunctions:
             return ""
         return str(answer.get("maxmemory-policy", "")) if isinstance(answer, dict) else ""
 
-    async def _loaded_digest(self) -> str:
+    async def _is_there(self) -> bool:
+        """Whether the library is there as it is here: by its text, or by its word where this user may not see that."""
+        with contextlib.suppress(ViewNeedsChange, ViewMisused):
+            return await self.loaded_source() == library_source()
         try:
-            return str(await self.ask("FCALL_RO", function("digest"), 0))
+            return str(await self.ask("FCALL_RO", function("digest"), 0)) == library_digest()
         except FunctionMissing:
-            return ""
+            return False
+
+    async def loaded_source(self) -> str | None:
+        """The text of the library that Redis holds, whatever that says of itself; None where there is none. Raises
+        ViewUnavailable, ViewMisused.
+        """
+        told = await self.ask("FUNCTION LIST", "LIBRARYNAME", LIBRARY, "WITHCODE")
+        return source_in(told)
 
     async def ask(self, command: str, *arguments: Any) -> Any:
         """One command as it is. Raises ViewUnavailable, ViewMisused, FunctionMissing."""
@@ -107,6 +117,20 @@ class RedisFunctions:
                 with contextlib.suppress(*ERRORS):  # a connection that cannot be closed in order is gone all the same
                     await self._redis.connection_pool.disconnect(inuse_connections=False)
                 raise meaning_of(error) from error
+
+
+def source_in(told: Any) -> str | None:
+    """The text in an answer to FUNCTION LIST about one library: a list of names and values, or a map in RESP3. Raises
+    ViewMisused.
+    """
+    if told == []:
+        return None
+    try:
+        [library] = told
+        fields = library if isinstance(library, dict) else dict(zip(library[::2], library[1::2], strict=True))
+        return str(fields["library_code"])
+    except (TypeError, ValueError, KeyError) as error:
+        raise ViewMisused("FUNCTION LIST: what answers at this address is no Redis") from error
 
 
 class PacksInC:

@@ -9,7 +9,7 @@ _CONNECTION = "+ping +hello +auth +select +client|setinfo"
 _READS = "+fcall_ro +hget +hmget +hgetall +hvals +hlen +zcard +zrank +zlexcount +zrangebylex"
 _WRITES = "+fcall +hset +hdel +zadd +zrem +unlink"
 
-_LOADS = "+fcall_ro +function|load"
+_LOADS = "+fcall_ro +function|load +function|list"
 
 
 def writer_rights(namespace: str) -> str:
@@ -23,5 +23,5 @@ def reader_rights(namespace: str) -> str:
 
 
 def loader_rights() -> str:
-    """For `fallow view load`, which puts the functions into Redis and asks them which ones they are."""
+    """For `fallow view load`, which puts the functions into Redis and looks which ones are there."""
     return f"resetkeys resetchannels -@all {_CONNECTION} {_LOADS}"

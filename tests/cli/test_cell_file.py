@@ -56,6 +56,15 @@ def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
         ),
         (
             "role: inference",
+            "ROLLE: inference",
+            "role: inference",
+            (
+                "cells[0].pools[1].ROLLE = 'inference': unknown field (did you mean role?); "
+                "there are name, gpu_type, role, driver, gpus, gpus_per_node, nodes"
+            ),
+        ),
+        (
+            "role: inference",
             "nodes: []",
             "role: inference",
             "cells[0].pools[1].nodes: must have at least 1 item",
@@ -104,6 +113,7 @@ def test_the_default_file_has_one_cell_two_pools_and_five_tenants() -> None:
         "a word for a number",
         "too small",
         "an unknown key",
+        "an unknown key in capitals",
         "a pool without nodes",
         "a text for a mapping",
         "a text for a list",
@@ -121,7 +131,7 @@ def test_a_mistake_is_told_with_line_field_value_and_rule(right: str, wrong: str
 
 
 @pytest.mark.parametrize(("name", "meant"), [("rm", ""), ("binpak", " (did you mean binpack?)")])
-def test_a_placement_policy_that_there_is_not_is_told_with_those_that_there_are(name: str, meant: str) -> None:
+def test_an_unknown_placement_policy_is_told_with_those_that_there_are(name: str, meant: str) -> None:
     there = "best-fit, binpack, first-fit, spread, e-binpack, frag-aware, lifetime, e-spread"
     assert mistakes(TEXT.replace("placement: e-spread", f"placement: {name}")) == [
         (

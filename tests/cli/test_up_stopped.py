@@ -70,3 +70,26 @@ async def test_a_second_one_waits_for_nothing(tmp_path: Path, monkeypatch: pytes
             await stubborn.is_spent.wait()
         assert not task.done()
         ctrl_c()
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGTERM), (signal.SIGTERM, signal.SIGINT)])
+async def test_two_in_one_turn_of_the_loop_stop_it_in_order(
+    tmp_path: Path, signals: tuple[signal.Signals, ...]
+) -> None:
+    """As `make` passes both on, and as an impatient person gives them while the loop is busy."""
+    async with stops(tmp_path, Stubborn(0)):
+        for number in signals:
+            os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("signals", [(signal.SIGINT, signal.SIGTERM)])
+async def test_what_failed_before_they_came_is_told_all_the_same(
+    tmp_path: Path, signals: tuple[signal.Signals, ...]
+) -> None:
+    async def fails() -> None:
+        for number in signals:
+            os.kill(os.getpid(), number)
+        raise OSError("no nodes")
+
+    with ThreadPoolExecutor(1) as starter, pytest.raises(OSError, match="no nodes"):
+        await _until_stopped(Upkeep(Services([], environment={}, run_dir=tmp_path), {}, starter, print), "", fails)

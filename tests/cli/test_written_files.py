@@ -7,18 +7,21 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.cli.cell.archive import read_archive, write_archive
-from fallow.cli.log.file import written_in_order
+from fallow.cli.log.file import read_log_file, written_in_order
+from fallow.cli.log.log import write_records
 from fallow.cli.paths import OUTPUT, file_in, file_to_write, to_write_in_order
 from fallow.cli.wrong_use import WrongValue
+from fallow.shared.log.port import LogUnavailable, Record, TopicPartition
 from fallow.shared.runtime.process import write_whole
 from fallow.shared.whole_file import whole_file
 from tests.cli.logs import an_honest_log
@@ -105,7 +108,8 @@ def by_option(path: Path) -> None:
 
 
 def by_folder(path: Path) -> None:
-    filled(file_in(path.parent, path.name))
+    with file_in(path.parent, path.name) as part:
+        filled(part)
 
 
 def at_once(path: Path) -> None:
@@ -176,6 +180,98 @@ def test_a_file_may_have_the_longest_name_there_is(tmp_path: Path, length: int) 
 def test_a_packed_file_names_itself_and_not_the_part_in_which_it_was_written(tmp_path: Path) -> None:
     write_archive(tmp_path / "cell.gz", an_honest_log().state, ())
     assert b"cell\0" in (tmp_path / "cell.gz").read_bytes()[:40]
+
+
+class BrokenOff(BaseException):
+    """As Ctrl-C, which is no Exception."""
+
+
+def break_off_in_order(path: Path) -> None:
+    with written_in_order(path) as output:
+        output.write("after" * 100_000)
+        raise BrokenOff
+
+
+def break_off_in_a_folder(path: Path) -> None:
+    with file_in(path.parent, path.name) as part:
+        part.write_text("after")
+        raise BrokenOff
+
+
+@pytest.mark.parametrize("kind", GOOD)
+@pytest.mark.parametrize("links", [0, 2])
+@pytest.mark.parametrize("way", [break_off_in_order, break_off_in_a_folder])
+def test_what_breaks_off_leaves_the_old_file_or_none(
+    tmp_path: Path, kind: Callable[[Path], None], links: int, way: Callable[[Path], None]
+) -> None:
+    path, _ = laid_out(tmp_path, kind, links)
+    before = seen(tmp_path)
+    with pytest.raises(BrokenOff):
+        way(path)
+    assert seen(tmp_path) == before
+
+
+class Silent:
+    """As much of a log and its reader as an export asks for: it tells an end, and gives these records and no more."""
+
+    def __init__(self, records: list[Record], end: int) -> None:
+        self.left, self.end, self.position = records, end, 0
+
+    async def begin_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(tps, 0)
+
+    async def end_offsets(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(tps, self.end)
+
+    def reader(self, _: object) -> Silent:
+        return self
+
+    async def start(self) -> None:
+        """Nothing to do."""
+
+    stop = start
+
+    async def poll(self, *_: int) -> list[Record]:
+        some, self.left = self.left, []
+        self.position += len(some)
+        return some
+
+    def positions(self) -> dict[TopicPartition, int]:
+        return {TP: self.position}
+
+
+TP = ("fallow.decisions", 0)
+
+
+def export(records: list[Record], end: int, path: Path) -> Coroutine[Any, Any, tuple[int, list[str]]]:
+    log: Any = Silent(records, end)
+    return write_records(log, TP, path)
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.jsonl.gz"])
+@pytest.mark.parametrize("kind", GOOD)
+async def test_an_export_of_a_log_that_falls_silent_leaves_the_old_file_or_none(
+    tmp_path: Path, kind: Callable[[Path], None], name: str
+) -> None:
+    records, path = an_honest_log().records, tmp_path / name
+    kind(path)
+    before = seen(tmp_path)
+    with pytest.raises(
+        LogUnavailable, match=f"{name} is not written: the log ends at offset 99, and nothing from 10 on"
+    ):
+        await export(records, 99, path)
+    assert seen(tmp_path) == before
+    assert await export(records, len(records), path) == (len(records), [])
+    assert sum(len(some) for some, _ in read_log_file(path, TP)) == len(records)
+
+
+async def test_a_pipe_keeps_what_came_before_a_log_fell_silent(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(LogUnavailable, match="pipe is cut short: the log ends at offset 99"):
+        await export(an_honest_log().records, 99, tmp_path / "pipe")
+    assert os.read(reading, 100)
+    os.close(reading)
 
 
 def in_order(path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fallow.shared.cluster.checks.audit import Ledger
+from fallow.shared.cluster.checks.audit import Ledger, ledger_of
 from fallow.shared.cluster.checks.invariants import Offence, check_state
 from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from fallow.shared.cluster.model.job import JobStatus
@@ -18,7 +18,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.operations import Quota
 from fallow.shared.events.reasons import FailReason, StopReason
 from fallow.shared.events.value import build_valid, replace
-from fallow.shared.events.values import JobSpec, Resources, RunStatus, WorkerPlace
+from fallow.shared.events.values import JobSpec, NodeStatus, Resources, RunStatus, WorkerPlace
 from tests.cluster.examples import TWO_GPUS, cell, enqueued, node, place, quota, requeued, started, then
 from tests.cluster.histories import CELL
 
@@ -88,6 +88,11 @@ def test_a_tampered_state_is_caught(what: str) -> None:
     assert invariant in {offence.invariant for offence in check_state(state)}
 
 
+def numbered(id_: str, seq: int, *, boot: str = "boot-1") -> e.NodeChanged:
+    """A node, as the word with this number says."""
+    return replace(node(id_), boot=boot, seq=seq)
+
+
 # Logs that no honest writer could write: what follows LIFE, and the invariant that it breaks.
 FORGED: dict[str, tuple[str, list[Any]]] = {
     "one device for two jobs": ("I1", [started("idle", place(0, "n1", 0))]),
@@ -121,6 +126,10 @@ FORGED: dict[str, tuple[str, list[Any]]] = {
     "a resize of what holds nothing": ("I2", [e.JobResizing(job="idle", attempt=1, add=(place(1, "n2", 7),))]),
     "half a gang": ("I3", [requeued("gang"), started("gang", place(0, "n1", 0, 1), attempt=2)]),
     "a gang that shrinks": ("I3", [e.JobResized(job="gang", attempt=1, workers=(place(0, "n1", 0, 1),))]),
+    "a lost node that is used again without a word of it": (
+        "LEASE",
+        [numbered("n2", 7), e.LeaseExpired(node="n2", boot="boot-1"), numbered("n2", 7)],
+    ),
     "a start above the limit": (
         "I4",
         [enqueued("big", resources=TWO_GPUS), started("big", place(0, "n2", 4, 5))],
@@ -168,6 +177,24 @@ def test_a_forged_log_is_caught(what: str) -> None:
     offence = ledger.take(decision(effects))
     assert offence is not None
     assert offence.invariant == invariant
+
+
+@pytest.mark.parametrize("word", [numbered("n2", 8), numbered("n2", 7, boot="boot-2"), numbered("n2", 3)])
+def test_a_lost_node_that_is_back_by_another_word_accuses_nobody(word: e.NodeChanged) -> None:
+    """The number of a word may also be lower: the clock that it comes from was wrong before."""
+    ledger, lost = Ledger(), e.LeaseExpired(node="n2", boot="boot-1")
+    kept = replace(numbered("n2", 7), status=NodeStatus.LOST)
+    assert ledger.take(decision([*LIFE, numbered("n2", 7), lost, kept, word])) is None
+
+
+def test_a_lost_node_of_a_snapshot_is_used_again_after_a_word_of_it() -> None:
+    effects = [*LIFE, numbered("n3", 7), e.LeaseExpired(node="n3", boot="boot-1")]
+    ledger = ledger_of(cell(*effects))
+    assert ledger.take(decision([numbered("n3", 8)])) is None
+    ledger = ledger_of(cell(*effects))
+    offence = ledger.take(decision([numbered("n3", 7)]))
+    assert offence is not None
+    assert offence.invariant == "LEASE"
 
 
 def test_a_limit_lowered_after_a_start_accuses_nobody() -> None:

@@ -11,6 +11,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
+from fallow.shared.view.library import library_digest
 from fallow.shared.view.users import ADMIN
 from tests.cli.test_commands import call
 from tests.contract.guarded_redis import USERS, GuardedRedis, guarded_redis, password_of, written_passwords
@@ -44,6 +45,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "read a key beside it": ("HGET", "elsewhere:c:meta", "version"),
     "write a key beside it": ("HSET", "elsewhere:c:meta", "version", "1"),
     "load functions": ("FUNCTION", "LOAD", "REPLACE", "#!lua name=t\nredis.register_function('t', function() end)"),
+    "see the functions": ("FUNCTION", "LIST"),
     "run a script": ("EVAL", "return 1", "0"),
     "drop everything": ("FLUSHALL",),
     "list all keys": ("KEYS", "*"),
@@ -55,7 +57,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 MAY = {
     "projector": {"read a key of the view", "write a key of the view"},
     "reader": {"read a key of the view"},
-    "loader": {"load functions"},
+    "loader": {"load functions", "see the functions"},
 }
 
 
@@ -102,7 +104,34 @@ def test_what_was_changed_by_hand_is_told(guarded: GuardedRedis) -> None:
         "user admin needs no password",
         "beside the declared ones: user default needs no password",
         "beside the declared ones: user stranger",
+        "missing: library fallow_4 (`fallow view load` puts it there)",
     ]
+
+
+FORGED = """#!lua name=fallow_4
+local function read(name, callback)
+  redis.register_function({ function_name = name, callback = callback, flags = { 'no-writes' } })
+end
+read('fallow_digest_4', function() return 'DIGEST' end)
+read('fallow_read_cursor_4', function() return { 'NONE' } end)
+redis.register_function('fallow_apply_4', function(keys, args) return { 'OK', args[2] } end)
+"""
+
+
+def test_functions_that_pose_as_the_declared_ones_are_told_and_replaced(guarded: GuardedRedis) -> None:
+    guarded.redis("loader").execute_command("FUNCTION", "LOAD", FORGED.replace("DIGEST", library_digest()))
+    assert guarded.redis("reader").execute_command("FCALL_RO", "fallow_digest_4", 0) == library_digest()
+    found = guarded.command(ADMIN, "view", "check", "--json")
+    assert found.returncode == 1
+    [row] = json.loads(found.stdout)["differences"]
+    assert (row["user"], row["text"].partition(":")[0]) == (None, "library fallow_4 is not that of this release")
+    assert guarded.command("loader", "view", "load").returncode == 0
+    assert guarded.command(ADMIN, "view", "check").returncode == 0
+
+
+def test_one_who_may_not_see_the_functions_goes_by_their_own_word(guarded: GuardedRedis) -> None:
+    assert guarded.command("loader", "view", "load").returncode == 0
+    assert guarded.command("projector", "view", "load").returncode == 0
 
 
 @pytest.mark.parametrize(

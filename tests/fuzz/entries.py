@@ -26,11 +26,14 @@ FILE_MS, FILE_BYTES_MOST = 4_000.0, 64_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One way in. `work` takes an input through it, turn by turn, and says what came of it."""
+    """One way in. `work` takes an input through it, turn by turn, and says what came of it: `taken` where the input was
+    good, which one of the seeds is at least.
+    """
 
     name: str
     work: Callable[[bytes], Turns]
     seeds: tuple[bytes, ...] = field(repr=False)
+    taken: str
     within_ms: float = SERVICE_MS
     bytes_most: int = BYTES_MOST
     lines: bool = False

@@ -39,41 +39,28 @@ def reading(path: Path, read: Callable[[Path], Any], *errors: type[Exception]) -
 
 def file_entries(folder: Path) -> list[Entry]:
     path = folder / "file"
-    line = b'{"wall_ms":1,"at_ms":1,"node":"n","boot":"n.1","event":"start","job":"a","attempt":1,"devices":[0]}\n'
+    line = b'{"wall_ms":1,"cell_ms":1,"node":"n","boot":"n.1","event":"started","job":"a","attempt":1,"devices":[0]}\n'
     node = b'{"cell":"main","node":{"id":"n1","pool":"training","gpus":8}}\n'
     job = json.dumps(FULL_JOB).encode()
     (folder / "diaries").mkdir(exist_ok=True)
     diary = folder / "diaries" / "n.jsonl"
     seeds_of_log, seeds_of_archive = log_file(folder), archive_file(folder)
-    return [
-        Entry("file/cell", reading(path, load_cell_file, CellFileError), (cell_json(),), FILE_MS, FILE_BYTES_MOST),
-        Entry(
-            "file/job", reading(path, read_job_file, JobFileError), (job, b"[" + job + b"]"), FILE_MS, FILE_BYTES_MOST
-        ),
-        Entry(
-            "file/job-lines",
-            reading(path, read_job_file, JobFileError),
-            (job + b"\n" + job,),
-            FILE_MS,
-            FILE_BYTES_MOST,
-            lines=True,
-        ),
-        Entry(
-            "file/nodes", reading(path, load_nodes, NodesFileError), (node * 2,), FILE_MS, FILE_BYTES_MOST, lines=True
-        ),
-        Entry(
-            "file/log", reading(path, verify_file, LogFileError), (seeds_of_log,), FILE_MS, FILE_BYTES_MOST, lines=True
-        ),
-        Entry(
-            "file/archive",
-            reading(path, read_archive, ArchiveError),
-            (seeds_of_archive,),
-            FILE_MS,
-            FILE_BYTES_MOST,
-            lines=True,
-        ),
-        Entry("file/diary", reading(diary, read_diary, DiaryError), (line * 2,), FILE_MS, FILE_BYTES_MOST, lines=True),
-    ]
+    job_lines = b"\n".join(json.dumps(FULL_JOB | {"id": name}).encode() for name in ("a", "c"))
+    whole = (
+        ("cell", reading(path, load_cell_file, CellFileError), (cell_json(),)),
+        ("job", reading(path, read_job_file, JobFileError), (job, b"[" + job + b"]")),
+    )
+    by_lines = (
+        ("job-lines", reading(path, read_job_file, JobFileError), job_lines),
+        ("nodes", reading(path, load_nodes, NodesFileError), node + node.replace(b"n1", b"n2")),
+        ("log", reading(path, verify_file, LogFileError), seeds_of_log),
+        ("archive", reading(path, read_archive, ArchiveError), seeds_of_archive),
+        ("diary", reading(diary, read_diary, DiaryError), line * 2),
+    )
+    entries = [Entry(f"file/{name}", work, seeds, "read", FILE_MS, FILE_BYTES_MOST) for name, work, seeds in whole]
+    for name, work, seed in by_lines:
+        entries.append(Entry(f"file/{name}", work, (seed,), "read", FILE_MS, FILE_BYTES_MOST, lines=True))
+    return entries
 
 
 def cell_json() -> bytes:

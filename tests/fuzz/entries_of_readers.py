@@ -155,9 +155,9 @@ def log_entries() -> list[Entry]:
     chunks = [encode(chunk) for chunk in cut(state, "s")]
     headers = b"{}" + b"".join(b"\0ce_type12" + b"x" * number for number in (0, 3, 500))
     return [
-        Entry("followers/decisions", followers.work, followers.seeds),
-        Entry("followers/snapshots", snapshot, tuple(chunks)),
-        Entry("dead-letters", letter, (headers,)),
+        Entry("followers/decisions", followers.work, followers.seeds, "queueing"),
+        Entry("followers/snapshots", snapshot, tuple(chunks), "a state"),
+        Entry("dead-letters", letter, (headers,), "Outgoing"),
     ]
 
 
@@ -207,4 +207,4 @@ def view_entries() -> Iterator[Entry]:
         seeds = [
             json.dumps(outcome(here, json.loads(call), views[-1])) for call in calls if f'"{name}"' in call.decode()
         ]
-        yield Entry(f"view/{name}", partial(view_answer, read), tuple(seed.encode() for seed in seeds))
+        yield Entry(f"view/{name}", partial(view_answer, read), tuple(seed.encode() for seed in seeds), "read")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 from fallow.services.admission.service import AdmissionService
 from fallow.services.placement.service import Input
@@ -12,7 +13,10 @@ from fallow.shared.cluster.fold.fold import LogRecord
 from fallow.shared.events.base import TYPES, Event
 from fallow.shared.events.decisions import INPUTS
 from fallow.shared.events.encoding import Undecodable, encode
-from fallow.shared.events.queue import StartsPlanned
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.nodes import RunProgressed
+from fallow.shared.events.operations import ReleaseJob, ReloadCell
+from fallow.shared.events.queue import QueuePlanned, StartsPlanned
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from fallow.shared.log.machine.writer import Draft
 from fallow.shared.log.reading import event_of, input_checksum
@@ -40,7 +44,24 @@ FULL_JOB = {
     "tolerations": ["hot"],
     "run": PROCESS,
 }
-SUBMISSIONS = (json.dumps({"job": FULL_JOB}).encode(), b'{"job":"a","tenant":"speech"}')
+OWN_JOB = FULL_JOB | {"tenant": "speech"}
+CHANGES = {"priority": 1, "max_run_ms": 1_000}
+
+
+def as_text(command: object) -> bytes:
+    return json.dumps(command).encode()
+
+
+GOOD = {
+    SubmitJob.type: as_text({"job": FULL_JOB}),
+    CancelJob.type: as_text({"job": "a", "tenant": "speech"}),
+    UpdateJob.type: as_text({"job": "a", "tenant": "speech", "changes": CHANGES}),
+}
+ADMITTED = {
+    SubmitJob.type: "JobAdmitted",
+    CancelJob.type: "JobCancelRequested",
+    UpdateJob.type: "JobUpdateRequested",
+}
 
 
 def admission(file_text: str) -> Callable[[str, str | None, bytes], Turns]:
@@ -63,13 +84,17 @@ def admission(file_text: str) -> Callable[[str, str | None, bytes], Turns]:
 
 
 def admission_entries() -> Iterator[Entry]:
-    with_rates = CELL_TEXT.replace("own_topic: true", "own_topic: true, submissions: {per_s: 1000}")
-    for text, how in ((CELL_TEXT, ""), (with_rates, "-with-rates")):
-        answer = admission(text)
-        for type_ in (*COMMANDS, "fallow.job.submit.v9"):
-            seeds = (golden(COMMANDS[0] if type_ not in COMMANDS else type_), *SUBMISSIONS)
-            yield Entry(f"admission{how}/{type_}", partial(answer, type_, None), seeds)
-        yield Entry(f"admission{how}/own-topic", partial(answer, SubmitJob.type, "speech"), SUBMISSIONS)
+    text = CELL_TEXT.replace("name: training, ", "name: training, driver: process, ")
+    with_rates = text.replace("own_topic: true", "own_topic: true, submissions: {per_s: 1000}")
+    for each, how in ((text, ""), (with_rates, "-with-rates")):
+        answer = admission(each)
+        for type_ in COMMANDS:
+            seeds = (golden(type_), GOOD[type_])
+            yield Entry(f"admission{how}/{type_}", partial(answer, type_, None), seeds, ADMITTED[type_])
+        newer = partial(answer, "fallow.job.submit.v9", None)
+        yield Entry(f"admission{how}/fallow.job.submit.v9", newer, (GOOD[SubmitJob.type],), "JobRejected")
+        own = as_text({"job": OWN_JOB})
+        yield Entry(f"admission{how}/own-topic", partial(answer, SubmitJob.type, "speech"), (own,), "JobAdmitted")
 
 
 # Placement.
@@ -91,6 +116,7 @@ def busy_cell() -> QuickWorld:
     world.tell(*(joined(f"n{number}") for number in range(NODES)))
     world.tell(*(admitted(spec_of(f"run-{number}", 4)) for number in range(RUNNING)))
     world.tell(*(admitted(spec_of(f"wait-{number}", 1 + number % 8)) for number in range(WAITING)))
+    world.tell(admitted(spec_of("held", hold=True)))
     return world
 
 
@@ -132,14 +158,46 @@ class Placement:
 def placement_entries() -> Iterator[Entry]:
     for type_, cls in sorted(TYPES.items()):
         if cls.topic in (*INPUTS, StartsPlanned.topic):
-            yield Entry(f"placement/{type_}", partial(Placement().work, type_), (at_home(golden(type_)),))
+            taken = "let be" if type_ in LET_BE else "decided"
+            seed = at_home(golden(type_))
+            if type_ == ReleaseJob.type:
+                seed = seed.replace(HOME["job"].encode(), b"held")
+            yield Entry(f"placement/{type_}", partial(Placement().work, type_), (seed,), taken)
+
+
+LET_BE = frozenset(each.type for each in (JobRejected, ReloadCell, RunProgressed, QueuePlanned, StartsPlanned))
+"""Of these nothing comes at once in a cell in which all is as it was."""
 
 
 def at_home(text: bytes) -> bytes:
     """The same of the cell of these tests, and of what is there."""
-    found = json.loads(text)
-    if "cell" in found:
-        found["cell"] = CELL
-    if "node" in found:
-        found["node"], found["boot"] = "n1", "boot-1"
-    return json.dumps(found).encode()
+    return json.dumps(_at_home(json.loads(text))).encode()
+
+
+def _at_home(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_at_home(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    home = HOME if "attempt" not in part else HOME | {"job": runs_on_n1()}
+    found = {name: home.get(name, _at_home(value)) for name, value in part.items()}
+    if "boot" in found and isinstance(found.get("spec"), dict):
+        found["spec"] |= {"id": found["node"], "pool": "train"}
+    return found
+
+
+HOME: dict[str, Any] = {
+    "cell": CELL,
+    "node": "n1",
+    "boot": "boot-1",
+    "seq": 1_000,
+    "job": f"wait-{WAITING - 1}",
+    "tenant": "ada",
+    "status": "running",
+}
+
+
+@cache
+def runs_on_n1() -> str:
+    """A job that holds devices of the node n1."""
+    return min(busy_cell().state.nodes["n1"].jobs)

@@ -17,7 +17,7 @@ from tests.fuzz.entries import Entry
 from tests.fuzz.pace import NOT_COUNTED, Turns
 
 NODE, MARK = "n1", "n1/a/1/0"
-LINE = b'{"wall_ms":1,"at_ms":1,"node":"n1","boot":"n.1","event":"start","job":"a","attempt":1,"devices":[0]}\n'
+LINE = b'{"wall_ms":1,"cell_ms":1,"node":"n1","boot":"n.1","event":"started","job":"a","attempt":1,"devices":[0]}\n'
 UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 """What an agent expects of a worker's folder."""
 
@@ -83,23 +83,31 @@ def end(folder: Path, value: bytes) -> Turns:
         yield type(error).__name__
 
 
-SEEDS: dict[str, tuple[Callable[[Path, bytes], Turns], bytes]] = {
-    "boot": (boot, json.dumps({"machine": "m", "node": NODE, "boot": "m-1", "earlier": ["m-2", "m-3"]}).encode()),
-    "diary": (diary, LINE * 2),
-    "order": (order, json.dumps({"argv": ["true"], "env": {"A": "1"}, "mark": MARK, "ordered_ms": 5}).encode()),
-    "stop": (stop, b"12345"),
-    "exit": (end, json.dumps(asdict(WorkerEnd(1, None, "", "out of memory"))).encode()),
+SEEDS: dict[str, tuple[Callable[[Path, bytes], Turns], bytes, str]] = {
+    "boot": (
+        boot,
+        json.dumps({"machine": "m", "node": NODE, "boot": "m-1", "earlier": ["m-2", "m-3"]}).encode(),
+        "begun",
+    ),
+    "diary": (diary, LINE * 2, "read"),
+    "order": (
+        order,
+        json.dumps({"argv": ["true"], "env": {"A": "1"}, "mark": MARK, "ordered_ms": 5}).encode(),
+        "its own",
+    ),
+    "stop": (stop, b"12345", "5"),
+    "exit": (end, json.dumps(asdict(WorkerEnd(1, None, "", "out of memory"))).encode(), "ended "),
 }
 
 
 def state_entries(folder: Path) -> list[Entry]:
     """Each in a folder of its own."""
     entries = []
-    for name, (work, seed) in SEEDS.items():
+    for name, (work, seed, taken) in SEEDS.items():
         place = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=folder))
 
         def run(value: bytes, work: Callable[[Path, bytes], Turns] = work, place: Path = place) -> Turns:
             return work(place, value)
 
-        entries.append(Entry(f"state/{name}", run, (seed,), lines=name == "diary"))
+        entries.append(Entry(f"state/{name}", run, (seed,), taken, lines=name == "diary"))
     return entries

@@ -5,7 +5,7 @@ The word tells inputs that led to different ends apart: those that led to a new 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,9 +25,11 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import TYPES, Event
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import Undecodable, decode, encode
+from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from fallow.shared.log.dead_letters import EXACT
+from fallow.shared.log.dead_letters import EXACT, dead_letter
 from fallow.shared.log.letters import letter_of, noted_replay, original_of
+from fallow.shared.log.machine.consumer import Dead
 from fallow.shared.log.machine.snapshot import Collector, DamagedSnapshot, RowsDigest, cut, manifest_of, state_of
 from fallow.shared.log.port import Record
 from fallow.shared.log.reading import event_of
@@ -43,12 +45,15 @@ WORD_CHARS_MOST = 60
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One thing that takes bytes from elsewhere. `share`: how often it is drawn, by what it costs and guards."""
+    """One thing that takes bytes from elsewhere. `share`: how often it is drawn, by what it costs and guards. `taken`:
+    what its words about good inputs hold, each part those about some seed.
+    """
 
     name: str
     run: Callable[[bytes], str]
     seeds: tuple[bytes, ...] = field(repr=False)
     share: int
+    taken: tuple[str, ...]
     lines: bool = False
 
 
@@ -93,23 +98,39 @@ def event_targets() -> list[Target]:
     lives += [encode(decision) for decision in history.decisions(60)]
     targets = []
     for type_, cls in sorted(TYPES.items()):
-        seeds = [(GOLDEN / f"{type_}.json").read_bytes().strip(), *(lives if cls is Decision else ())]
+        seeds: Sequence[bytes] = [(GOLDEN / f"{type_}.json").read_bytes().strip(), *(lives if cls is Decision else ())]
         outside = cls.topic in ("submissions", "operations", "nodes")
         share = 40 if outside or cls is Decision else 15
-        targets.append(Target(f"decode-{type_}", partial(as_event, type_), corpus_of(type_, seeds), share))
+        targets.append(
+            Target(f"decode-{type_}", partial(as_event, type_), corpus_of(type_, seeds), share, ("an event",))
+        )
     return targets
+
+
+HEADERS = ("ce_type", "service", "reason", "origin_topic", "origin_partition", "origin_offset", "value_bytes", EXACT)
+"""What a record is given, in this order, before the note of a replay."""
 
 
 def as_record(value: bytes) -> str:
     """A record with headers of any bytes, as it would come from a topic, and as a dead letter."""
-    parts = value.split(b"\x00")
-    names = ("ce_type", "chain", "origin_topic", "origin_partition", "value_bytes", EXACT, "replayed_offset")
-    headers = tuple(zip(names, parts[1:], strict=False))
-    record = Record("t.dead-letters", 0, 0, parts[0][:5], parts[0], headers, 0)
-    found = event_of(record)
+    text, *parts = value.split(b"\x00")
+    headers = tuple((name, part) for name, part in zip((*HEADERS, "replayed_offset"), parts, strict=False) if part)
+    found = event_of(Record("t.submissions", 0, 0, text[:5], text, headers, 0))
+    record = Record("t.dead-letters", 0, 0, text[:5], text, headers, 0)
     letter = letter_of(record)
     noted_replay(record)
     return f"{type(found).__name__} {type(original_of(letter, 't')).__name__}"
+
+
+def record_seeds() -> list[bytes]:
+    """A record from a topic, and the letters of two: what stands in headers tells one of them in full."""
+    value, seeds = (GOLDEN / f"{SubmitJob.type}.json").read_bytes().strip(), list[bytes]()
+    for key, more in ((b"key", ()), (b"\xff", (("odd", b"\xfe"),))):
+        record = Record("t.submissions", 3, 7, key, value, (("ce_type", SubmitJob.type.encode()), *more), 1)
+        letter = dead_letter(Dead(record, DeadLetterReason.INVALID, "text"), service="admission", namespace="t")
+        found = dict(letter.headers) | {"ce_type": SubmitJob.type.encode()}
+        seeds.append(b"\0".join((value, *(found.get(name, b"") for name in HEADERS))))
+    return [value + b"\0" + SubmitJob.type.encode(), *seeds]
 
 
 # Submissions.
@@ -144,8 +165,11 @@ def admission_target() -> Target:
 
     seeds = [(GOLDEN / f"{type_}.json").read_bytes().strip() for type_ in types[:3]]
     seeds.append(b'{"job":{"id":"a","tenant":"vision","workers":2,"resources":{"gpu_milli":8000}}}')
+    seeds.append(b'{"job":{"id":"b","tenant":"speech"}}')
     seeds.append(b'{"job":"a","tenant":"speech"}')
-    return Target("admission", answer, corpus_of("admission", seeds), 250)
+    seeds.append(b'{"job":"a","tenant":"speech","changes":{"priority":1,"max_run_ms":60000}}')
+    taken = ("JobAdmitted", "JobCancelRequested", "JobUpdateRequested")
+    return Target("admission", answer, corpus_of("admission", seeds), 250, taken)
 
 
 # The log and its state.
@@ -189,7 +213,7 @@ def fold_target() -> Target:
         assert digest_of(state) == digest, "an undone fold left something behind"
         return word
 
-    return Target("fold", folded, corpus_of("fold", seeds), 4)
+    return Target("fold", folded, corpus_of("fold", seeds), 4, ("extends",))
 
 
 def snapshot_target() -> Target:
@@ -219,7 +243,10 @@ def snapshot_target() -> Target:
         except DamagedRow as error:
             return one_line(str(error))[:20]
 
-    return Target("snapshot", lambda v: f"{read(v)} {plain(v)}", corpus_of("snapshot", seeds), 12, lines=True)
+    def both(value: bytes) -> str:
+        return f"{read(value)} {plain(value)}"
+
+    return Target("snapshot", both, corpus_of("snapshot", seeds), 12, ("a state 2",), lines=True)
 
 
 def living() -> CellState:
@@ -230,6 +257,12 @@ def living() -> CellState:
 
 
 # Files.
+
+
+JOBS = b"- {id: a, workers: 2, resources: {gpu_milli: 2000}}\n- {id: b, after: [{job: a}]}\n"
+
+
+TIMES = (b"2026-03-01 12:30", b"day 3 07:15:01.5", b"10min")
 
 
 def file_targets(folder: Path) -> list[Target]:
@@ -258,15 +291,21 @@ def file_targets(folder: Path) -> list[Target]:
         except DiaryError as error:
             return one_line(str(error).removeprefix(str(folder)))
 
-    line = b'{"wall_ms":1,"at_ms":1,"node":"n","boot":"n.1","event":"start","job":"a","attempt":1,"devices":[0]}\n'
+    line = b'{"wall_ms":1,"cell_ms":1,"node":"n","boot":"n.1","event":"started","job":"a","attempt":1,"devices":[0]}\n'
     return [
-        Target("log-file", exported, corpus_of("log-file", [log_file(folder)]), 4, lines=True),
-        Target("cell-archive", archived, corpus_of("cell-archive", [archive_file(folder)]), 4, lines=True),
-        Target("diary", diary, corpus_of("diary", [line * 2]), 10, lines=True),
-        Target("cell-file", cell_file, corpus_of("cell-file", [CELL_TEXT.encode(), b"cells: []\n"]), 1),
-        Target("job-file", job_file, corpus_of("job-file", [jobs, b"- {id: a, gpus: 2}\n- id: b\n"]), 2),
-        Target("words", words, corpus_of("words", [b"2026-03-01 12:30", b"day 3 07:15:01.5", b"10min"]), 20),
-        Target("record", as_record, corpus_of("record", [b"{}\0fallow.decision.v1\0x\0t.jobs\0" + b"0\0" * 3]), 20),
+        Target("log-file", exported, corpus_of("log-file", [log_file(folder)]), 4, ("ok",), lines=True),
+        Target("cell-archive", archived, corpus_of("cell-archive", [archive_file(folder)]), 4, ("a cell",), lines=True),
+        Target("diary", diary, corpus_of("diary", [line * 2]), 10, ("2 lines",), lines=True),
+        Target("cell-file", cell_file, corpus_of("cell-file", [CELL_TEXT.encode(), b"cells: []\n"]), 1, ("1 cells",)),
+        Target("job-file", job_file, corpus_of("job-file", [jobs, JOBS]), 2, ("True jobs",)),
+        Target(
+            "words",
+            words,
+            corpus_of("words", [b"2026-03-01 12:30", b"day 3 07:15:01.5", b"10min"]),
+            20,
+            ("False True", "True False"),
+        ),
+        Target("record", as_record, corpus_of("record", record_seeds()), 20, ("SubmitJob", "Outgoing", "Lost")),
     ]
 
 

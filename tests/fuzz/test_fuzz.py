@@ -43,6 +43,13 @@ def test_what_was_kept_is_read_or_refused_in_one_line(target: Target) -> None:
     assert errors(target, target.seeds) == []
 
 
+@EACH
+def test_good_inputs_are_taken(target: Target) -> None:
+    """Else what is drawn from them gets no further than to whatever turns them away."""
+    words = [attempt(target.run, seed)[0] for seed in target.seeds]
+    assert [part for part in target.taken if not any(part in word for word in words)] == [], words
+
+
 @given(target=st.sampled_from(TARGETS), random=st.randoms(use_true_random=False))
 def test_what_was_changed_is_read_or_refused_in_one_line(target: Target, random: Random) -> None:
     value = MUTATORS[target.name].draw(random)
@@ -87,7 +94,7 @@ def test_a_finding_is_shrunk_and_told() -> None:
         assert b"{" not in value
         return "ok"
 
-    tally = campaign([Target("fails", fails, (b"abcdef{ghi",), 1)], 10, 1)
+    tally = campaign([Target("fails", fails, (b"abcdef{ghi",), 1, ())], 10, 1)
     assert [(found.target, found.input) for found in tally.findings] == [("fails", "b'{'")]
 
 

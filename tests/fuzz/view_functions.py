@@ -242,4 +242,4 @@ def of_jobs(content: Content) -> list[list[str]]:
 
 def view_target(name: str, server: Server | None, share: int) -> Target:
     seeds, views = seeds_and_views()
-    return Target(name, Calls(views, server).run, corpus_of("view", seeds), share)
+    return Target(name, Calls(views, server).run, corpus_of("view", seeds), share, ())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
@@ -15,9 +18,10 @@ from tests.placement.world import CELL, World, admitted, finished, joined
 HOUR_MS = 3_600_000
 
 
-def world_of(*tenants: Tenant, queues: tuple[Queue, ...]) -> World:
+def world_of(*tenants: Tenant, queues: tuple[Queue, ...], pools: Sequence[str] = ("train",)) -> World:
     policy = CellPolicy(node_lease_wall_ms=10**9, backfill_wait_ms=60_000)
-    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=20),), queues=queues, policy=policy)
+    named = tuple(Pool(name=name, gpus=20) for name in pools)
+    part = CellPart(name=CELL, ordinal=0, pools=named, queues=queues, policy=policy)
     world = World(CellFile(cells=(part,), tenants=tenants))
     world.listens = False
     return world
@@ -113,3 +117,71 @@ def test_an_owner_whose_next_worker_fits_into_its_guarantee_passes_a_head_that_w
     world.pass_time(1_000)
     assert runs(world, "fay")
     assert world.state.jobs["head"].deferred is PendingReason.NO_FREE_GPUS
+
+
+def of_large(guaranteed: int, *, lends: bool) -> tuple[TenantQuota, ...]:
+    return (TenantQuota(gpu_type="large", guaranteed=guaranteed, lends=lends),)
+
+
+LARGE = (Tenant(name="eve", quotas=of_large(2, lends=False)), Tenant(name="fay", quotas=of_large(4, lends=True)))
+LIMIT = Tenant(name="lab", quotas=(TenantQuota(gpu_type="small", limit=2),))
+UNLENT = Tenant(name="bob", quotas=(TenantQuota(gpu_type="small", guaranteed=8, lends=False),))
+STRICT, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
+CIRCLES = pytest.mark.parametrize(
+    ("queue", "owners_queue", "owners_gpus"),
+    [
+        (Queue(name="q", discipline=STRICT, order=QueueOrder.FAIR_SHARE), "q", 4),
+        (Queue(name="q", discipline=BACKFILL), "q", 6),
+        (Queue(name="q", discipline=STRICT), "later", 6),
+    ],
+)
+"""The queue of a head, and an owner's job that the head lets pass only if it knows that it waits for the owner."""
+
+
+@pytest.mark.parametrize("is_gang", [True, False])
+@pytest.mark.parametrize("of_small", [(LIMIT,), (Tenant(name="lab"), UNLENT)])
+@pytest.mark.parametrize("types", [("large", "small"), ("small", "large")])
+@CIRCLES
+def test_an_owner_passes_a_head_that_a_quota_keeps_from_one_type_of_a_pool_and_the_owner_from_the_other(
+    queue: Queue,
+    owners_queue: str,
+    owners_gpus: int,
+    types: tuple[str, str],
+    of_small: tuple[Tenant, ...],
+    is_gang: bool,
+) -> None:
+    world = world_of(*of_small, *LARGE, queues=(queue, Queue(name="later")))
+    world.tell(*(joined(f"n{at}", 8, gpu_type=each) for at, each in enumerate(types)))
+    world.tell(admitted(JobSpec(id="busy", tenant="eve", gpu_type="large", resources=gpus(8)), 1))
+    world.tell(admitted(JobSpec(id="head", tenant="lab", queue="q", gang=is_gang, resources=gpus(4)), 2))
+    own = JobSpec(id="own", tenant="fay", queue=owners_queue, gpu_type="large", resources=gpus(owners_gpus))
+    world.tell(admitted(own, 3))
+    world.pass_time(HOUR_MS)
+    world.tell(finished("busy", f"n{types.index('large')}"))
+    assert runs(world, "own")
+
+
+def up_to(large: int | None, small: int | None) -> Tenant:
+    quotas = (TenantQuota(gpu_type="large", limit=large), TenantQuota(gpu_type="small", limit=small))
+    return Tenant(name="lab", quotas=quotas)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "workers"), [(up_to(None, None), 2), (up_to(None, None), 4), (up_to(8, 8), 2), (up_to(8, 12), 4)]
+)
+@pytest.mark.parametrize("pools", [("large", "small"), ("small", "large")])
+@CIRCLES
+def test_an_owner_passes_a_service_that_has_room_in_several_pools_but_for_the_owners_places(
+    queue: Queue, owners_queue: str, owners_gpus: int, pools: tuple[str, str], tenant: Tenant, workers: int
+) -> None:
+    fay = Tenant(name="fay", quotas=of_large(4, lends=True))
+    world = world_of(tenant, fay, Tenant(name="bob"), queues=(queue, Queue(name="later")), pools=pools)
+    world.tell(*(joined(name, 8, gpu_type=name, pool=name) for name in pools))
+    world.tell(admitted(JobSpec(id="busy", tenant="bob", gpu_type="large", resources=gpus(8)), 1))
+    service: dict[str, Any] = {"kind": JobKind.INFERENCE, "gang": False, "workers": workers, "workers_min": workers}
+    world.tell(admitted(JobSpec(id="head", tenant="lab", queue="q", resources=gpus(16 // workers), **service), 2))
+    own = JobSpec(id="own", tenant="fay", queue=owners_queue, gpu_type="large", resources=gpus(owners_gpus))
+    world.tell(admitted(own, 3))
+    world.pass_time(HOUR_MS)
+    world.tell(finished("busy", "large"))
+    assert runs(world, "own") or runs(world, "head")

@@ -538,6 +538,18 @@ async def test_what_a_person_decided_is_good_for_one_loss_however_long_it_stays_
         await world.until_enqueued(70)
 
 
+async def test_decisions_for_several_losses_at_one_place_are_each_used_for_its_own(world: LostWorld) -> None:
+    await read_and_refill(world, 20)
+    resume = "jobs-0@20:0,jobs-0@20:0:2"
+    for times in (2, 3):
+        async with world.placement(resume_inputs=resume):
+            await world.until_enqueued(20 * times)
+        await lose_again(world, times)
+    async with world.placement(resume_inputs=resume) as context:
+        await fenced(context, "another record at offset 19", "from 0 once more: jobs-0@20:0:3")
+    assert len(world.enqueued()) == 60
+
+
 async def test_a_decision_that_was_meant_for_a_later_loss_is_not_used_before(world: LostWorld) -> None:
     await read_and_refill(world, 3)
     async with world.placement(resume_inputs="jobs-0@20:0:2") as context:

@@ -78,7 +78,15 @@ def test_a_clock_that_goes_on_only_when_told_has_no_begin_and_no_end(
 )
 def test_inputs_that_are_read_on_stand_by_commas_and_spaces(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FALLOW_RESUME_INPUTS", text)
-    assert PlacementSettings.load().resumes == {("jobs-0", 1): (2, 1), ("nodes-0", 1): (2, 3)}
+    assert PlacementSettings.load().resumes == {("jobs-0", 1): (2, frozenset({1})), ("nodes-0", 1): (2, frozenset({3}))}
+
+
+def test_an_input_may_be_read_on_behind_several_losses_at_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FALLOW_RESUME_INPUTS", "jobs-0@12:15, jobs-0@12:15:2,jobs-0@12:15:4,jobs-0@13:99")
+    assert PlacementSettings.load().resumes == {
+        ("jobs-0", 12): (15, frozenset({1, 2, 4})),
+        ("jobs-0", 13): (99, frozenset({1})),
+    }
 
 
 @pytest.mark.parametrize(
@@ -96,10 +104,20 @@ def test_inputs_that_are_none_are_refused_in_words(text: str, monkeypatch: pytes
     )
 
 
-@pytest.mark.parametrize("text", ["jobs-0@12:15:2,jobs-0@12:15", "nodes-0@1:2,jobs-0@12:15 , jobs-0@12:99"])
+@pytest.mark.parametrize(
+    "text", ["nodes-0@1:2,jobs-0@12:15 , jobs-0@12:99", "jobs-0@12:15,jobs-0@12:15:2,jobs-0@12:99:3,jobs-0@12:99"]
+)
 def test_an_input_is_read_on_from_one_place_only(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     told = refusal(PlacementSettings, "resume_inputs", text, monkeypatch)
-    assert told.endswith("must say once from where an input is read on, and says it more often of jobs-0@12")
+    assert told.endswith("must say of jobs-0@12 one offset from which it is read on, and says 15 and 99")
+
+
+@pytest.mark.parametrize(
+    ("text", "loss"), [("jobs-0@12:15:1,jobs-0@12:15", 1), ("jobs-0@12:15:3,nodes-0@1:2,jobs-0@12:15:3", 3)]
+)
+def test_a_loss_has_one_decision(text: str, loss: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = refusal(PlacementSettings, "resume_inputs", text, monkeypatch)
+    assert told.endswith(f"must say once of each loss that it is read on, and says it twice of jobs-0@12:15:{loss}")
 
 
 def test_cells_that_are_none_are_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,34 @@ def test_what_none_of_many_examples_reached_is_named() -> None:
     assert never_reached([("a wall", False, 500), ("a door", False, 400), ("a door", True, 1)]) == ["a wall"]
 
 
+SHARED = """
+import pytest
+from hypothesis import given, strategies
+from tests.hypothesis_profile import reaches, shared_among
+
+@shared_among(40)
+@pytest.mark.parametrize("kind", range(40))
+@given(number=strategies.integers())
+def test_a_kind(kind, number):
+    reaches("a wall", kind == WALL and number >= 0)
+"""
+
+
+def a_run(folder: Path, wall: int) -> subprocess.CompletedProcess[str]:
+    """A run of forty tests that share their examples, of which this one may reach a wall."""
+    (folder / "test_kinds.py").write_text(SHARED.replace("WALL", str(wall)))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "test_kinds.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, check=False, capture_output=True, text=True, env=environment, cwd=folder)
+
+
+def test_a_run_fails_where_tests_that_share_their_examples_never_reach_what_they_are_about(tmp_path: Path) -> None:
+    missed, reached = a_run(tmp_path, wall=40), a_run(tmp_path, wall=39)
+    assert missed.returncode == 1
+    assert "FAILED: no example of any test reached what it is about: a wall" in missed.stdout
+    assert reached.returncode == 0, reached.stdout
+
+
 def test_each_thing_has_a_line_also_where_it_was_never_reached() -> None:
     found = Counter({("a wall", True): 1, ("a wall", False): 2, ("a door", False): 4})
     assert shown(found) == ["a door: 0 of 4 examples (0 %)", "a wall: 1 of 3 examples (33 %)"]

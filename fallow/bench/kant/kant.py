@@ -26,13 +26,13 @@ from fallow.simulate.simulate import arrivals_of
 from fallow.simulate.tables import write_run, write_summary
 from fallow.simulator.trace.run import TraceRun, run_trace
 
-PLACEMENTS = ("e-binpack", "binpack", "spread", "first-fit")
+COMPARED = ("e-binpack", "binpack", "spread", "first-fit")
 DISCIPLINES = tuple(each.value for each in (QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.BACKFILL))
 STRICT = QueueDiscipline.STRICT_FIFO.value
 DRAWN = QueueDiscipline.BEST_EFFORT_FIFO.value
 """Under this order of the queues the ways to place are drawn."""
 
-WAYS = (*(Way(order, place) for order in DISCIPLINES for place in PLACEMENTS), Way(STRICT, PLACEMENTS[0]))
+WAYS = (*(Way(order, place) for order in DISCIPLINES for place in COMPARED), Way(STRICT, COMPARED[0]))
 
 
 def kant(

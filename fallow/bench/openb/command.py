@@ -142,12 +142,12 @@ def _lines(asked: Asked, runs: Sequence[Run]) -> list[str]:
 
 def _write(folder: Path, runs: Sequence[Run], nodes: Sequence[NodeSpec]) -> None:
     """placements.csv, each pod in the order in which it came, and nodes.csv: from these the figures follow."""
-    with file_in(folder, "placements.csv").open("w", encoding="utf-8", newline="") as file:
+    with file_in(folder, "placements.csv") as part, part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(PLACEMENT_COLUMNS)
         for each in runs:
             writer.writerows(each.rows)
-    with file_in(folder, "nodes.csv").open("w", encoding="utf-8", newline="") as file:
+    with file_in(folder, "nodes.csv") as part, part.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("node_id", "gpu_type", "gpus", "cpu_milli", "memory_mib"))
         writer.writerows((node.id, node.gpu_type, node.gpus, node.cpu_milli, node.memory_mib) for node in nodes)

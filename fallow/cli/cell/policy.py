@@ -13,7 +13,6 @@ from msgspec.structs import asdict
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import refuse
 from fallow.cli.log.newest import newest_state
-from fallow.cli.near import meant
 from fallow.cli.node.operate import answer_of, operation, tell_answer
 from fallow.cli.output.durations import SECOND_MS, setting
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
@@ -21,6 +20,7 @@ from fallow.cli.output.when import DURATION_RULE, duration_of
 from fallow.shared.client.port import News
 from fallow.shared.events.effects import PolicySet, ProposalRefused
 from fallow.shared.events.operations import CellPolicy, Operation, SetPolicy
+from fallow.shared.near import meant
 
 app = typer.Typer(no_args_is_help=True, help="Show and change the numbers by which a cell decides.")
 

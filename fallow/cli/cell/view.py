@@ -8,18 +8,21 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, refuse
+from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import Replace, file_to_write, folder_to_read, must_be_free
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
-from fallow.shared.view.library import LIBRARY, library_digest
-from fallow.shared.view.redis_users import users_told
+from fallow.shared.view.library import LIBRARY, library_difference, library_digest
+from fallow.shared.view.redis_users import users_and_source
 from fallow.shared.view.redis_view import RedisFunctions
 from fallow.shared.view.users import ADMIN, UserDifference, acl_file, declared_users, user_differences
+from fallow.shared.whole_file import whole_file
 
 app = typer.Typer(no_args_is_help=True, help="Put the view's functions into Redis; make and check its users.")
 
 PASSWORD_FEWEST = 12
+
+Row = dict[str, str | None]
 
 Passwords = Annotated[
     Path,
@@ -60,7 +63,11 @@ def users(context: typer.Context, passwords: Passwords, out: Out = None, yes: Re
         for line in text.splitlines():
             print_line(line)
     else:
-        out.write_text(text, encoding="utf-8")
+        try:
+            with whole_file(out) as part:
+                part.write_text(text, encoding="utf-8")
+        except OSError as error:
+            end_with(Exit.USAGE, f"fallow: {out}: cannot be written: {error.strerror}")
 
 
 def _password(file: Path) -> str:
@@ -80,17 +87,24 @@ def _password(file: Path) -> str:
 
 @app.command()
 def check(context: typer.Context, as_json: AsJson = False) -> None:
-    """Compare Redis's users with the declared ones, as its administrator."""
+    """Compare Redis's users and functions with the declared ones, as its administrator."""
     access = access_of(context)
-    found = user_differences(access.namespace, run(users_told(access.redis_address)))
+    users, source = run(users_and_source(access.redis_address))
+    rows = [*map(_row, user_differences(access.namespace, users)), *_of_library(source)]
     if as_json:
-        print_json({"ok": not found, "differences": [_row(difference) for difference in found]})
+        print_json({"ok": not rows, "differences": rows})
     else:
-        for line in [difference.text for difference in found] or [f"users at {access.redis_shown} are as declared"]:
-            print_line(line)
-    if found:
+        well = f"users and functions at {access.redis_shown} are as declared"
+        for line in [row["text"] for row in rows] or [well]:
+            print_line(line or "")
+    if rows:
         raise typer.Exit(Exit.NO)
 
 
-def _row(difference: UserDifference) -> dict[str, str]:
+def _row(difference: UserDifference) -> Row:
     return {"user": difference.user, "text": difference.text}
+
+
+def _of_library(source: str | None) -> list[Row]:
+    text = library_difference(source)
+    return [] if text is None else [{"user": None, "text": text}]

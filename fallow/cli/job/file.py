@@ -10,7 +10,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fallow.cli.near import near
 from fallow.services.admission.policy.beside_room import of_another_tenant
 from fallow.shared.checker_words import HALF_A_CHARACTER
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten, written
@@ -20,6 +19,7 @@ from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.unknown_fields import fields_around, read_valid
 from fallow.shared.events.value import plain
 from fallow.shared.events.values import Dependency, JobSpec
+from fallow.shared.near import near
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.files.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
 from fallow.shared.runtime.files.yaml_text import DEPTH_MOST, NUMBER_CHARS_MOST, YamlTextError, read_yaml_documents

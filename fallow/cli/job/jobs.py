@@ -13,13 +13,13 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.retry import patiently
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.log.sentences import gpus
-from fallow.cli.near import listed, meant
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import to_the_second
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events.job_ids import full_id, own_id
 from fallow.shared.events.queue import QueueOrder
+from fallow.shared.near import listed, meant
 from fallow.shared.view.reader import LIMIT_MOST, Read
 from fallow.shared.view.rows import JobRow
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from fallow.cli.access import Access
-from fallow.cli.near import meant, near
 from fallow.shared.client.port import CellClient, ClientUnavailable
 from fallow.shared.events.job_ids import own_id
+from fallow.shared.near import meant, near
 from fallow.shared.view.reader import LIMIT_MOST
 
 

@@ -13,9 +13,9 @@ import typer
 from fallow.cli.access import Access
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.ids import a_tenant
-from fallow.cli.near import NAMED_MOST, listed
 from fallow.shared.client.port import CellClient, ClientUnavailable
 from fallow.shared.events.job_ids import full_id, parted
+from fallow.shared.near import NAMED_MOST, listed
 
 TenantName = Annotated[
     str | None,

@@ -25,6 +25,7 @@ from fallow.shared.events.base import Count, Value
 from fallow.shared.events.encoding import UNREAD, judged, shorten
 from fallow.shared.log.port import Record, TopicPartition
 from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
+from fallow.shared.whole_file import what_else, whole_file
 
 LINES_AT_ONCE = 500
 
@@ -67,13 +68,32 @@ def write_line(output: IO[str], record: Record, end: int) -> None:
 
 @contextmanager
 def written_in_order(path: Path) -> Iterator[IO[str]]:
-    """A file, a pipe or a device as text to be written from its begin to its end, compressed or not by its name. Where
-    the path leads to standard output that one is written: opened anew, a file behind it would lose what it holds.
-    Raises OSError.
+    """A file, a pipe or a device as text to be written from its begin to its end, compressed or not by its name. A
+    regular file has its name only once it is whole, and stays as it was where something fails. Raises OSError.
     """
-    raw = os.fdopen(os.dup(sys.stdout.fileno()), "wb") if is_output(path) else path.open("wb")
-    with raw, packed_by_name(path, raw) as output, TextIOWrapper(output, encoding="utf-8") as text:
+    with _opened(path) as raw, packed_by_name(path, raw) as output, TextIOWrapper(output, encoding="utf-8") as text:
         yield text
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """Where the path leads to standard output that one is written: opened anew, a file behind it would lose what it
+    holds.
+    """
+    if is_output(path):
+        with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as raw:
+            yield raw
+    elif keeps_a_part(path):
+        with path.open("wb") as raw:
+            yield raw
+    else:
+        with whole_file(path) as part, part.open("wb") as raw:
+            yield raw
+
+
+def keeps_a_part(path: Path) -> bool:
+    """Whether what was written there stays though the rest fails: at standard output, in a pipe, at a device."""
+    return is_output(path) or what_else(path) is not None
 
 
 def packed_by_name(path: Path, raw: IO[bytes]) -> AbstractContextManager[Any]:

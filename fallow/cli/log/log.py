@@ -15,7 +15,7 @@ from fallow.cli.cells_there import no_such
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.log.at import at
 from fallow.cli.log.diff import diff
-from fallow.cli.log.file import is_output, write_line, written_in_order
+from fallow.cli.log.file import is_output, keeps_a_part, write_line, written_in_order
 from fallow.cli.log.repair import log_repair
 from fallow.cli.log.sentences import heading, nothing_changed, sentence
 from fallow.cli.log.why import why
@@ -25,7 +25,7 @@ from fallow.cli.paths import OUTPUT, Replace, must_be_free, to_write_in_order
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.value import plain
 from fallow.shared.log.kafka.log import KafkaLog
-from fallow.shared.log.port import LogUnavailable, Record, UnreadableRecords
+from fallow.shared.log.port import Log, LogUnavailable, Reader, Record, TopicPartition, UnreadableRecords
 
 app = typer.Typer(no_args_is_help=True, help="Read the decision log, and repair it.")
 app.command()(at)
@@ -132,33 +132,45 @@ async def _export(access: Access, file: Path, cell: str | None) -> tuple[int, li
     log = KafkaLog(access.kafka_access, "fallow-cli")
     await log.start()
     try:
-        position, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
-        reader, count, idle, left_out = log.reader({tp: position}), 0, 0, list[str]()
-        last: Record | None = None
-        await reader.start()
-        with written_in_order(file) as output:
-            while position < end and idle < IDLE_POLLS_MOST:
-                try:
-                    records = await reader.poll(READ_ONCE, POLL_WAIT_MS)
-                except UnreadableRecords as error:
-                    left_out.append(str(error))
-                    reader.seek(tp, position := error.begin)
-                    continue
-                idle = 0 if records else idle + 1
-                for record in (found for found in records if found.offset < end):
-                    if last is not None:
-                        write_line(output, last, end)
-                    last, count = record, count + 1
-                position = reader.positions()[tp]
-            if last is not None:  # the ends of transactions, which are no records, may stand behind it
-                write_line(output, last, end if position < end else last.offset + 1)
-        await reader.stop()
+        return await write_records(log, tp, file)
     finally:
         await log.stop()
-    if position < end:
-        wait_s = IDLE_POLLS_MOST * POLL_WAIT_MS // 1000
-        text = f"{file} is cut short: the log ends at offset {end}, and nothing from {position} on came for {wait_s} s"
-        raise LogUnavailable(text)
+
+
+async def write_records(log: Log, tp: TopicPartition, file: Path) -> tuple[int, list[str]]:
+    """The same for a partition of a log that has been started. Raises LogUnavailable where it falls silent, OSError."""
+    begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
+    reader = log.reader({tp: begin})
+    await reader.start()
+    try:
+        return await _write_to(file, reader, tp, end)
+    finally:
+        await reader.stop()
+
+
+async def _write_to(file: Path, reader: Reader, tp: TopicPartition, end: int) -> tuple[int, list[str]]:
+    position, count, idle, left_out = reader.positions()[tp], 0, 0, list[str]()
+    last: Record | None = None
+    with written_in_order(file) as output:
+        while position < end and idle < IDLE_POLLS_MOST:
+            try:
+                records = await reader.poll(READ_ONCE, POLL_WAIT_MS)
+            except UnreadableRecords as error:
+                left_out.append(str(error))
+                reader.seek(tp, position := error.begin)
+                continue
+            idle = 0 if records else idle + 1
+            for record in (found for found in records if found.offset < end):
+                if last is not None:
+                    write_line(output, last, end)
+                last, count = record, count + 1
+            position = reader.positions()[tp]
+        if last is not None:  # the ends of transactions, which are no records, may stand behind it
+            write_line(output, last, end if position < end else last.offset + 1)
+        if position < end:
+            wait_s = IDLE_POLLS_MOST * POLL_WAIT_MS // 1000
+            text = f"the log ends at offset {end}, and nothing from {position} on came for {wait_s} s"
+            raise LogUnavailable(f"{file} {'is cut short' if keeps_a_part(file) else 'is not written'}: {text}")
     return count, left_out
 
 

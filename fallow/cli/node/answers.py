@@ -12,13 +12,13 @@ from fallow.cli.access import Access, run
 from fallow.cli.cell.retry import patiently
 from fallow.cli.failures import Exit, say
 from fallow.cli.log.sentences import sentence
-from fallow.cli.near import meant
 from fallow.cli.node.operate import refusal_of
 from fallow.cli.output.output import print_json, print_sentence
 from fallow.cli.unanswered import Passes, unanswered
 from fallow.shared.client.port import ClientUnavailable, News
 from fallow.shared.events.effects import Effect, NodeChanged, ProposalRefused
 from fallow.shared.events.operations import Operation
+from fallow.shared.near import meant
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.view.rows import NodeRow
 

@@ -10,7 +10,6 @@ import typer
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit, end_with, say
 from fallow.cli.log.newest import newest_state
-from fallow.cli.near import listed, meant
 from fallow.cli.node.operate import give, operation, tell_answer
 from fallow.cli.output.output import AsJson, CellName, print_json, print_table
 from fallow.cli.paths import file_to_read
@@ -19,6 +18,7 @@ from fallow.cli.quota.wish import changed_fields, read_quotas
 from fallow.shared.client.port import News
 from fallow.shared.events.effects import ProposalRefused, QuotaRemoved, QuotaSet
 from fallow.shared.events.operations import ReclaimFrom, RemoveQuota, SetQuota
+from fallow.shared.near import listed, meant
 
 app = typer.Typer(no_args_is_help=True, help="Show and change who may use how much of which GPU type.")
 

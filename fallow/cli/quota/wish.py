@@ -8,7 +8,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from fallow.cli.failures import Exit, end_with
-from fallow.cli.near import meant
 from fallow.cli.output.when import DURATION_RULE, duration_of
 from fallow.shared.cluster.model.config import CellFile, TenantQuota
 from fallow.shared.events.base import Name
@@ -17,6 +16,7 @@ from fallow.shared.events.operations import Quota
 from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.value import plain
 from fallow.shared.events.values import GPU
+from fallow.shared.near import meant
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
 

@@ -1,7 +1,8 @@
 """Reads a cell's decision log as a stranger would and looks for the first thing in it that must not be.
 
-Each record: its offset follows, its version and chain continue. Each decision: I1 to I4 by a ledger that shares no
-arithmetic with the fold, then the fold's own rules. Every thousand versions and at the end: a recount from nothing.
+Each record: its offset follows, its version and chain continue. Each decision: I1 to I4 and LEASE by a ledger that
+shares no arithmetic with the fold, then the fold's own rules. Every thousand versions and at the end: a recount from
+nothing.
 """
 
 from __future__ import annotations

@@ -46,9 +46,9 @@ def verify(
 ) -> None:
     """Check a decision log from its beginning, or from the oldest snapshot where that is gone.
 
-    Each record's offset, version and chain; each decision against the invariants I1 to I4; a recount every 1,000
-    versions; the nodes' diaries (I6) and Redis (I7) where they are given. Exit 1 with the first offence; with --follow
-    each offence is a line, and the exit comes in the end.
+    Each record's offset, version and chain; each decision against the invariants I1 to I4 and LEASE; a recount every
+    1,000 versions; the nodes' diaries (I6) and Redis (I7) where they are given. Exit 1 with the first offence; with
+    --follow each offence is a line, and the exit comes in the end.
     """
     tune_collector()
     if follow:

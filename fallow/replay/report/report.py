@@ -108,11 +108,14 @@ async def _held_against_redis(stage: LocalCell, found: Verification) -> Verifica
 
 def write_report(report: Report, workload: Workload, folder: Path) -> None:
     """jobs.csv, nodes.csv and summary.json: from the two tables each figure of the summary can be computed again."""
-    write_rows(file_in(folder, "jobs.csv"), report.rows)
+    with file_in(folder, "jobs.csv") as part:
+        write_rows(part, report.rows)
     lines = ["node_id,pool,gpu_type,gpus\n"]
     lines += [f"{node.id},{node.pool},{node.gpu_type},{node.gpus}\n" for node in workload.nodes]
-    file_in(folder, "nodes.csv").write_text("".join(lines), encoding="utf-8")
-    file_in(folder, "summary.json").write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
+    with file_in(folder, "nodes.csv") as part:
+        part.write_text("".join(lines), encoding="utf-8")
+    with file_in(folder, "summary.json") as part:
+        part.write_text(json.dumps(report.as_json(), indent=2) + "\n", encoding="utf-8")
 
 
 def show_report(report: Report, console: Console) -> None:

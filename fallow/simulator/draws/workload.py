@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from fallow.services.placement.policy.policies import POLICIES
 from fallow.shared.cluster.model.config import (
+    PLACEMENTS,
     CellFile,
     CellPart,
     Limits,
@@ -56,7 +56,6 @@ from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import EPOCH_MS
 
 ARRIVALS_MS = 9_000
-PLACEMENTS = tuple(POLICIES)
 TENANTS = ("ada", "bob", "cyd")
 
 

@@ -5,26 +5,26 @@ are everybody's, and memory, semaphores and queues that the kernel keeps by numb
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fallow.services.executor.processes.remove_tree import remove_tree
+from fallow.services.executor.processes import remove_as_user
+from fallow.services.executor.processes.remove_as_user import kernel_objects
 
 SHARED = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), Path("/dev/mqueue"), Path("/run/lock"))  # noqa: S108 - they are searched
 """Where any user may put files, and only their owner may remove them."""
 
-IPC_RMID = 0
-IPC_OWNER = ("uid", "cuid")
-
 
 def remove_traces(user: int, shared: Sequence[Path] = SHARED) -> None:
-    """Remove all of it. Raises OSError where something stays."""
-    for folder in shared:
-        for name in _owned_in(folder, user):
-            _remove(folder / name)
-    remove_kernel_objects(user)
+    """Remove what the user owns there, below its own folders too; what others own, and the folders that hold it, stay.
+    Raises OSError where something else stays.
+    """
+    left = [folder / name for folder in shared for name in _owned_in(folder, user)]
+    if left or kernel_objects(user):
+        _remove_as(user, left)
 
 
 def _owned_in(folder: Path, user: int) -> list[str]:
@@ -37,35 +37,11 @@ def _owned_in(folder: Path, user: int) -> list[str]:
     return sorted(found)
 
 
-def _remove(path: Path) -> None:
-    try:
-        remove_tree(path)
-    except NotADirectoryError:
-        path.unlink(missing_ok=True)
-
-
-def remove_kernel_objects(user: int) -> None:
-    """Remove System V's shared memory, semaphores and queues of a user."""
-    libc = ctypes.CDLL(None)
-    for kind, number in _kernel_objects(user):
-        if kind == "shm":
-            libc.shmctl(number, IPC_RMID, None)
-        elif kind == "sem":
-            libc.semctl(number, 0, IPC_RMID)
-        else:
-            libc.msgctl(number, IPC_RMID, None)
-
-
-def _kernel_objects(user: int) -> list[tuple[str, int]]:
-    found = list[tuple[str, int]]()
-    for kind in ("shm", "sem", "msg"):
-        try:
-            head, *lines = Path(f"/proc/sysvipc/{kind}").read_text("ascii").splitlines()
-        except (OSError, ValueError):
-            continue  # this kernel has none
-        names = head.split()
-        for line in lines:
-            fields = dict(zip(names, line.split(), strict=False))
-            if str(user) in (fields.get(name) for name in IPC_OWNER):
-                found.append((kind, int(fields[f"{kind}id" if kind != "msg" else "msqid"])))
-    return found
+def _remove_as(user: int, paths: Sequence[Path]) -> None:
+    """With that user's rights alone: others may change what stands there meanwhile."""
+    command = [sys.executable, "-I", "-S", remove_as_user.__file__, str(user)]
+    words = b"\0".join(map(os.fsencode, paths))
+    done = subprocess.run(command, check=False, input=words, env={}, cwd="/", capture_output=True)
+    if done.returncode != 0:
+        _, _, why = done.stderr.decode("ascii", "replace").strip().rpartition("\n")
+        raise OSError(f"what user {user} has left cannot be removed: {why}")

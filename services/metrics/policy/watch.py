@@ -1,4 +1,4 @@
-"""I1 to I4 on the live log: each decision by a ledger of its own, and the whole state piece by piece."""
+"""I1 to I4 and LEASE on the live log: each decision by a ledger of its own, and the whole state piece by piece."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fallow.shared.events.decisions import Decision
 REMEMBERED_ENDS = 10_000
 """Ended jobs that the ledger can still name in an offence, at least; at most twice as many."""
 
-INVARIANTS = ("I1", "I2", "I3", "I4", "index")
+INVARIANTS = ("I1", "I2", "I3", "I4", "LEASE", "index")
 """What an offence can be against, in a fixed order."""
 
 Check = Callable[[CellState], list[Offence]]

@@ -392,8 +392,8 @@ class CellWriter:
         """From where a person decided to read on an input that was read to here. None: nobody did, or it was done: one
         decision is good for one loss, however long it stays in the environment.
         """
-        start, time = self._context.settings.resumes.get((source, read), (None, 1))
-        if start is None or self._follower.state.input_resumes.get((source, read, start), 0) != time - 1:
+        start, times = self._context.settings.resumes.get((source, read), (None, frozenset[int]()))
+        if start is None or self._follower.state.input_resumes.get((source, read, start), 0) + 1 not in times:
             return None
         return start
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from fallow.services.placement.owners.kept_index import KeptFrom, kept_in
@@ -10,7 +11,7 @@ from fallow.services.placement.policy.policies import POLICIES, Places
 from fallow.services.placement.search.beside_kept import search_beside
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.cluster.quota.kept_places import Taking
+from fallow.shared.cluster.quota.kept_places import NOTHING_KEPT, Taking
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import GPU, JobSpec
 
@@ -49,6 +50,16 @@ def each_off_kept_places(
             yield found
     if not kept.borrowed_places:
         yield places
+
+
+@contextmanager
+def nothing_kept(state: CellState) -> Iterator[None]:
+    """While this lasts nothing counts as kept, to see whether that is all that a job lacks."""
+    kept, state.tree.kept = state.tree.kept, NOTHING_KEPT
+    try:
+        yield
+    finally:
+        state.tree.kept = kept
 
 
 class _Look(NamedTuple):

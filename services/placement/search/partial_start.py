@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fallow.services.placement.fit.empty_capacity import could_hold_singly
 from fallow.services.placement.fit.filling import count_room
 from fallow.services.placement.fit.free_capacity import FreeCapacity
-from fallow.services.placement.owners.holdback import off_kept_places
+from fallow.services.placement.owners.holdback import nothing_kept, off_kept_places
 from fallow.services.placement.search.elsewhere import places_elsewhere_first
 from fallow.services.placement.search.gang import Places, place_gang
 from fallow.services.placement.search.quota_check import is_over_limits, refusal_of_places
@@ -87,7 +87,24 @@ def _of_size(spec: JobSpec, workers: int) -> JobSpec:
 
 
 def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | PendingReason:
-    """A service's replicas go to its pools in their order."""
+    """A service's replicas go to its pools in their order. Those that the kept places of owners keep from its fewest
+    wait for these, whatever a gang of so many would wait for.
+    """
+    spec = job.spec
+    found = _in_pools(state, job, fewest, most)
+    if len(found) >= fewest:
+        return tuple(found)
+    if state.tree.kept.all and _is_kept_off(state, job, fewest, most):
+        return PendingReason.RESERVED_FOR_OTHER
+    refused = place_gang(state, _of_size(spec, fewest))
+    if refused is PendingReason.NO_SUCH_NODES and could_hold_singly(state, spec, fewest):
+        refused = _why_not_in_several(state, spec, fewest)
+    # Replicas that are alone on their nodes may be too many nodes, spread as they are, and not on the fewest.
+    return refused if isinstance(refused, PendingReason) or spec.exclusive else PendingReason.FRAGMENTED
+
+
+def _in_pools(state: CellState, job: Job, fewest: int, most: int) -> list[WorkerPlace]:
+    """Places for so many replicas, or for as many as are found; none where these are sure to be too few."""
     spec, pools = job.spec, state.pools
     held = [place for place in job.workers if place.rank not in job.leaving]
     found: list[WorkerPlace] = []
@@ -95,13 +112,13 @@ def _replicas(state: CellState, job: Job, fewest: int, most: int) -> Places | Pe
         pool = pools.get(name)
         if pool is not None and len(found) < most:
             found += _replicas_in(state, pool, spec, held, found, most - len(found))
-    if len(found) >= fewest:
-        return tuple(found)
-    refused = place_gang(state, _of_size(spec, fewest))
-    if refused is PendingReason.NO_SUCH_NODES and could_hold_singly(state, spec, fewest):
-        refused = _why_not_in_several(state, spec, fewest)
-    # Replicas that are alone on their nodes may be too many nodes, spread as they are, and not on the fewest.
-    return refused if isinstance(refused, PendingReason) or spec.exclusive else PendingReason.FRAGMENTED
+    return found
+
+
+def _is_kept_off(state: CellState, job: Job, fewest: int, most: int) -> bool:
+    """Whether nothing but what is kept for owners keeps the fewest replicas off."""
+    with nothing_kept(state):
+        return len(_in_pools(state, job, fewest, most)) >= fewest
 
 
 def _may_find(state: CellState, spec: JobSpec, fewest: int) -> bool:

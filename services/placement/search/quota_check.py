@@ -28,12 +28,15 @@ from fallow.shared.events.values import JobSpec, WorkerPlace
 
 
 def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> PendingReason | None:
-    """Why the whole job may not start in this pool, whichever of its GPU types it gets; None if it may."""
+    """Why the whole job may not start in this pool, whichever of its GPU types it gets; None if it may. What is kept
+    for owners of one type comes before a quota of another: the job waits for them, and they must not wait for it.
+    """
     found = None
     for gpu_type in (spec.gpu_type,) if spec.gpu_type is not None else gpu_types_of(state, pool):
-        found = _refusal_of_whole(state, spec, gpu_type)
-        if found is None:
+        refused = _refusal_of_whole(state, spec, gpu_type)
+        if refused is None:
             return None
+        found = found if found is PendingReason.RESERVED_FOR_OTHER else refused
     return found
 
 

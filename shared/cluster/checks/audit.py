@@ -1,4 +1,6 @@
-"""I1 to I4 over a whole log, by a ledger of its own: it shares no arithmetic with the fold that it checks."""
+"""I1 to I4 over a whole log, and that lost nodes are back by a word of theirs alone, by a ledger of its own: it shares
+no arithmetic with the fold that it checks.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.operations import Quota
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
 
 Raised = dict[tuple[str, str], None]
 """The accounts whose use a decision has raised so far."""
@@ -23,7 +25,8 @@ Raised = dict[tuple[str, str], None]
 @dataclass(slots=True)
 class Ledger:
     """What a reader of the effects alone knows. Feed it every accepted decision in order. `used` are the milli-GPUs in
-    use on each device of a node, `alone` the exclusive job on it.
+    use on each device of a node, `alone` the exclusive job on it. `words` are each node's boot and the number of the
+    word with which it came to be what it is, `lost` the nodes that are lost.
     """
 
     gpus: dict[str, int] = field(default_factory=dict)
@@ -37,6 +40,8 @@ class Ledger:
     children: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
     use: dict[tuple[str, str], int] = field(default_factory=dict)
     alone: dict[str, str] = field(default_factory=dict)
+    words: dict[str, tuple[str, int]] = field(default_factory=dict)
+    lost: dict[str, None] = field(default_factory=dict)
 
     def take(self, decision: Decision) -> Offence | None:
         """The first offence of this decision, or None."""
@@ -61,17 +66,38 @@ class Ledger:
         self.quotas[account] = quota
         return offence
 
-    def _take_node(self, effect: e.NodeChanged, _: Raised) -> None:
+    def _take_node(self, effect: e.NodeChanged, _: Raised) -> Offence | None:
         spec = effect.spec
+        offence = self._comes_back(effect)
         self.gpus[spec.id], self.types[spec.id] = spec.gpus, spec.gpu_type
         row = self.used.setdefault(spec.id, [])
         row += [0] * (spec.gpus - len(row))
+        return offence
+
+    def _comes_back(self, effect: e.NodeChanged) -> Offence | None:
+        """LEASE: a lost node is used again after a word of it, and each has a number of its own in its boot. Only 0 may
+        come more than once: from a node that does not number its words.
+        """
+        node, word = effect.spec.id, (effect.boot, effect.seq)
+        before = self.words.get(node)
+        self.words[node] = word
+        if effect.status is NodeStatus.LOST:
+            self.lost[node] = None
+            return None
+        was_lost = node in self.lost
+        self.lost.pop(node, None)
+        if was_lost and effect.seq and word == before:
+            return Offence("LEASE", f"node {node} was lost and is {effect.status} again without a word of it")
+        return None
+
+    def _lose_node(self, effect: e.LeaseExpired, _: Raised) -> None:
+        self.lost[effect.node] = None
 
     def _remove_node(self, effect: e.NodeRemoved, _: Raised) -> Offence | None:
         if any(self.used.pop(effect.node, ())):
             return Offence("I1", f"node {effect.node} is forgotten while it is in use")
-        self.gpus.pop(effect.node, None)
-        self.types.pop(effect.node, None)
+        for known in (self.gpus, self.types, self.words, self.lost):
+            known.pop(effect.node, None)
         return None
 
     def _take_quota(self, effect: e.QuotaSet, raised: Raised) -> Offence | None:
@@ -240,6 +266,7 @@ class Ledger:
 
     _TAKE: ClassVar[dict[type[e.Effect], Callable[[Ledger, Any, Raised], Offence | None]]] = {
         e.NodeChanged: _take_node,
+        e.LeaseExpired: _lose_node,
         e.NodeRemoved: _remove_node,
         e.QuotaSet: _take_quota,
         e.QuotaRemoved: _remove_quota,
@@ -281,7 +308,7 @@ def ledger_of(state: CellState) -> Ledger:
 
 def _told(state: CellState) -> Iterator[tuple[e.AnyEffect, ...]]:
     for node in state.nodes.values():
-        yield (e.NodeChanged(spec=node.spec, boot=node.boot, status=node.status),)
+        yield (e.NodeChanged(spec=node.spec, boot=node.boot, status=node.status, seq=node.seq),)
     for job in state.jobs.values():
         places = job.workers + job.joining
         if not places:

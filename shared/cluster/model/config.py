@@ -33,7 +33,7 @@ Gpus = Annotated[int, Field(strict=True, ge=0, le=GPUS_MOST)]
 
 
 PLACEMENTS = ("best-fit", "binpack", "first-fit", "spread", "e-binpack", "frag-aware", "lifetime", "e-spread")
-"""The placement policies that a cell file may name: those that placement has."""
+"""The placement policies that a cell file may name: those of `POLICIES` in placement, which a test holds against it."""
 
 
 class Part(BaseModel):

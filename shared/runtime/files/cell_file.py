@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -16,12 +15,14 @@ from pydantic import BaseModel, ValidationError
 from fallow.shared.cluster.model.config import FORMS, PLACEMENTS, CellFile
 from fallow.shared.events.encoding import written
 from fallow.shared.events.rules_told import causes, rule_broken
+from fallow.shared.near import meant, there
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.files.yaml_text import (
     FieldPath,
     QuickYamlLoader,
     error_of,
     field_name,
+    in_whole_characters,
     key_mistakes,
     look_at_depth,
 )
@@ -109,14 +110,14 @@ def parse_cell_file(text: str, name: str) -> CellFile:
 
 
 def _no_placements(file: CellFile, places: _Places) -> Iterator[str]:
-    """The placement policies that there are not: placement would refuse the whole policy of the cell for it. A rule for
-    who writes a file, as the next.
+    """Unknown placement policies: placement would refuse the whole policy of the cell for one. A rule for who writes a
+    file, as the next.
     """
     for number, cell in enumerate(file.cells):
         name = cell.policy.placement
         if name not in PLACEMENTS:
             path: FieldPath = ("cells", number, "policy", "placement")
-            rule = f"no such policy{_meant(name, PLACEMENTS)}; there are {', '.join(PLACEMENTS)}"
+            rule = f"no such policy{meant(name, PLACEMENTS)}; {there(PLACEMENTS)}"
             yield f"line {places.line(path)}: {field_name(path)}{_value(name)}: {rule}"
 
 
@@ -135,6 +136,7 @@ def _quotas_of_no_pool(file: CellFile, places: _Places) -> Iterator[str]:
 
 def _read(text: str, name: str) -> tuple[yaml.Node, Any]:
     """The nodes of a YAML text and the values that they stand for. Raises CellFileError, YAMLError, YamlTextError."""
+    text = in_whole_characters(text)
     look_at_depth(text)
     loader = QuickYamlLoader(text)  # type: ignore[call-arg]  # its base is chosen when it runs
     try:
@@ -212,12 +214,7 @@ def _mistake(places: _Places, problem: Any) -> str:
 def _unknown(path: FieldPath) -> str:
     """Which fields there are where an unknown one stands, the one first that it may have been meant for."""
     known = _fields_around(path)
-    return f"unknown field{_meant(str(path[-1]), known)}; there are {', '.join(known)}"
-
-
-def _meant(name: str, known: Sequence[str]) -> str:
-    found = get_close_matches(name, known, 1)
-    return f" (did you mean {found[0]}?)" if found else ""
+    return f"unknown field{meant(str(path[-1]), known)}; {there(known)}"
 
 
 def _fields_around(path: FieldPath) -> list[str]:

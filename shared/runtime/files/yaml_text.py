@@ -8,7 +8,9 @@ from typing import Any
 
 import yaml
 
-from fallow.shared.events.encoding import shorten
+from fallow.shared.checker_words import HALF_A_CHARACTER
+from fallow.shared.events.encoding import shorten, written
+from fallow.shared.runtime.files.yaml_characters import NoCharacter, with_whole_characters
 
 NUMBER_CHARS_MOST = 64
 """Python makes a number of any length and then refuses to print it, so that no message could name it."""
@@ -24,6 +26,7 @@ FieldPath = tuple[str | int, ...]
 _TAG = "tag:yaml.org,2002:"
 _MERGE = f"{_TAG}merge"
 _KEY_TAGS = (f"{_TAG}str", _MERGE)
+_HALF = re.compile("[\ud800-\udfff]")
 _OCTAL = re.compile(r"[-+]?0[0-9_]+")
 
 
@@ -44,6 +47,13 @@ class _PlainConstructor(yaml.constructor.SafeConstructor):
         _depth(node, {})
         return super().construct_document(node)
 
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """A text, of whole characters only."""
+        found: str = super().construct_scalar(node)
+        if _HALF.search(found):
+            raise YamlTextError(f"line {node.start_mark.line + 1}: {written(found)}: {HALF_A_CHARACTER}")
+        return found
+
 
 class YamlLoader(_PlainConstructor, yaml.SafeLoader):
     """The safe loader, which says best what is wrong."""
@@ -63,6 +73,7 @@ the other takes minutes for some MB."""
 def read_yaml(text: str) -> Any:
     """The one document of a text. Raises YamlTextError."""
     try:
+        text = in_whole_characters(text)
         return yaml.load(text, Loader=_loader_for(text))  # noqa: S506 - each is a safe one, made stricter
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise error_of(error) from error
@@ -71,13 +82,23 @@ def read_yaml(text: str) -> Any:
 def read_yaml_documents(text: str) -> Iterator[Any]:
     """Each document of a text. Raises YamlTextError, where a document cannot be read."""
     try:
+        text = in_whole_characters(text)
         yield from yaml.load_all(text, Loader=_loader_for(text))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise error_of(error) from error
 
 
+def in_whole_characters(text: str) -> str:
+    """The text so that each loader reads its characters as JSON would. Raises NoCharacter."""
+    return with_whole_characters(text, _quickest(text), DEPTH_MOST)
+
+
+def _quickest(text: str) -> type[YamlLoader | QuickYamlLoader]:
+    return YamlLoader if len(text) < LONG_CHARS else QuickYamlLoader
+
+
 def _loader_for(text: str) -> type[YamlLoader | QuickYamlLoader]:
-    if len(text) < LONG_CHARS:
+    if _quickest(text) is YamlLoader:
         must_be_printable(text)
         return YamlLoader
     look_at_depth(text)
@@ -116,6 +137,9 @@ def error_of(error: Exception) -> YamlTextError:
     """What went wrong in reading a text, in one line."""
     if isinstance(error, YamlTextError):
         return error
+    if isinstance(error, NoCharacter):
+        field = f"{field_name(error.path)}: " if error.path else ""
+        return YamlTextError(f"line {error.line}: {field}'{error.shown}': {error.rule}")
     if isinstance(error, RecursionError):
         return YamlTextError("nested in too many levels")
     if isinstance(error, yaml.reader.ReaderError) and isinstance(error.character, int):

@@ -6,9 +6,6 @@
 --         | {'NOT_READY'} it is not there, not whole, or of another form
 
 local function apply(keys, args)
-  if #keys ~= KEY_COUNT then
-    return refuse('six keys', #keys)
-  end
   if not is_cursor(args[1]) or not is_cursor(args[2]) or not is_before(args[1], args[2]) then
     return refuse('a cursor moves forward', tostring(args[1]) .. ' to ' .. tostring(args[2]))
   end

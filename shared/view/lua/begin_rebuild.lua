@@ -11,9 +11,6 @@ local function owner(id)
 end
 
 local function begin_rebuild(keys, args)
-  if #keys ~= KEY_COUNT then
-    return refuse('six keys', #keys)
-  end
   if (args[1] or '') == '' then
     return refuse('a rebuild has an id', args[1])
   end

@@ -18,7 +18,45 @@ end
 
 -- A wrong argument is a bug of the caller: an error before the first write, since what a script wrote stays written.
 local function refuse(rule, got)
-  return redis.error_reply('FALLOW ' .. rule .. ' (got ' .. tostring(got) .. ')')
+  local shown = string.gsub(string.sub(tostring(got), 1, 50), '[^\32-\126]', '?')
+  return redis.error_reply('FALLOW ' .. rule .. ' (got ' .. shown .. ')')
+end
+
+-- A name as it is looked for: what is longer than any name that there is finds the same when it is cut.
+local NAME_MOST = 256
+
+local function cut(name)
+  return string.sub(name, 1, NAME_MOST)
+end
+
+-- Whether the arguments from `first` on are statuses, each named once: so no caller makes a read as long as it likes.
+local function are_statuses(args, first)
+  local seen = {}
+  for number = first, #args do
+    local status = args[number]
+    if not STATUSES[status] or seen[status] then
+      return false
+    end
+    seen[status] = true
+  end
+  return true
+end
+
+-- `<` goes by the language in which the server was started (LC_COLLATE); the sorted sets go by bytes.
+local GOES_BY_BYTES = 'Z' < 'a' and 'a-b' < 'aa'
+
+-- Whether one string comes before another by its bytes.
+local function is_before_in_bytes(one, other)
+  if GOES_BY_BYTES then
+    return one < other
+  end
+  for at = 1, math.min(#one, #other) do
+    local byte, other_byte = string.byte(one, at), string.byte(other, at)
+    if byte ~= other_byte then
+      return byte < other_byte
+    end
+  end
+  return #one < #other
 end
 
 -- How many rows and members the view holds. Redis knows these numbers without counting.
@@ -61,17 +99,40 @@ local function not_there(view)
   return { view.fenced and 'FENCED' or view.exists and 'NOT_READY' or 'NONE' }
 end
 
-local KEY_COUNT = 6
+local KEY_NAMES = { 'meta', 'jobs', 'nodes', 'tenants', 'waiting', 'index' }
+
+-- Whether these are the keys of one cell, each in its place: a function that took one for another could do work without end.
+local function are_of_one_cell(keys)
+  if #keys ~= #KEY_NAMES then
+    return false
+  end
+  local prefix = string.sub(keys[1], 1, -#KEY_NAMES[1] - 1)
+  for number, name in ipairs(KEY_NAMES) do
+    if keys[number] ~= prefix .. name then
+      return false
+    end
+  end
+  return true
+end
+
+local function of_one_cell(callback)
+  return function(keys, args)
+    if not are_of_one_cell(keys) then
+      return refuse('the six keys of one cell', #keys)
+    end
+    return callback(keys, args)
+  end
+end
 
 local function register(name, callback)
-  redis.register_function('fallow_' .. name .. '_' .. SCHEMA, callback)
+  redis.register_function('fallow_' .. name .. '_' .. SCHEMA, of_one_cell(callback))
 end
 
 -- A function that writes nothing, so that replicas and read-only users may call it.
 local function register_read(name, callback)
   redis.register_function({
     function_name = 'fallow_' .. name .. '_' .. SCHEMA,
-    callback = callback,
+    callback = of_one_cell(callback),
     flags = { 'no-writes' },
   })
 end

@@ -4,9 +4,6 @@
 -- returns {'OK'}
 
 local function fence(keys, args)
-  if #keys ~= KEY_COUNT then
-    return refuse('six keys', #keys)
-  end
   if args[1] == '1' then
     redis.call('HSET', keys[1], 'fenced', '1')
   elseif args[1] == '0' then

@@ -5,9 +5,6 @@
 -- returns {'OK', cursor} | {'NOT_READY', id} another rebuild has begun, or rows are missing
 
 local function finish_rebuild(keys, args)
-  if #keys ~= KEY_COUNT then
-    return refuse('six keys', #keys)
-  end
   for _, number in ipairs({ 2, 3, 5, 7, 8, 9, 10 }) do
     if not is_cursor(args[number]) then
       return refuse('argument ' .. number .. ' is a number', args[number])

@@ -4,9 +4,6 @@
 -- returns {'OK'} | {'NOT_READY', id} another rebuild has begun, or none is under way
 
 local function load_rows(keys, args)
-  if #keys ~= KEY_COUNT then
-    return refuse('six keys', #keys)
-  end
   if not is_cursor(args[2]) then
     return refuse('times are numbers', args[2])
   end

@@ -27,8 +27,9 @@ end
 -- Adds to an answer the row and the position of each of these jobs.
 local function add_jobs(answer, keys, ids)
   local first_ranks = {}
-  for _, id in ipairs(ids) do
-    local row = redis.call('HGET', keys[2], id)
+  local rows = held_of(keys[2], ids)
+  for number = 1, #ids do
+    local row = rows[number]
     if row then
       answer[#answer + 1] = row
       answer[#answer + 1] = position(keys, row, first_ranks)

@@ -5,20 +5,21 @@
 
 local function read_queue(keys, args)
   local limit = is_count(args[2]) and tonumber(args[2])
-  if not limit or limit < 1 or limit > 10000 then
+  if not limit or limit < 1 or limit > 10000 or #args ~= 2 then
     return refuse('1 to 10000 jobs', args[2])
   end
   local view = stored(keys)
   if not view.ready then
     return not_there(view)
   end
-  local places = redis.call('ZRANGEBYLEX', keys[5], '[' .. args[1] .. ' ', '(' .. args[1] .. '!', 'LIMIT', 0, limit)
+  local queue = cut(args[1])
+  local places = redis.call('ZRANGEBYLEX', keys[5], '[' .. queue .. ' ', '(' .. queue .. '!', 'LIMIT', 0, limit)
   local ids = {}
   for number, place in ipairs(places) do
     ids[number] = string.match(place, '(%S+)$')
   end
   local answer = found(view)
-  answer[5] = queue_length(keys, args[1])
+  answer[5] = queue_length(keys, queue)
   return add_jobs(answer, keys, ids)
 end
 

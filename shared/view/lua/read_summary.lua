@@ -1,10 +1,13 @@
 -- The cell in a few numbers.
 -- KEYS  meta jobs nodes tenants waiting index
--- ARGV  statuses of jobs to count
+-- ARGV  statuses of jobs to count, each once
 -- returns {'OK' or 'FENCED', version, cursor, at_ms, pools (JSON), nodes, number of jobs of each status in the order given...,
 --          queue, its length, queue, its length, ...} | {'NOT_READY'} | {'NONE'} | {'FENCED'}
 
 local function read_summary(keys, args)
+  if not are_statuses(args, 1) then
+    return refuse('statuses of jobs, each once', #args .. ' arguments')
+  end
   local view = stored(keys)
   if not view.ready then
     return not_there(view)

@@ -1,6 +1,7 @@
 -- Every tenant that has a quota, uses something, or has a job that is remembered; in no order.
 -- KEYS  meta jobs nodes tenants waiting index
--- ARGV  1 number n of statuses that count as waiting   2 to n+1 these   n+2... those that count as running
+-- ARGV  1 number n of statuses that count as waiting   2 to n+1 these   n+2... those that count as running;
+--       each once
 -- returns {'OK' or 'FENCED', version, cursor, at_ms, tenant, row or empty, jobs waiting, jobs running, tenant, ...} | {'NOT_READY'}
 --         | {'NONE'}
 
@@ -28,8 +29,8 @@ local function add_tenants_with_jobs(keys, rows)
 end
 
 local function read_tenants(keys, args)
-  if not is_count(args[1]) then
-    return refuse('the number of waiting statuses', args[1])
+  if not is_count(args[1]) or tonumber(args[1]) >= #args or not are_statuses(args, 2) then
+    return refuse('the number of waiting statuses, and statuses of jobs, each once', args[1])
   end
   local view = stored(keys)
   if not view.ready then

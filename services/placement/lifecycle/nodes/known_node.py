@@ -21,13 +21,10 @@ def become(node: Node, status: NodeStatus, spec: NodeSpec | None = None) -> Node
     return NodeChanged(spec=now, boot=node.boot, status=status, seq=node.seq, offered=offered)
 
 
-def keep_status(decision: DecisionBuilder, node: Node, spec: NodeSpec, seq: int, *, goes_free: bool = False) -> None:
-    """The node says that it is this; what is wanted of it stays, and its maintenance goes on. `goes_free`: it does so
-    out of quarantine.
-    """
-    is_emptied = node.in_maintenance and node.status is NodeStatus.DRAINING
+def keep_status(decision: DecisionBuilder, node: Node, spec: NodeSpec, seq: int) -> None:
+    """The node says that it is this; what is wanted of it stays, and its maintenance goes on."""
     # While it is emptied for its maintenance, its status is not what is wanted of it.
-    status = node.wanted if is_emptied else node.status
+    status = node.wanted if _is_emptied(node) else node.status
     kept = replace(
         become(node, status, spec),
         drain_deadline_ms=node.drain_deadline_ms,
@@ -36,8 +33,29 @@ def keep_status(decision: DecisionBuilder, node: Node, spec: NodeSpec, seq: int,
         quarantined=node.quarantined,
         quarantined_until_ms=node.quarantined_until_ms,
     )
-    decision.emit(replace(become(node, NodeStatus.READY, spec), seq=seq) if goes_free else kept)
-    if is_emptied:
+    _emit(decision, node, kept)
+
+
+def end_quarantine(decision: DecisionBuilder, node: Node, spec: NodeSpec, seq: int) -> None:
+    """The node says that it is this, and its quarantine is over: it works, or goes on with its maintenance. A lost
+    node, and one that a person has closed, stays as it is.
+    """
+    if node.status is NodeStatus.LOST or not node.quarantined:
+        keep_status(decision, node, spec, seq)
+    else:
+        _emit(decision, node, replace(become(node, NodeStatus.READY, spec), seq=seq))
+
+
+def _is_emptied(node: Node) -> bool:
+    """Whether the node is emptied for its maintenance, whatever else is wanted of it."""
+    return node.in_maintenance and node.status is NodeStatus.DRAINING
+
+
+def _emit(decision: DecisionBuilder, node: Node, changed: NodeChanged) -> None:
+    """The node becomes this, and its maintenance goes on."""
+    goes_on = _is_emptied(node)
+    decision.emit(changed)
+    if goes_on:
         decision.emit(MaintenanceBegan(node=node.id))
 
 

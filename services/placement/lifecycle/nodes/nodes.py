@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.lifecycle.nodes import quarantine
-from fallow.services.placement.lifecycle.nodes.known_node import become, fitted, keep_status
+from fallow.services.placement.lifecycle.nodes.known_node import become, end_quarantine, fitted, keep_status
 from fallow.services.placement.lifecycle.runs import workers
 from fallow.services.placement.lifecycle.runs.runs import has_runs, is_wanted, node_is_gone, note, settle
 from fallow.services.placement.requests.requests import stopping
@@ -39,18 +39,26 @@ def join(decision: DecisionBuilder, event: NodeJoined) -> None:
 
 
 def _relabel(decision: DecisionBuilder, node: Node, event: NodeJoined) -> None:
+    """The node says in the same boot what it is. What cannot be while jobs hold it comes with `take_offers`."""
     if fitted(node, event.spec) != (node.spec, node.offered):
-        goes_free = quarantine.ends_elsewhere(decision, node, event.spec)
-        keep_status(decision, node, event.spec, event.seq, goes_free=goes_free)
+        _is_now(decision, node, event.spec, event.seq)
 
 
 def take_offers(decision: DecisionBuilder) -> None:
-    """Take nodes for what they have become, where nothing is held any more of what they were."""
+    """Take nodes for what they have become, where nothing is held any more of what they were. A lost node is taken for
+    what it is when it is back: nothing ends its loss but its own word.
+    """
     for node_id in sorted(decision.state.offers):
         node = decision.state.nodes[node_id]
-        if node.offered is not None and not node.jobs and not decision.is_full:
-            goes_free = quarantine.ends_elsewhere(decision, node, node.offered)
-            keep_status(decision, node, node.offered, node.seq, goes_free=goes_free)
+        is_free = not node.jobs and node.status is not NodeStatus.LOST
+        if node.offered is not None and is_free and not decision.is_full:
+            _is_now(decision, node, node.offered, node.seq)
+
+
+def _is_now(decision: DecisionBuilder, node: Node, spec: NodeSpec, seq: int) -> None:
+    """The node is this. Its quarantine ends where it comes into a pool that cannot do without it."""
+    tell = end_quarantine if quarantine.ends_elsewhere(decision, node, spec) else keep_status
+    tell(decision, node, spec, seq)
 
 
 def report(decision: DecisionBuilder, event: NodeReport | NodeReturned) -> None:

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fallow.services.placement.decision.decision import DecisionBuilder
-from fallow.services.placement.lifecycle.nodes.known_node import become, fitted
+from fallow.services.placement.lifecycle.nodes.known_node import become, end_quarantine, fitted
 from fallow.services.placement.lifecycle.runs.retry import RUNS_WELL_MS
 from fallow.shared.cluster.model.job import Job, index_of
 from fallow.shared.cluster.model.node import Node
@@ -223,7 +223,7 @@ def lift(decision: DecisionBuilder, node: Node | None) -> int | None:
         return until_ms
     if node.status is not NodeStatus.CORDONED:
         return decision.now_ms + AGAIN_MS
-    decision.emit(become(node, NodeStatus.READY))
+    end_quarantine(decision, node, node.offered or node.spec, node.seq)
     return None
 
 
