@@ -23,6 +23,7 @@ from fallow.local.local_cell import Servers
 from fallow.replay.workload import CELL, QUEUE
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import AnyEffect, JobStarted, WriterStarted
+from fallow.shared.events.job_ids import own_id
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import JobSpec
 from fallow.shared.log.kafka.group_timers import QUICK
@@ -201,7 +202,7 @@ async def _taken_over(reader: Reader, killed: str, begin_s: float) -> tuple[floa
 
 
 def _is_start(effect: AnyEffect) -> bool:
-    return isinstance(effect, JobStarted) and effect.job.startswith(COMING)
+    return isinstance(effect, JobStarted) and own_id(effect.job).startswith(COMING)
 
 
 async def _whole(reader: ViewReader, jobs: int) -> tuple[int, int]:

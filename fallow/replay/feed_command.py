@@ -140,10 +140,10 @@ def _through_outages(today: Feed) -> asyncio.Task[None]:
 def _left_running(today: Feed) -> list[CancelJob]:
     """Cancels for the jobs of the day that run until they are cancelled, as far as they were submitted and were not."""
     sent = [timed.command for timed in today.workload.commands[: today.sent]]
-    cancelled = {command.job for command in sent if isinstance(command, CancelJob)}
-    jobs = [command.job for command in sent if isinstance(command, SubmitJob)]
+    cancelled = {command.key() for command in sent if isinstance(command, CancelJob)}
+    left = today.workload.endless - cancelled
     return [
-        CancelJob(job=job.id, tenant=job.tenant, reason="the feed was stopped")
-        for job in jobs
-        if job.id in today.workload.endless and job.id not in cancelled
+        CancelJob(job=command.job.id, tenant=command.job.tenant, reason="the feed was stopped")
+        for command in sent
+        if isinstance(command, SubmitJob) and command.key() in left
     ]

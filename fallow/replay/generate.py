@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fallow.replay.workload import Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
+from fallow.shared.events.job_ids import own_id
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.submissions import CancelJob, SubmitJob
 from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeRole, NodeSpec, Resources, RetryPolicy, VirtualRun
@@ -71,7 +72,7 @@ def generate(*, count: int, nodes: int, seed: int) -> Workload:
     commands = [*inference, *training]
     commands += _cancels_of_inference(inference)
     commands += _cancels_of_training(chance, training)
-    commands.sort(key=lambda timed: (timed.at_ms, timed.command.key(), timed.command.type))
+    commands.sort(key=lambda timed: (timed.at_ms, own_id(timed.command.key()), timed.command.type))
     return Workload(
         commands=tuple(commands),
         nodes=specs,

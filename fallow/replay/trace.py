@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from fallow.replay.names import job_ids, label, tenant_names
 from fallow.replay.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
 from fallow.shared.events.encoding import shorten
+from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.submissions import SubmitJob
@@ -111,8 +112,10 @@ def workload_of(trace: Trace, nodes: tuple[NodeSpec, ...], discipline: QueueDisc
         commands=(*first, *rest),
         nodes=nodes,
         cell_file=cell_file_for(nodes, tenants or ["default"], discipline),
-        carried=frozenset(job.id for job in trace.carried),
-        endless=frozenset(job.id for job in (*trace.carried, *trace.jobs) if job.duration_ms is None),
+        carried=frozenset(full_id(job.tenant, job.id) for job in trace.carried),
+        endless=frozenset(
+            full_id(job.tenant, job.id) for job in (*trace.carried, *trace.jobs) if job.duration_ms is None
+        ),
     )
 
 

@@ -35,8 +35,8 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`commands` in the order in which they are sent. `carried` are ids of jobs that run already at the beginning:
-    they take their places first and are left out of the waits. `endless` are ids of jobs that run until they are
+    """`commands` in the order in which they are sent. `carried` are jobs, in full, that run already at the beginning:
+    they take their places first and are left out of the waits. `endless` are jobs, in full, that run until they are
     cancelled.
     """
 

@@ -26,9 +26,9 @@ Told = dict[str, object]
 def drawn(arrivals: Sequence[Arrival], carried: Collection[str], seed: int, jitter_s: int) -> list[Arrival]:
     """The arrivals as this seed draws them, in the order of time; equal times stand in a drawn order."""
     chance = Random(seed)  # noqa: S311 - a load is no secret
-    before = [arrival for arrival in arrivals if arrival.command.job.id in carried]
+    before = [arrival for arrival in arrivals if arrival.command.key() in carried]
     chance.shuffle(before)
-    moved = [_moved(arrival, chance, jitter_s) for arrival in arrivals if arrival.command.job.id not in carried]
+    moved = [_moved(arrival, chance, jitter_s) for arrival in arrivals if arrival.command.key() not in carried]
     chance.shuffle(moved)
     return [*before, *sorted(moved, key=lambda arrival: arrival.at_ms)]
 

@@ -17,6 +17,7 @@ from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import CHAIN_HEADER
+from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
 from fallow.shared.log.admin.topic_admin import create_topics
 from fallow.shared.log.kafka.log import KafkaLog
@@ -151,8 +152,8 @@ def before_snapshot(workload: Workload, live: Live) -> Iterator[e.AnyEffect]:
         workers = live.workers_of(number)
         if used + workers > room:
             return
-        yield e.JobStarted(job=job_id(number), attempt=1, workers=tuple(_places(workload, used, workers)))
-        yield e.JobRunning(job=job_id(number), attempt=1)
+        yield e.JobStarted(job=_job(number), attempt=1, workers=tuple(_places(workload, used, workers)))
+        yield e.JobRunning(job=_job(number), attempt=1)
         used += workers
 
 
@@ -160,15 +161,19 @@ def behind_snapshot(workload: Workload, live: Live) -> Iterator[e.AnyEffect]:
     """The lives of jobs that took what was left free, one GPU after the other."""
     free = _gpus(workload) - FREE_GPUS
     for number in range(live.past):
-        job = job_id(live.jobs + number)
+        job = _job(live.jobs + number)
         yield _enqueued(live.jobs + number, 1)
         yield e.JobStarted(job=job, attempt=1, workers=tuple(_places(workload, free + number % FREE_GPUS, 1)))
         yield e.JobRunning(job=job, attempt=1)
         yield e.JobFinished(job=job, attempt=1)
 
 
+def _job(number: int) -> str:
+    return full_id(TENANT, job_id(number))
+
+
 def _enqueued(number: int, workers: int) -> e.JobEnqueued:
-    spec = JobSpec(id=job_id(number), tenant=TENANT, queue=QUEUE, cell=CELL, pools=(POOL,), workers=workers)
+    spec = JobSpec(id=_job(number), tenant=TENANT, queue=QUEUE, cell=CELL, pools=(POOL,), workers=workers)
     return e.JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST)
 
 

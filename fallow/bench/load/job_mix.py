@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from fallow.replay.workload import CELL, QUEUE
 from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.job_ids import own_id
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import GPU, JobSpec, Resources, VirtualRun
 from fallow.shared.log.machine.partitioner import partition_of
@@ -50,13 +51,13 @@ def rate_for(run_ms: int, nodes: int, gpus_mean: float) -> float:
 
 
 def job_id(number: int) -> str:
-    """The id of a job of the load."""
+    """The id of a job of the load, as its tenant calls it."""
     return f"bench-{number:08d}"
 
 
 def number_of(job: str) -> int | None:
-    """Which job of the load this is; None where it is none."""
-    name, _, number = job.rpartition("-")
+    """Which job of the load this is, whosever it is; None where it is none."""
+    name, _, number = own_id(job).rpartition("-")
     return int(number) if name == "bench" and number.isdigit() else None
 
 

@@ -14,6 +14,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.job_ids import full_id, own_id
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
@@ -24,7 +25,8 @@ SUBMIT = SubmitJob.type
 @dataclass(slots=True)
 class Outcome:
     """Everything that was said about each submitted job. `base_ms` is the cell time at which the day or the trace
-    began; `carried` are the ids of jobs that ran already then.
+    began; `carried` are jobs that ran already then. All jobs are named in full, but for the `id` of a row: that is its
+    tenant's own.
     """
 
     base_ms: int = 0
@@ -41,13 +43,13 @@ class Outcome:
     _valid: dict[str, None] = field(default_factory=dict)
 
     def take_submission(self, type_: str, key: str, event: Event | Undecodable) -> None:
-        """One record of a submissions topic; `key` is the job's id as its sender gave it."""
+        """One record of a submissions topic; `key` is the job as its sender named it there."""
         if isinstance(event, SubmitJob):
-            self._valid[event.job.id] = None
+            self._valid[event.key()] = None
             if event.job.array is None:
                 self._describe(event.job, event.submit_ms)
         elif type_ == SUBMIT:
-            self.rows.setdefault(key, JobRow(key, is_carried=key in self.carried))
+            self.rows.setdefault(key, JobRow(own_id(key), is_carried=key in self.carried))
 
     def take_answer(self, event: Event | Undecodable) -> None:
         """One record of `jobs`."""
@@ -89,7 +91,7 @@ class Outcome:
         self.double_allocations.extend(found)
 
     def lost(self, live: Iterable[str]) -> list[str]:
-        """Valid submitted ids that nobody answered, and enqueued ones that are neither over nor in the final state,
+        """Valid submitted jobs that nobody answered, and enqueued ones that are neither over nor in the final state,
         whose jobs are `live`.
         """
         in_state = frozenset(live)
@@ -112,9 +114,10 @@ class Outcome:
         return "rejected" if job in self.answered else "lost"
 
     def _describe(self, spec: JobSpec, submit_ms: int | None) -> None:
-        row = self.rows.setdefault(spec.id, JobRow(spec.id))
+        job = full_id(spec.tenant, spec.id)
+        row = self.rows.setdefault(job, JobRow(own_id(job)))
         row.tenant, row.kind, row.gpus_milli = spec.tenant, spec.kind.value, spec.gpus_milli
-        row.is_carried = spec.id in self.carried
+        row.is_carried = job in self.carried
         if submit_ms is not None:
             row.submit_ms = submit_ms - self.base_ms
 

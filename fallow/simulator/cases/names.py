@@ -8,13 +8,14 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
+from fallow.shared.events.job_ids import full_id, own_id
 from fallow.simulator.engine import Chance
 
 T = TypeVar("T")
 
 NAMES_MOST = 10_000
 
-_NAME = re.compile(r"\b(?:job|node|queue|place|pool|gpu)-\d{4}\b")
+_NAME = re.compile(r"\b(?:queue-\d{4}/)?(?:job|node|queue|place|pool|gpu)-\d{4}\b")
 
 
 def shuffled(rows: Sequence[T], chance: Chance | None) -> list[T]:
@@ -43,6 +44,15 @@ class Names:
             number = self._used[kind] = self._used.get(kind, -1) + 1
             known = self._inside[kind, name] = f"{kind}-{self._numbers[number]:04d}"
             self._outside[known] = name
+        return known
+
+    def job_of(self, queue: str, name: str) -> str:
+        """The name inside, in full, of the job that the case calls so and that it puts into this queue: from now on it
+        is the one that is meant.
+        """
+        own = own_id(self.inside("job", name))
+        known = self._inside["job", name] = full_id(self.inside("queue", queue), own)
+        self._outside[known] = name
         return known
 
     def in_order(self, kind: str, names: Sequence[str]) -> None:

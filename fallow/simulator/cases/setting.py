@@ -163,7 +163,7 @@ class Setting:
             topology = _wish(pending.topology.required, pending.topology.preferred)
         fewest = row.min_tasks if tasks is None and row.min_tasks not in (None, wanted) else None
         return JobSpec(
-            id=self.names.inside("job", name or row.job),
+            id=self.names.job_of(row.queue, name or row.job),
             tenant=self.names.inside("queue", row.queue),
             priority=row.priority,
             gpu_type=pending.gpu_type if pending is not None else None,

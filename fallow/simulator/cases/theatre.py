@@ -64,7 +64,7 @@ class Theatre(VirtualCell):
             if not node.healthy:
                 self._fail(self.names.inside("node", node.name), range(node.gpus))
         self.settle()
-        self.unacknowledged = {self.names.inside("job", row.job): None for row in rows if not row.acknowledged}
+        self.unacknowledged = {self.names.job_of(row.queue, row.job): None for row in rows if not row.acknowledged}
         for row in sorted(rows, key=lambda row: began[row.job]):
             self._let_run(row, began[row.job])
         self.advance(max((*began.values(), ORIGIN_MS)))
@@ -108,7 +108,7 @@ class Theatre(VirtualCell):
             for effect in effects:
                 apply(self.state, effect, at_ms)
         except IllegalEffect as error:
-            raise NotBuiltIn(f"running job {self.names.outside(spec.id)}: {error}") from error
+            raise NotBuiltIn(f"running job {self.names.outside(spec.id)}: {self.names.in_words(str(error))}") from error
         self._keep(mark, PendingDecision(effects, {}, at_ms, at_ms, (), has_more=False))
 
     def _places(self, spec: JobSpec, nodes: list[str]) -> tuple[WorkerPlace, ...]:

@@ -11,6 +11,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.job_ids import own_id
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import WorkerPlace
@@ -48,7 +49,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class JobStory:
-    """One submitted job. `state` is the last that is known, `code` why it was turned away, if it was."""
+    """One submitted job: its tenant's own `id`, the `state` last known, the `code` why it was turned away if it was."""
 
     id: str
     tenant: str
@@ -63,20 +64,20 @@ class JobStory:
 
 
 class Books:
-    """Keeps a story for each job, in the order of submission."""
+    """Keeps a story for each job (by its name in full), in the order of submission."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, JobStory] = {}
 
     def submitted(self, command: SubmitJob, answer: Event | Undecodable, *, is_carried: bool) -> None:
         """A job came to admission, which gave this answer."""
-        spec = command.job
-        story = JobStory(spec.id, spec.tenant, spec.gpus_milli, command.submit_ms or 0, is_carried)
+        spec, job = command.job, command.key()
+        story = JobStory(own_id(job), spec.tenant, spec.gpus_milli, command.submit_ms or 0, is_carried)
         if isinstance(answer, JobAdmitted):
             story.state = "waiting"
         else:
             story.code = str(answer.reason if isinstance(answer, Undecodable) else getattr(answer, "code", answer.type))
-        self.jobs.setdefault(spec.id, story)
+        self.jobs.setdefault(job, story)
 
     def rejections(self) -> dict[str, int]:
         """How many jobs were turned away, by code."""

@@ -42,7 +42,7 @@ class Measures:
         """A job came, and admission gave this answer."""
         self.books.submitted(command, answer, is_carried=is_carried)
         if not isinstance(answer, JobAdmitted):
-            self.summary.turn_away(command.job.id)
+            self.summary.turn_away(command.key())
 
     def note_load(self, at_ms: int) -> None:
         """All jobs have come, the last of them at this time."""

@@ -36,14 +36,16 @@ class TraceRun:
 def run_trace(
     file: CellFile, nodes: Iterable[NodeSpec], arrivals: Sequence[Arrival], carried: Collection[str] = frozenset()
 ) -> TraceRun:
-    """Let all arrivals come, in their order, and everything end that ends. `carried` are jobs that ran before."""
+    """Let all arrivals come, in their order, and everything end that ends. `carried` are jobs,
+    in full, that ran before.
+    """
     measures = Measures(carried)
     cell = VirtualCell(file, nodes, (measures.follow,))
     cell.begin()
     for arrival in arrivals:
         cell.advance(arrival.at_ms)
         answer = cell.submit(arrival.command)
-        measures.submitted(arrival.command, answer, is_carried=arrival.command.job.id in carried)
+        measures.submitted(arrival.command, answer, is_carried=arrival.command.key() in carried)
         cell.settle()
     measures.note_load(cell.now_ms)
     cell.advance(None)

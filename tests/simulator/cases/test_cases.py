@@ -253,6 +253,15 @@ def test_names_lead_both_ways() -> None:
     assert names.in_words(f"{names.inside('node', 'n7')} is full") == "n7 is full"
 
 
+def test_a_job_has_one_name_outside_and_inside_its_queue_before_it() -> None:
+    names = Names(None)
+    known = names.job_of("q", "A")
+    assert known == f"{names.inside('queue', 'q')}/job-0000"
+    assert names.inside("job", "A") == known
+    assert names.outside(known) == "A"
+    assert names.in_words(f"job {known} of {names.inside('queue', 'q')}") == "job A of q"
+
+
 def test_the_command_counts_and_ends_with_1_on_a_failure(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text(yaml.safe_dump(LINE), encoding="utf-8")
