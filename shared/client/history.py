@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 
 from fallow.shared.client.port import Mark, News, is_of_a_stranger, job_of
 from fallow.shared.events.decisions import Decision
@@ -130,10 +130,17 @@ class History:
         async for decision in self._holding(cell, f'/{own}"'.encode()):
             for effect in decision.effects:
                 if isinstance(effect, JobEnqueued):
-                    for name in (effect.spec.id, effect.spec.array_of):
-                        if name is not None and own_id(name) == own:
-                            found[name] = None
-        return tuple(sorted(found))
+                    found |= dict.fromkeys((effect.spec.id, effect.spec.array_of or effect.spec.id))
+        return _of_id(own, found) or _of_id(own, await self._rejected(cell, f'/{own}"'.encode()))
+
+    async def _rejected(self, cell: str, needle: bytes) -> dict[str, None]:
+        """The jobs about which admission said no to their own tenants, in records that hold these bytes."""
+        found: dict[str, None] = {}
+        async for record in self._records(cell, 0, "jobs"):
+            event = event_of(record) if needle in (record.value or b"") else None
+            if isinstance(event, JobRejected) and not is_of_a_stranger(event):
+                found[event.job] = None
+        return found
 
     async def _holding(self, cell: str, needle: bytes) -> AsyncGenerator[Decision, None]:
         """The accepted decisions that hold these bytes; no other is decoded."""
@@ -166,9 +173,9 @@ class History:
     async def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
         return (await self._log.begin_offsets([tp]))[tp], (await self._log.end_offsets([tp]))[tp]
 
-    async def _records(self, cell: str, first: int) -> AsyncGenerator[Record, None]:
-        """The cell's decision log from `first`, or from where it begins, to where it ends now."""
-        tp = self._layout.tp("decisions", cell)
+    async def _records(self, cell: str, first: int, topic: str = "decisions") -> AsyncGenerator[Record, None]:
+        """The cell's decision log, or topic, from `first`, or from where it begins, to where it ends now."""
+        tp = self._layout.tp(topic, cell)
         begin, end = await self._bounds(tp)
         position = max(first, begin)
         if position >= end:
@@ -193,6 +200,10 @@ async def _until(reader: Reader, tp: TopicPartition, end: int) -> AsyncGenerator
             if record.offset >= end:
                 return
             yield record
+
+
+def _of_id(own: str, jobs: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(job for job in jobs if own_id(job) == own))
 
 
 def _tp(name: str) -> TopicPartition:

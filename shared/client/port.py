@@ -106,8 +106,8 @@ class CellClient(Protocol):
         """The jobs and arrays, in full, that have this id of their tenants, by name. Raises as `job` does."""
 
     async def names_told(self, cell: str, own: str) -> tuple[str, ...]:
-        """The same as far as the log still tells of them, for which it is read as for a story. Raises
-        ClientUnavailable.
+        """The same as far as the log still tells of them, for which it is read as for a story; where it tells of none,
+        those that admission turned away. Raises ClientUnavailable.
         """
 
     async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:

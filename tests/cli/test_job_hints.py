@@ -43,3 +43,8 @@ PROCESS = enqueued("a", run=ProcessRun(argv=("true",)))
 )
 def test_what_helps_is_said_where_it_holds(story: tuple[e.Effect, ...], told: list[str]) -> None:
     assert list(hints("a", [News("main", event) for event in story])) == told
+
+
+def test_the_folder_of_output_is_named_by_tenant_and_id() -> None:
+    story = [News("main", event) for event in (PROCESS, STARTED)]
+    assert "STATE_DIR/runs/vision~a/ATTEMPT/" in next(iter(hints("vision/a", story)))

@@ -14,11 +14,12 @@ from fallow.cli.output.when import duration_of, moment_of
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.file_in_force import as_effect
 from fallow.shared.events.base import CALENDAR_FROM_MS
-from fallow.shared.events.effects import JobCancelled, JobDeferred, JobRequeued, LeaseExpired
+from fallow.shared.events.effects import JobCancelled, JobDeferred, JobEnqueued, JobRefused, JobRequeued, LeaseExpired
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.reasons import PendingReason, RejectCode, RequeueReason
+from fallow.shared.events.reasons import PendingReason, RefuseCode, RejectCode, RequeueReason
 from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.snapshot import Catalogue
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
@@ -287,10 +288,29 @@ async def test_why_names_no_head_where_the_log_keeps_nothing_from_before(broker:
 
 
 async def test_why_tells_that_admission_turned_a_job_away(log: MemoryLog) -> None:
-    event = JobRejected(cell="main", job="x", tenant="vision", command="submit", code=RejectCode.UNKNOWN_POOL)
+    event = JobRejected(cell="main", job="vision/x", tenant="vision", command="submit", code=RejectCode.UNKNOWN_POOL)
     await log.publish([LAYOUT.outgoing(event, id="1", source="test", wall_ms=0)])
-    found = await explain(log, LAYOUT, "main", "x")
-    assert [step.sentences for step in found.steps] == [("Job x of tenant vision is rejected (unknown_pool).",)]
+    found = await explain(log, LAYOUT, "main", "vision/x")
+    assert [step.sentences for step in found.steps] == [("Job vision/x is rejected (unknown_pool).",)]
+
+
+async def test_of_a_job_that_never_was_no_command_of_a_stranger_is_told(log: MemoryLog) -> None:
+    event = JobRejected(cell="main", job="vision/x", tenant="speech", command="cancel", code=RejectCode.INVALID_FIELD)
+    await log.publish([LAYOUT.outgoing(event, id="1", source="test", wall_ms=0)])
+    assert (await explain(log, LAYOUT, "main", "vision/x")).steps == []
+
+
+async def test_of_two_jobs_of_one_id_each_has_its_own_story(broker: MemoryBroker) -> None:
+    log, written = MemoryLog(broker), LogWriter()
+    for tenant in ("search", "vision"):
+        spec = JobSpec(id=f"{tenant}/hello", tenant=tenant)
+        written.write(JobEnqueued(spec=spec, submit_ms=0, digest="0" * 32))
+    for tenant in ("search", "vision"):
+        no = JobRefused(job="vision/hello", request="cancel", code=RefuseCode.ALREADY_OVER, tenant=tenant)
+        written.write(no)
+    await publish(log, written.records, "t")
+    found = await explain(log, LAYOUT, "main", "vision/hello")
+    assert [step.version for step in found.steps] == [2, 4]
 
 
 @pytest.mark.parametrize("whose", ["speech", None])
@@ -309,11 +329,12 @@ async def test_of_a_job_no_command_of_a_stranger_that_names_it_is_told(log: Memo
 
 async def test_of_many_rejections_the_newest_are_told(log: MemoryLog) -> None:
     for number in range(REJECTIONS_MOST + 5):
-        event = JobRejected(cell="main", job="x", tenant=f"t{number}", command="submit", code=RejectCode.UNKNOWN_POOL)
+        event = JobRejected(job="a/x", tenant="a", command="submit", code=RejectCode.OVER_JOB_LIMIT)
+        event = replace(event, cell="main", wanted=number, allowed=0)
         await log.publish([LAYOUT.outgoing(event, id=str(number), source="test", wall_ms=0)])
-    found = await explain(log, LAYOUT, "main", "x")
+    found = await explain(log, LAYOUT, "main", "a/x")
     assert len(found.steps) == REJECTIONS_MOST
-    assert found.steps[-1].sentences == (f"Job x of tenant t{REJECTIONS_MOST + 4} is rejected (unknown_pool).",)
+    assert f"(wanted {REJECTIONS_MOST + 4}, allowed 0)" in found.steps[-1].sentences[0]
 
 
 async def test_nothing_is_told_of_a_job_that_never_was(log: MemoryLog) -> None:

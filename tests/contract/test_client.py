@@ -273,6 +273,20 @@ async def test_jobs_are_found_by_the_id_that_their_tenants_chose(
     assert await client.names_told("main", own) == tuple(told)
 
 
+async def test_a_job_that_admission_turned_away_is_found_where_there_is_no_other_of_its_id(
+    world: World, client: CellClient
+) -> None:
+    for job, tenant in (("vision/hello", "vision"), ("ads/hello", "search"), ("visoin/oh", "visoin"), ("ads/hi", None)):
+        event = JobRejected(cell="main", job=job, tenant=tenant, command="submit", code=RejectCode.UNKNOWN_TENANT)
+        await world.log.publish([world.layout.outgoing(event, id="1", source="test", wall_ms=0)])
+    assert await client.names_told("main", "hello") == ("vision/hello",)
+    assert await client.names_told("main", "oh") == ("visoin/oh",)
+    assert await client.names_told("main", "hi") == ("ads/hi",)
+    world.written.write(JobEnqueued(spec=TWO_OF_ONE_ID[1], submit_ms=0, digest="0" * 32))
+    await world.publish()
+    assert await client.names_told("main", "hello") == ("search/hello",)
+
+
 async def test_a_story_holds_no_refusal_of_a_stranger(world: World, client: CellClient) -> None:
     entered = JobEnqueued(spec=TWO_OF_ONE_ID[0], submit_ms=0, digest="0" * 32)
     noes = [
