@@ -100,17 +100,20 @@ def started(job: str, *places: WorkerPlace, attempt: int = 1) -> JobStarted:
     return JobStarted(job=job, attempt=attempt, workers=places)
 
 
-def an_honest_log() -> LogWriter:
-    """Two nodes; one job that has finished, one of two workers that runs, one that waits, and a stale record."""
+def an_honest_log(of: str = "") -> LogWriter:
+    """Two nodes; one job that has finished, one of two workers that runs, one that waits, and a stale record. What
+    stands before the jobs' names: nothing, or `vision/`.
+    """
+    first, second, third = f"{of}first", f"{of}second", f"{of}third"
     log = LogWriter()
     log.write(WriterStarted(epoch=1, writer="placement"))
     log.write(QuotaSet(quota=Quota(tenant="vision", gpu_type="gpu", limit_milli=16_000)))
     log.write(node(0), node(1))
-    log.write(enqueued("first", 2), started("first", place(0, 0, 1)))
-    log.write(JobRunning(job="first", attempt=1))
+    log.write(enqueued(first, 2), started(first, place(0, 0, 1)))
+    log.write(JobRunning(job=first, attempt=1))
     log.write_stale()
-    log.write(enqueued("second", 4, workers=2))
-    log.write(started("second", place(0, 2, 3, 4, 5), place(1, 0, 1, 2, 3, rank=1)))
-    log.write(JobFinished(job="first", attempt=1), JobRunning(job="second", attempt=1))
-    log.write(enqueued("third", 8))
+    log.write(enqueued(second, 4, workers=2))
+    log.write(started(second, place(0, 2, 3, 4, 5), place(1, 0, 1, 2, 3, rank=1)))
+    log.write(JobFinished(job=first, attempt=1), JobRunning(job=second, attempt=1))
+    log.write(enqueued(third, 8))
     return log

@@ -49,7 +49,7 @@ def fallow(kafka: str, redis_url: str, namespace: str) -> Fallow:
 async def told(fallow: Fallow, kafka: str, redis_url: str, namespace: str) -> Fallow:
     """A cell with an honest log and its view."""
     assert fallow("topics", "create").returncode == 0
-    written = an_honest_log()
+    written = an_honest_log("vision/")
     log = KafkaLog(kafka, "test")
     await log.start()
     await publish(log, written.records, namespace)
@@ -199,7 +199,7 @@ def test_topics_are_missing_then_created_then_as_declared(fallow: Fallow, namesp
 @pytest.mark.real_kafka
 def test_submitted_jobs_are_published(told: Fallow) -> None:
     done = told("submit", "-", "--tenant", "vision", stdin="- id: a\n- id: b\n")
-    assert (done.returncode, done.stdout) == (0, "2 submitted: a and 1 more (2 GPUs in all)\n")
+    assert (done.returncode, done.stdout) == (0, "2 submitted: vision/a and 1 more (2 GPUs in all)\n")
 
 
 @pytest.mark.real_kafka
@@ -218,13 +218,13 @@ def test_the_functions_of_the_view_are_loaded_once_and_again(fallow: Fallow) -> 
 @pytest.mark.real_kafka
 def test_waiting_for_an_answer_that_does_not_come_says_so(told: Fallow) -> None:
     done = told("submit", "-", "--wait", "--timeout", "1", stdin="{id: a, tenant: vision}")
-    assert (done.returncode, done.stderr) == (3, f"fallow: {unanswered('a', Passes.ADMISSION, 1)}\n")
+    assert (done.returncode, done.stderr) == (3, f"fallow: {unanswered('vision/a', Passes.ADMISSION, 1)}\n")
 
 
 @pytest.mark.real_kafka
 def test_a_job_that_was_submitted_before_is_answered_from_the_view(told: Fallow) -> None:
     done = told("submit", "-", "--wait", "--timeout", "10", "--json", stdin="{id: second, tenant: vision}")
-    assert (done.returncode, last(done)) == (0, {"submitted": 1, "jobs": {"second": "running"}})
+    assert (done.returncode, last(done)) == (0, {"submitted": 1, "jobs": {"vision/second": "running"}})
 
 
 def test_up_names_an_address_at_which_nothing_answers(redis_url: str, tmp_path: Path) -> None:
@@ -242,9 +242,9 @@ def test_up_names_an_address_at_which_nothing_answers(redis_url: str, tmp_path: 
 def test_without_waiting_too_a_job_that_was_submitted_before_is_told(told: Fallow) -> None:
     done = told("submit", "-", "--tenant", "vision", stdin="[{id: first}, {id: second}, {id: new}]")
     assert done.stdout.splitlines() == [
-        "first was submitted before; it is finished. An id is used once.",
-        "second was submitted before; it is running. An id is used once.",
-        "1 submitted: new (1 worker of 1 GPU)",
+        "vision/first was submitted before; it is finished. An id is used once.",
+        "vision/second was submitted before; it is running. An id is used once.",
+        "1 submitted: vision/new (1 worker of 1 GPU)",
     ]
     assert done.returncode == 4
 
@@ -252,7 +252,7 @@ def test_without_waiting_too_a_job_that_was_submitted_before_is_told(told: Fallo
 @pytest.mark.real_kafka
 def test_a_job_that_lives_may_be_submitted_again(told: Fallow) -> None:
     done = told("submit", "-", "--json", stdin="{id: second, tenant: vision}")
-    assert (done.returncode, last(done)) == (0, {"submitted": 1, "jobs": {"second": "running"}})
+    assert (done.returncode, last(done)) == (0, {"submitted": 1, "jobs": {"vision/second": "running"}})
 
 
 @pytest.mark.real_kafka
@@ -269,14 +269,14 @@ def test_who_sends_to_a_namespace_without_topics_is_told_its_name(fallow: Fallow
 def test_a_page_of_jobs_says_that_there_are_more_and_how_to_go_on(told: Fallow) -> None:
     begin = told("jobs", "--limit", "1").stdout.splitlines()
     assert begin[0].startswith("the first 1 job of cell main at version ")
-    assert begin[-1] == "and more: --after first"
+    assert begin[-1] == "and more: --after vision/first"
     nobodys = told("jobs", "--tenant", "visoin")
     assert (nobodys.returncode, nobodys.stdout) == (Exit.NO, "")
     assert nobodys.stderr.startswith("fallow: visoin is no tenant of the cell file (")
     assert last(told("jobs", "--tenant", "visoin", "--json"))["jobs"] == []
     assert not told("jobs", "--tenant", "vision").stderr
-    rest = told("jobs", "--limit", "2", "--after", "first").stdout
-    assert rest.startswith("2 jobs behind first of cell main at version ")
+    rest = told("jobs", "--limit", "2", "--after", "vision/first").stdout
+    assert rest.startswith("2 jobs behind vision/first of cell main at version ")
     assert "and more" not in rest + told("jobs", "--limit", "3").stdout
 
 
@@ -335,29 +335,40 @@ async def test_whoever_reads_of_a_fenced_cell_is_told(told: Fallow, redis_url: s
         assert done.stdout
     assert last(told("nodes", "--json"))["is_fenced"] is True
     sent = told("submit", "-", stdin="{id: second, tenant: vision}")
-    assert sent.stdout == "1 submitted: second (1 worker of 1 GPU)\n"
+    assert sent.stdout == "1 submitted: vision/second (1 worker of 1 GPU)\n"
     assert sent.stderr.startswith("fallow: cell main is fenced: ")
 
 
 @pytest.mark.real_kafka
 def test_a_job_has_its_story(told: Fallow) -> None:
     done = told("job", "first")
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "job first of cell main: finished")
-    assert "Job first starts, attempt 1: 2 GPUs on node-0 (0-1)." in done.stdout
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "job vision/first of cell main: finished")
+    assert "Job vision/first starts, attempt 1: 2 GPUs on node-0 (0-1)." in done.stdout
     assert [step["version"] for step in last(told("job", "first", "--json"))["story"]] == [4, 4, 5, 8]
     assert told("job", "nobody").returncode == 1
 
 
 @pytest.mark.real_kafka
+def test_a_job_is_found_by_tenant_and_id_in_every_command(told: Fallow) -> None:
+    for words in (["--tenant", "vision", "first"], ["vision/first"], ["first"]):
+        assert told("job", *words).stdout.startswith("job vision/first of cell main: finished\n")
+        assert told("log", "why", *words).stdout.startswith("job vision/first of cell main\n")
+        assert told("cancel", *words).stdout == "Job vision/first was over before: it is finished.\n"
+    shown = last(told("job", "first", "--json"))
+    assert [shown[name] for name in ("job", "tenant", "id")] == ["vision/first", "vision", "first"]
+    assert [shown["row"][name] for name in ("job", "tenant", "id")] == ["vision/first", "vision", "first"]
+
+
+@pytest.mark.real_kafka
 def test_what_is_over_cannot_be_cancelled(told: Fallow) -> None:
     done = told("cancel", "first")
-    assert (done.returncode, done.stdout) == (1, "Job first was over before: it is finished.\n")
+    assert (done.returncode, done.stdout) == (1, "Job vision/first was over before: it is finished.\n")
     assert told("cancel", "nobody").returncode == 1
 
 
 @pytest.mark.real_kafka
 def test_decisions_are_told_in_sentences(told: Fallow) -> None:
-    assert "    Job first runs, attempt 1." in told("log", "show", "5").stdout.splitlines()
+    assert "    Job vision/first runs, attempt 1." in told("log", "show", "5").stdout.splitlines()
     assert told("log", "show", "99").returncode == 1
     assert [found["version"] for found in last(told("log", "tail", "-n", "2", "--json"))["decisions"]] == [8, 9]
 
