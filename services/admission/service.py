@@ -18,7 +18,7 @@ from fallow.services.admission.policy.resolve import Rejection, cell_of, tenant_
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.base import Event, JobId, replace
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, encode, shorten
-from fallow.shared.events.job_ids import full_id, in_full, in_short
+from fallow.shared.events.job_ids import full_id, in_full, in_short, own_id
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
@@ -263,8 +263,10 @@ def _text(raw: msgspec.Raw) -> str | None:
 
 
 def _as_names(job: object, tenant: object) -> tuple[str, str | None] | None:
-    is_name = isinstance(tenant, str) and len(tenant) <= NAME_CHARS_MOST
     try:
-        return _JOB_ID.validate_python(job, strict=True), tenant if isinstance(tenant, str) and is_name else None
+        name = _JOB_ID.validate_python(job, strict=True)
     except ValidationError:
         return None
+    if isinstance(tenant, str) and len(tenant) <= NAME_CHARS_MOST:
+        return name, tenant
+    return own_id(name), None  # who does not say for whom is told nothing of anybody's job

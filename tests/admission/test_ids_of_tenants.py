@@ -66,6 +66,12 @@ def test_a_job_of_another_tenant_is_turned_away_whether_there_is_one_or_not(
     assert found.tenant == "ada"
 
 
+@pytest.mark.parametrize("tenant", [b"7", b"null", b'"' + b"x" * 101 + b'"'])
+def test_what_does_not_say_for_whom_is_no_answer_about_anybodys_job(tenant: bytes) -> None:
+    found = rejected(b'{"job":{"id":"bob/hello","tenant":%s}}' % tenant)
+    assert (found.job, found.tenant) == ("hello", None)
+
+
 @pytest.mark.parametrize("named", ["hello", "ada/hello"])
 def test_a_job_that_waits_for_itself_or_twice_for_another_is_told_however_it_names_them(named: str) -> None:
     itself = rejected(submit(id="hello", after=[{"job": named}]))

@@ -263,6 +263,26 @@ async def test_a_job_is_found_by_its_id_or_not_at_all(view: CellView, reader: Vi
     assert (await reader.job(CELL, "b")).value is None
 
 
+async def test_jobs_of_one_id_are_rows_of_their_own_and_pages_go_on_behind_the_longest_names(
+    view: CellView, reader: ViewReader
+) -> None:
+    tenants = ("a", "a-b", "t" * 63)
+    named = [(tenant, f"{tenant}/{'x' * 126}.{number}") for tenant in tenants for number in range(3)]
+    named += [(tenant, f"{tenant}/hello") for tenant in tenants]
+    await whole_view(view, folded([enqueued(1, *(JobSpec(id=job, tenant=tenant) for tenant, job in named))]))
+    pages, after = list[str](), ""
+    while found := [row.id for row in (await reader.jobs(CELL, limit=2, after=after)).value]:
+        pages += found
+        after = found[-1]
+    assert pages == sorted(job for _, job in named)
+    for tenant, job in named:
+        row = (await reader.job(CELL, job)).value
+        assert row is not None
+        assert (row.id, row.tenant) == (job, tenant)
+    own = (await reader.jobs(CELL, tenant="a")).value
+    assert [row.id for row in own] == sorted(job for tenant, job in named if tenant == "a")
+
+
 async def test_a_queue_stands_in_the_order_in_which_it_is_served(view: CellView, reader: ViewReader) -> None:
     spec = JobSpec(id="c", tenant="acme", queue="a")
     named = [
