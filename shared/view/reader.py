@@ -179,6 +179,8 @@ def _first_job(found: Sequence[Any]) -> JobRow | None:
 
 
 def _names(found: Sequence[Any]) -> tuple[str, ...]:
+    if not all(isinstance(name, str) for name in found):
+        raise TypeError("the name of a job is no text")
     return tuple(sorted(found))
 
 

@@ -126,12 +126,23 @@ def worth(name: str, arguments: list[str]) -> int:
             return NODES
         case "read_tenants":
             return TENANTS * (2 + len(STATUSES))
+        case "read_names":
+            return TENANTS * (2 + len(STATUSES))
         case "read_summary":
             return len(STATUSES) + 3 * QUEUES
     return 2
 
 
-NAMES = ("read_cursor", "read_job", "read_jobs", "read_nodes", "read_tenants", "read_queue", "read_summary")
+NAMES = (
+    "read_cursor",
+    "read_job",
+    "read_jobs",
+    "read_nodes",
+    "read_tenants",
+    "read_names",
+    "read_queue",
+    "read_summary",
+)
 LONG = ("x" * 300, "job-1" * 20_000, "é" * 5_000, "\n" * 300)
 WORDS = (*STATUSES, *LONG, "", "0", "3", "2000", "10000", "10001", "999999999", "-1", "1e9", "tenant-1", "queue-1")
 
@@ -145,6 +156,7 @@ def hostile(name: str, chance: random.Random) -> list[str]:
             chance.choice(WORDS),
         ],
         "read_tenants": [chance.choice(("0", "1", "3", "5000", "999999999"))],
+        "read_names": [chance.choice(("job-1", "job", *LONG))],
         "read_queue": [chance.choice(("queue-1", *LONG)), chance.choice(WORDS)],
         "read_job": [chance.choice(WORDS)],
     }
@@ -186,6 +198,7 @@ async def outcome(functions: Functions, name: str, arguments: list[str]) -> str:
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_read_takes_no_key_for_another(counting: Counting, name: str) -> None:
     arguments = {"read_jobs": ["", "", "9", "queued"], "read_tenants": ["1", "queued"], "read_queue": ["queue-1", "9"]}
+    arguments["read_names"] = ["job-1", "queued"]
     wrong = [
         (KEYS[0], KEYS[1], KEYS[2], KEYS[1], KEYS[4], KEYS[5]),
         (*KEYS[:4], KEYS[5], KEYS[5]),

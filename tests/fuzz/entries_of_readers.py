@@ -179,6 +179,7 @@ READS: Mapping[str, Callable[[ViewReader], Any]] = {
     "read_jobs": lambda reader: reader.jobs("main"),
     "read_nodes": lambda reader: reader.nodes("main"),
     "read_tenants": lambda reader: reader.tenants("main"),
+    "read_names": lambda reader: reader.names("main", "a"),
     "read_queue": lambda reader: reader.queue("main", "default"),
     "read_summary": lambda reader: reader.summary("main"),
 }

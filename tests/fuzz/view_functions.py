@@ -20,7 +20,16 @@ from tests.cli.logs import an_honest_log, enqueued
 from tests.fuzz.targets import Target, corpus_of
 
 WRITES = ("apply", "begin_rebuild", "load_rows", "finish_rebuild", "fence")
-READS = ("read_cursor", "read_job", "read_jobs", "read_nodes", "read_tenants", "read_queue", "read_summary")
+READS = (
+    "read_cursor",
+    "read_job",
+    "read_jobs",
+    "read_nodes",
+    "read_tenants",
+    "read_names",
+    "read_queue",
+    "read_summary",
+)
 KEYS = keys_of("fuzz", "main")
 Content = dict[str, dict[str, str] | list[str]]
 
@@ -159,6 +168,7 @@ def seeds_and_views() -> tuple[list[bytes], list[Content]]:
         ["read_jobs", "vision", "a", "1", "queued"],
     ]
     calls += [["read_cursor"], ["read_job", "first"], ["read_nodes"], ["read_tenants", "1", "queued", "running"]]
+    calls += [["read_names", "first", "queued", "running"]]
     calls += [["read_queue", "default", "10"], ["read_summary", "queued", "running"]]
     return [json.dumps(call).encode() for call in calls], views
 

@@ -1,10 +1,12 @@
 -- The jobs and arrays that have this id of their tenants, each as TENANT/ID; in no order.
 -- KEYS  meta jobs nodes tenants waiting index
--- ARGV  1 the id, without tenant   2... the statuses in which an element of an array may be, at least one
+-- ARGV  1 the id, without tenant   2... the statuses in which an element of an array may be, at least one, each once
 -- returns {'OK' or 'FENCED', version, cursor, at_ms, job, job, ...} | {'NOT_READY'} | {'NONE'} | {'FENCED'}
 
 -- So many jobs named as elements are, but which are none (`hello.0x`), are passed over.
 local NAMESAKES_MOST = 100
+
+local ID_BYTES_MOST = 128
 
 -- An array that is not over has no row of its own, and of its elements any may be forgotten.
 local function has_element(keys, tenant, job, statuses)
@@ -23,8 +25,8 @@ local function has_element(keys, tenant, job, statuses)
 end
 
 local function read_names(keys, args)
-  if #args < 2 then
-    return refuse('an id and at least one status', args[1])
+  if #args < 2 or #args[1] > ID_BYTES_MOST or not are_statuses(args, 2) then
+    return refuse('an id of at most 128 bytes, and statuses of jobs, each once', string.sub(args[1] or '', 1, 50))
   end
   local view = stored(keys)
   if not view.ready then
