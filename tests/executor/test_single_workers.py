@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
-from fallow.services.executor.policy.desired import Change, DesiredRun, DesiredStates, desired_of, touched
+from fallow.services.executor.policy.desired import Change, DesiredRun, DesiredStates, desired_of, touched, worker_name
 from fallow.services.executor.policy.turn import Start, Stop, Turn
 from fallow.services.executor.policy.worker_environment import gang_of
 from fallow.services.executor.service import ExecutorService
 from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from fallow.shared.cluster.model.job import JobStatus, index_of
 from fallow.shared.events import effects as e
+from fallow.shared.events.base import JobId
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.nodes import RunStatusUpdate
 from fallow.shared.events.reasons import RequeueReason
@@ -141,9 +143,9 @@ def test_only_what_changes_is_wanted_anew() -> None:
     wanted.own(writer.state, "node-1")
     wanted.changes(writer.state, touched([began(writer, place(0), place(1))]).jobs)
     more = wanted.changes(writer.state, touched([writer.decide(resizing(place(2, turn=1)))]).jobs)
-    assert [(change.name, change.run is not None) for change in more] == [("job/2", True)]
+    assert [(change.name, change.run is not None) for change in more] == [("job 2", True)]
     over = writer.decide(settled(gone=(0,)))
-    assert [(c.name, c.run) for c in wanted.changes(writer.state, touched([over]).jobs)] == [("job/0", None)]
+    assert [(c.name, c.run) for c in wanted.changes(writer.state, touched([over]).jobs)] == [("job 0", None)]
 
 
 class Counted(tuple[WorkerPlace, ...]):
@@ -166,7 +168,7 @@ def test_what_a_decision_does_not_name_is_not_compared() -> None:
     job.workers = Counted(job.workers)
     index_of(job)
     built = Counted.walks
-    assert [change.name for change in wanted.changes(writer.state, touched([over]).jobs)] == ["job/0"]
+    assert [change.name for change in wanted.changes(writer.state, touched([over]).jobs)] == ["job 0"]
     assert Counted.walks == built
 
 
@@ -191,9 +193,15 @@ def test_a_rank_that_leaves_one_node_and_enters_on_another_at_once_is_told_of_to
     batch = [writer.decide(settled(gone=(0,))), writer.decide(resizing(place(0, on=2, turn=1)))]
     found = wanted.changes(writer.state, touched(batch).jobs)
     assert [(change.node, change.name, change.run is not None) for change in found] == [
-        ("node-1", "job/0", False),
-        ("node-2", "job/0", True),
+        ("node-1", "job 0", False),
+        ("node-2", "job 0", True),
     ]
+
+
+@pytest.mark.parametrize("job", ["vision", "vision/many.0"])
+def test_no_job_is_called_as_a_worker_of_another_is(job: str) -> None:
+    with pytest.raises(ValidationError):
+        TypeAdapter[str](JobId).validate_python(worker_name(job, 0))
 
 
 def test_workers_that_are_over_at_once_are_named_in_the_order_in_which_they_entered() -> None:
@@ -203,7 +211,7 @@ def test_workers_that_are_over_at_once_are_named_in_the_order_in_which_they_ente
     again = [writer.decide(settled(gone=(0,))), writer.decide(resizing(place(0, turn=1)))]
     wanted.changes(writer.state, touched(again).jobs)
     over = writer.decide(settled(gone=(0, 1)))
-    assert [change.name for change in wanted.changes(writer.state, touched([over]).jobs)] == ["job/1", "job/0"]
+    assert [change.name for change in wanted.changes(writer.state, touched([over]).jobs)] == ["job 1", "job 0"]
 
 
 @given(st.data())
