@@ -41,7 +41,9 @@ def test_the_same_seed_gives_the_same_day_and_another_another() -> None:
 
 
 def test_a_day_does_not_depend_on_the_order_in_which_python_hashes() -> None:
-    code = "from fallow.replay.generate import generate; print(generate(count=50, nodes=8, seed=3))"
+    code = """from fallow.replay.generate import generate
+day = generate(count=50, nodes=8, seed=3)
+print(day.commands, day.nodes, day.cell_file, sorted(day.endless))"""
     days = [
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True

@@ -18,6 +18,7 @@ from fallow.shared.events.encoding import Undecodable
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import DeadLetterReason, FailReason, RefuseCode, RejectCode, RequeueReason, StopReason
 from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, Resources, VirtualRun, WorkerPlace
 from tests.hypothesis_profile import reaches
 
@@ -32,7 +33,7 @@ def spec(job: str, gpus: int = 1) -> JobSpec:
 def submitted(*jobs: str, base_ms: int = 0) -> Outcome:
     outcome = Outcome(base_ms=base_ms)
     for job in jobs:
-        outcome.take_submission(SUBMIT, job, SubmitJob(job=spec(job), submit_ms=base_ms))
+        outcome.take_submission(SUBMIT, f"t/{job}", SubmitJob(job=spec(job), submit_ms=base_ms))
     return outcome
 
 
@@ -41,45 +42,45 @@ def decide(outcome: Outcome, at_ms: int, *effects: e.AnyEffect) -> None:
 
 
 def enqueued(job: str, submit_ms: int = 0, gpus: int = 1) -> e.JobEnqueued:
-    return e.JobEnqueued(spec=spec(job, gpus), submit_ms=submit_ms, digest=DIGEST)
+    return e.JobEnqueued(spec=spec(f"t/{job}", gpus), submit_ms=submit_ms, digest=DIGEST)
 
 
 def started(job: str, *places: tuple[str, int], attempt: int = 1) -> e.JobStarted:
     workers = tuple(WorkerPlace(rank=r, node=n, devices=(d,), gpu_milli=1000) for r, (n, d) in enumerate(places))
-    return e.JobStarted(job=job, attempt=attempt, workers=workers)
+    return e.JobStarted(job=f"t/{job}", attempt=attempt, workers=workers)
 
 
 def finished(job: str, attempt: int = 1) -> e.JobFinished:
-    return e.JobFinished(job=job, attempt=attempt)
+    return e.JobFinished(job=f"t/{job}", attempt=attempt)
 
 
 def test_a_job_that_nobody_answered_is_lost() -> None:
     outcome = submitted("a", "b")
     decide(outcome, 0, enqueued("a"))
-    assert outcome.lost(live=["a"]) == ["b"]
-    assert [row.final_state for row in outcome.settle(live=["a"])] == ["waiting", "lost"]
+    assert outcome.lost(live=["t/a"]) == ["t/b"]
+    assert [row.final_state for row in outcome.settle(live=["t/a"])] == ["waiting", "lost"]
 
 
 def test_an_enqueued_job_that_is_neither_over_nor_in_the_state_is_lost() -> None:
     outcome = submitted("a")
     decide(outcome, 0, enqueued("a"), started("a", ("n1", 0)))
-    assert outcome.lost(live=[]) == ["a"]
-    assert outcome.lost(live=["a"]) == []
+    assert outcome.lost(live=[]) == ["t/a"]
+    assert outcome.lost(live=["t/a"]) == []
 
 
 def test_a_rejection_a_refusal_and_a_dead_letter_are_answers() -> None:
     outcome = submitted("a", "b", "c")
-    outcome.take_answer(JobRejected(job="a", command="SubmitJob", code=RejectCode.UNKNOWN_TENANT))
-    decide(outcome, 0, e.JobRefused(job="b", request="submit", code=RefuseCode.TOO_MANY_WAITING))
-    outcome.take_dead_letter("c")
+    outcome.take_answer(JobRejected(job="t/a", command="SubmitJob", code=RejectCode.UNKNOWN_TENANT))
+    decide(outcome, 0, e.JobRefused(job="t/b", request="submit", code=RefuseCode.TOO_MANY_WAITING))
+    outcome.take_dead_letter("t/c")
     assert outcome.lost(live=[]) == []
     assert figures_of(outcome.settle(live=[]), NODES).rejected == 3
 
 
 def test_a_refused_cancel_answers_no_submission() -> None:
     outcome = submitted("a")
-    decide(outcome, 0, e.JobRefused(job="a", request="cancel", code=RefuseCode.UNKNOWN_JOB))
-    assert outcome.lost(live=[]) == ["a"]
+    decide(outcome, 0, e.JobRefused(job="t/a", request="cancel", code=RefuseCode.UNKNOWN_JOB))
+    assert outcome.lost(live=[]) == ["t/a"]
 
 
 def test_what_is_no_valid_submission_is_counted_and_cannot_be_lost() -> None:
@@ -93,9 +94,9 @@ def test_what_is_no_valid_submission_is_counted_and_cannot_be_lost() -> None:
 def test_final_states_add_up_to_the_submitted() -> None:
     outcome = submitted("a", "b", "c", "d", "e")
     decide(outcome, 0, *(enqueued(job) for job in "abcd"), started("a", ("n1", 0)), started("b", ("n1", 1)))
-    decide(outcome, 5, finished("a"), e.JobFailed(job="b", reason=FailReason.RETRIES_EXHAUSTED))
-    decide(outcome, 6, e.JobCancelled(job="c"))
-    figures = figures_of(outcome.settle(live=["d"]), NODES)
+    decide(outcome, 5, finished("a"), e.JobFailed(job="t/b", reason=FailReason.RETRIES_EXHAUSTED))
+    decide(outcome, 6, e.JobCancelled(job="t/c"))
+    figures = figures_of(outcome.settle(live=["t/d"]), NODES)
     assert (figures.completed, figures.failed, figures.cancelled, figures.rejected, figures.unfinished) == (
         1,
         1,
@@ -117,8 +118,8 @@ def test_times_count_from_the_beginning_of_the_trace() -> None:
 def test_each_attempt_is_a_stretch_of_its_own_and_a_wait_ends_with_the_first() -> None:
     outcome = submitted("a")
     decide(outcome, 3, enqueued("a"), started("a", ("n1", 0), ("n2", 1)))
-    again = e.JobRequeued(job="a", reason=RequeueReason.PREEMPTED, not_before_ms=0, failures=0)
-    decide(outcome, 8, e.JobPreempted(job="a", attempt=1, why=StopReason.PRIORITY), again)
+    again = e.JobRequeued(job="t/a", reason=RequeueReason.PREEMPTED, not_before_ms=0, failures=0)
+    decide(outcome, 8, e.JobPreempted(job="t/a", attempt=1, why=StopReason.PRIORITY), again)
     decide(outcome, 20, started("a", ("n2", 0), attempt=2))
     decide(outcome, 30, finished("a", 2))
     (row,) = outcome.settle(live=[])
@@ -129,7 +130,7 @@ def test_each_attempt_is_a_stretch_of_its_own_and_a_wait_ends_with_the_first() -
 def test_two_jobs_on_one_device_are_a_double_allocation() -> None:
     outcome = submitted("a", "b")
     decide(outcome, 0, enqueued("a"), enqueued("b"), started("a", ("n1", 0)), started("b", ("n1", 0)))
-    assert outcome.double_allocations == ["device 0 of n1 holds 2000 milli-GPUs with job b"]
+    assert outcome.double_allocations == ["device 0 of n1 holds 2000 milli-GPUs with job t/b"]
 
 
 def test_two_runs_on_one_device_of_a_diary_are_a_double_allocation() -> None:
@@ -137,7 +138,9 @@ def test_two_runs_on_one_device_of_a_diary_are_a_double_allocation() -> None:
     decide(outcome, 0, enqueued("a"), enqueued("b"), started("a", ("n1", 0)))
     decide(outcome, 5, finished("a"), started("b", ("n1", 0)))
     diary = [
-        DiaryLine(node="n1", job=job, attempt=1, event="started", devices=(0,), gpu_milli=1000, cell_ms=1, wall_ms=1)
+        DiaryLine(
+            node="n1", job=f"t/{job}", attempt=1, event="started", devices=(0,), gpu_milli=1000, cell_ms=1, wall_ms=1
+        )
         for job in ("a", "b")
     ]
     outcome.take_diaries(diary)
@@ -156,7 +159,7 @@ def test_allocation_and_fragmentation_are_weighted_by_time() -> None:
 
 def entering(job: str, *places: tuple[int, str, int], turn: int) -> e.JobResizing:
     workers = (WorkerPlace(rank=r, node=n, devices=(d,), gpu_milli=1000, turn=turn, since_ms=1) for r, n, d in places)
-    return e.JobResizing(job=job, attempt=1, add=tuple(workers))
+    return e.JobResizing(job=f"t/{job}", attempt=1, add=tuple(workers))
 
 
 def test_a_worker_that_enters_a_running_job_counts_from_then_on() -> None:
@@ -174,11 +177,22 @@ def test_a_worker_that_moves_holds_one_place_at_a_time() -> None:
     decide(outcome, 0, enqueued("a"), started("a", ("n1", 0), ("n1", 1), ("n2", 0)))
     for turn, (new, old) in enumerate([(3, 2), (2, 3), (3, 2)], 1):
         decide(outcome, 100 * turn, entering("a", (new, "n2", turn % 2), turn=turn))
-        decide(outcome, 100 * turn, e.WorkersSettled(job="a", attempt=1, joined=(new,), gone=(old,)))
+        decide(outcome, 100 * turn, e.WorkersSettled(job="t/a", attempt=1, joined=(new,), gone=(old,)))
     decide(outcome, 1000, finished("a"))
     rows = outcome.settle(live=[])
     assert figures_of(rows, NODES).gar_mean == 0.75
     assert len(rows[0].stretches[0].holds) == 5, "one of n1, four of n2"
+
+
+def test_two_tenants_may_have_a_job_of_one_id_and_each_comes_back_by_it() -> None:
+    outcome = Outcome(carried=frozenset({"u/a"}))
+    for tenant in ("t", "u"):
+        job = replace(spec("a"), tenant=tenant)
+        outcome.take_submission(SUBMIT, f"{tenant}/a", SubmitJob(job=job, submit_ms=0))
+    decide(outcome, 0, enqueued("a"), started("a", ("n1", 0)))
+    outcome.take_answer(JobRejected(job="u/a", tenant="u", command="SubmitJob", code=RejectCode.UNKNOWN_TENANT))
+    rows = [(row.id, row.tenant, row.is_carried, row.final_state) for row in outcome.settle(live=["t/a"])]
+    assert rows == [("a", "t", False, "running"), ("a", "u", True, "rejected")]
 
 
 def test_waits_leave_out_carried_jobs_and_those_that_never_started() -> None:
@@ -233,10 +247,10 @@ def test_every_figure_can_be_computed_again_from_jobs_csv(rows: list[JobRow]) ->
 def test_the_places_of_single_workers_are_free_when_these_are_over_and_those_that_enter_count() -> None:
     outcome = submitted("a", "b")
     decide(outcome, 0, enqueued("a"), enqueued("b"), started("a", ("n1", 0), ("n1", 1)))
-    decide(outcome, 1, e.WorkersSettled(job="a", attempt=1, done=(0,)), started("b", ("n1", 0)))
+    decide(outcome, 1, e.WorkersSettled(job="t/a", attempt=1, done=(0,)), started("b", ("n1", 0)))
     assert outcome.double_allocations == []
     entering = (WorkerPlace(rank=0, node="n1", devices=(1,), gpu_milli=1000),)
-    decide(outcome, 2, e.JobResizing(job="a", attempt=1, add=entering))
-    assert outcome.double_allocations == ["device 1 of n1 holds 2000 milli-GPUs with job a"]
+    decide(outcome, 2, e.JobResizing(job="t/a", attempt=1, add=entering))
+    assert outcome.double_allocations == ["device 1 of n1 holds 2000 milli-GPUs with job t/a"]
     decide(outcome, 3, finished("a"), finished("b"))
     assert set(outcome.used.values()) == {0}

@@ -144,7 +144,7 @@ def test_carried_jobs_come_first_at_time_zero_with_the_highest_priority(tmp_path
         (0, "a", 0),
         (10_000, "b", 0),
     ]
-    assert load.carried == {"y", "z"}
+    assert load.carried == {"t1/y", "t1/z"}
 
 
 def test_a_limit_takes_the_earliest_jobs(tmp_path: Path) -> None:

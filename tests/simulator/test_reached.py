@@ -58,6 +58,7 @@ OF_OTHER_SETTINGS = frozenset(
         "ProposalCode.unsupported",  # nothing that is unsupported is asked for; so the next two
         "RefuseCode.unsupported",
         "RejectCode.unsupported",
+        "RefuseCode.not_the_tenants_job",  # admission turns strangers away: a job's name tells whose it is
         "RefuseCode.submission_too_old",  # the judge forgets no job, so its cells do not; so the next one
         "RefuseCode.request_too_old",
         "DeadLetterReason.node_not_allowed",  # every pool takes every node
