@@ -1,9 +1,9 @@
 """How properties are searched: fresh examples each time, 300 in CI and few elsewhere, and no deadline (the machine may
 be busy). A failure prints what brings it about again.
 
-Importing it is enough. `HYPOTHESIS_EXAMPLES=2000` searches deeper. A property whose examples take long is `costly`. One
-that says by `reaches` how often an example reaches what it is about has that printed when tests have run, and
-fails where none of many does; so does a run, where none of many examples in all of its tests does.
+Importing it is enough. `HYPOTHESIS_EXAMPLES=2000` searches deeper. A property that says by `reaches` how often an
+example reaches what it is about has that printed when tests have run, and fails where none of many does; so does a run,
+where none of many examples in all of its tests does.
 """
 
 from __future__ import annotations
@@ -36,19 +36,12 @@ def shared_among(count: int) -> settings:
     return settings(max_examples=max(EACH_LEAST, -(-IN_ALL // count)))
 
 
-DAYS, DAY_MS = 7, 86_400_000
+DAY_MS = 86_400_000
 
 
 def today() -> int:
     """The number of the day, for what takes turns in CI."""
     return wall_ms() // DAY_MS
-
-
-def costly(day: int) -> settings:
-    """For a property of which 300 examples take more than 30 s of a processor: in CI it has so many on one day in
-    seven, and as few as elsewhere on the others.
-    """
-    return settings(max_examples=IN_ALL if today() % DAYS == day else EXAMPLES)
 
 
 MANY = 100

@@ -159,7 +159,8 @@ class NaiveWorld(World):
         is one itself.
         """
         since_ms, need = self.state.heads, room_of(self.state, job.spec)
-        like = [each for each in self._line(queue) if each.id in since_ms and room_of(self.state, each.spec) == need]
+        heads = [self.state.jobs[head] for head in since_ms if head in self.state.jobs]
+        like = [head for head in heads if self._is_in(queue, head) and room_of(self.state, head.spec) == need]
         is_fair = queue.order is QueueOrder.FAIR_SHARE
         return [since_ms[each.id] for each in like if not is_fair or each.spec.tenant == job.spec.tenant]
 
@@ -328,12 +329,13 @@ class NaiveWorld(World):
         return effect
 
     def _line(self, queue: Queue) -> list[Job]:
-        waiting = [
-            job
-            for job in self.state.jobs.values()
-            if job.spec.queue == queue.name and job.status is JobStatus.QUEUED and job.not_before_ms <= self.now_ms
-        ]
+        waiting = [job for job in self.state.jobs.values() if self._is_in(queue, job)]
         return sorted(waiting, key=lambda job: _place(queue, job))
+
+    def _is_in(self, queue: Queue, job: Job) -> bool:
+        """Whether it waits in this queue for its turn."""
+        is_waiting = job.status is JobStatus.QUEUED and job.not_before_ms <= self.now_ms
+        return is_waiting and job.spec.queue == queue.name
 
 
 def _are_of_one_class(one: JobSpec, two: JobSpec) -> bool:

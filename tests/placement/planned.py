@@ -42,6 +42,8 @@ class Planned:
     def __init__(self, file: CellFile, *nodes: Event) -> None:
         self.world = World(file)
         self.world.listens = False
+        self.checks_plans = True
+        """Whether each plan is looked at to leave the state as it was."""
         self.file, self.plans = file, 0
         self.starts: dict[str, int] = {}
         self.promises: dict[str, int] = {}
@@ -89,9 +91,9 @@ class Planned:
     def plan(self) -> StartsPlanned:
         """What queueing would say now: it folds the log itself."""
         world, queues = self.world, self.file.cell(CELL).queues
-        before = digest_of(world.twin)
+        before = digest_of(world.twin) if self.checks_plans else None
         found = plan_starts(world.twin, queues, world.now_ms, world.twin.policy.reservations_max, Declared())
-        assert digest_of(world.twin) == before, "the state is given back as it was"
+        assert before is None or digest_of(world.twin) == before, "the state is given back as it was"
         self.plans += 1
         return StartsPlanned(
             cell=CELL,

@@ -17,10 +17,12 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Cordon, DeclareLost, PlanMaintenance, SetPolicy, Uncordon
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import NodeStatus
-from tests.hypothesis_profile import costly, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, Fate, World, admitted, cell_with, finished, joined, report, seen, spec_of
 
 WAIT_S, PATIENCE_S = 60, 40
+TICK_S, PAIR_S = 3, 2
+"""Where much time passes in each of many examples, nodes report and the writer looks so often only."""
 
 
 def cell_of(count: int, *, wait_s: int = WAIT_S, per_minute: int = 6) -> World:
@@ -40,6 +42,12 @@ def pass_seconds(world: World, seconds: int, *speaking: str) -> list[tuple[int, 
         effects = world.pass_time(1_000)
         made += [(second, effect.node) for effect in effects if isinstance(effect, e.LeaseExpired)]
     return made
+
+
+def pass_tick(world: World, tick_s: int, *speaking: str) -> list[str]:
+    """So much time passes at once behind a report of each of these nodes. Which nodes are lost."""
+    world.hand_over(*(report(node) for node in speaking))
+    return [effect.node for effect in world.pass_time(tick_s * 1_000) if isinstance(effect, e.LeaseExpired)]
 
 
 def lost(world: World) -> list[str]:
@@ -194,7 +202,6 @@ def test_what_was_lost_long_ago_or_for_another_reason_counts_for_no_writer() -> 
     assert [node for _, node in pass_seconds(world, PATIENCE_S + 5, *nodes[3:10])] == nodes[2:3]
 
 
-@costly(day=6)
 @given(
     count=st.integers(4, 12),
     falls=st.lists(st.integers(0, 240), min_size=2, max_size=6),
@@ -206,24 +213,26 @@ def test_writers_that_take_turns_lose_together_no_more_nodes_at_once_than_one_ma
     """Nodes fall silent for good, each at a time of its own; what is lost before the breaker holds is told."""
     wait_s = 300
     world, recent = cell_of(count, wait_s=wait_s), list[int]()
+    world.checks = False
     silent_from = dict(zip(sorted(world.state.nodes), sorted(falls), strict=False))
     turns, next_turn = 0, turns_s[0]
     losses, is_held = 0, False
-    for second in range(1, 360):
+    for second in range(TICK_S, 360, TICK_S):
         speaking = [node for node in world.state.nodes if silent_from.get(node, second) >= second]
         living = count - len(lost(world))
-        now = pass_seconds(world, 1, *speaking)
+        now = pass_tick(world, TICK_S, *speaking)
         is_held |= world.service.leases_frozen
         losses += len(now)
         if now and not world.service.leases_frozen:
             recent = [at for at in recent if at > second - wait_s + 10]  # a writer does not know it to the second
             assert not are_too_many(len(recent) + len(now), living + len(recent))
             recent += [second] * len(now)
-        if second == next_turn:
+        if second >= next_turn:
             turns += 1
             next_turn += turns_s[turns % len(turns_s)]
             world.restart()
 
+    world.check()
     reaches("a writer loses nodes, and then holds others", losses and is_held)
 
 
@@ -326,7 +335,6 @@ def test_of_many_silent_nodes_those_that_hold_jobs_are_lost_first_whatever_they_
     assert requeued_after(world, "job", busy, *others) == PATIENCE_S + WAIT_S + 1
 
 
-@costly(day=5)
 @example(waves=[(1, 72), (1, 0)], busy=set(), per_minute=6, stint_s=10_000)
 @example(waves=[(7, 141), (2, 0)], busy=set(), per_minute=6, stint_s=75)
 @given(
@@ -344,20 +352,25 @@ def test_each_silent_node_has_its_own_wait_and_then_no_minute_loses_more_than_th
     world.run(*(spec_of(f"job-{number}", 8) for number in range(16)))
     idle = [f"job-{number}" for number in range(16) if number not in busy]
     world.tell(*(finished(job, world.nodes_of(job)[0]) for job in idle))
+    world.checks = False
     silent_since: dict[str, int] = {}
     is_held, second = dict[int, bool](), 0
     for many, pause_s in [(4, 30), *waves, (0, PATIENCE_S + WAIT_S + 180)]:
         talkers = [node for node in nodes if node not in silent_since]
         silent_since |= dict.fromkeys(talkers[:many], second)
-        for _ in range(pause_s):
-            second, left_s = second + 1, left_s - 1
-            gone += [(second, node) for _, node in pass_seconds(world, 1, *talkers[many:])]
+        is_last = many == 0
+        for _ in range(0, pause_s, PAIR_S):
+            if is_last and len(gone) == len(silent_since):
+                break
+            second, left_s = second + PAIR_S, left_s - PAIR_S
+            gone += [(second, node) for node in pass_tick(world, PAIR_S, *talkers[many:])]
             is_held[second] = world.state.evictions is not None
-            if not left_s:
+            if left_s in (0, -1):
                 world.restart()
                 left_s = stint_s
-    overdue_s = {node: at_s + PATIENCE_S + 1 for node, at_s in silent_since.items()}
-    waited_s = {node: at_s - overdue_s[node] + 1 for at_s, node in gone}
+    world.check()
+    overdue_s = {node: at_s + PATIENCE_S + PAIR_S for node, at_s in silent_since.items()}
+    waited_s = {node: at_s - overdue_s[node] + PAIR_S for at_s, node in gone}
     reaches("a node falls silent while others are held", sum(is_held[overdue_s[node]] for node in waited_s) > 4)
     # Where the last of those that were held back was lost just before, the next one is a loss like any other.
     assert all(waited_s[node] >= WAIT_S for node in waited_s if is_held[overdue_s[node]])

@@ -20,7 +20,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
-from tests.hypothesis_profile import costly, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.borrowers import ends_until_start
 from tests.placement.test_idle_property import QUEUES, TENANTS, TYPES, TwoTypes
 from tests.placement.world import CELL, World, admitted, joined
@@ -179,7 +179,6 @@ class Beside(Shapes):
 WAITING, ENDS_MOST = 4, 300
 
 
-@costly(day=4)
 @given(st.integers(0, 10**9))
 @example(30)
 def test_an_owner_gets_what_is_guaranteed_to_it_beside_a_flow_of_borrowers(seed: int) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.capacity.closed_idle import ClosedIdle, closed_idle
@@ -18,7 +18,7 @@ from fallow.shared.events.operations import CellPolicy, HoldJob, PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
-from tests.hypothesis_profile import costly, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.oracle import LinesWorld, NaiveWorld
 from tests.placement.world import (
     CELL,
@@ -65,7 +65,8 @@ FILE = CellFile(
         Tenant(name="gus", quotas=(TenantQuota(weight=0),)),
     ),
 )
-ROUNDS = 14
+ROUNDS, SMALL_ROUNDS = 14, 8
+AT_ONCE_MOST, SMALL_AT_ONCE_MOST = 12, (5, 5, 12)
 ROUNDED_MOST = 8
 """So many milli-GPU-milliseconds what a tenant used may differ in two worlds with the same starts."""
 QUEUES: tuple[tuple[str, ...], ...] = (
@@ -97,9 +98,22 @@ class Twins:
         self.random = random
         self.lines, self.heir, self.naive = self.by_lines(), self.by_lines(), self.all_seeing()
         self.worlds: tuple[LinesWorld | NaiveWorld, ...] = (self.lines, self.heir, self.naive)
-        self.submitted = 0
+        self.submitted, self.at_once_most, self.rounds = 0, AT_ONCE_MOST, ROUNDS
+        self.has_heirs, self.checked = True, range(0)
         self.queues, self.tenants = random.choice(QUEUES), random.choice(TENANTS)
         self.is_choosy = random.choice((False, True))
+
+    def small(self) -> Self:
+        """Fewer rounds, mostly of fewer jobs, and two worlds: the one that goes by its lines has a new writer now and
+        then in half of all examples. Both are checked behind one of the rounds, not at each decision.
+        """
+        self.heir, self.worlds = self.lines, (self.lines, self.naive)
+        self.at_once_most, self.rounds = self.random.choice(SMALL_AT_ONCE_MOST), SMALL_ROUNDS
+        self.has_heirs, round_ = self.random.random() < 0.5, self.random.randrange(SMALL_ROUNDS)
+        self.checked = range(round_, round_ + 1)
+        for world in self.worlds:
+            world.checks = False
+        return self
 
     def by_lines(self) -> LinesWorld:
         return LinesWorld(self.file)
@@ -143,10 +157,13 @@ class Twins:
 
     def take_over(self) -> None:
         """Another writer takes over in one of the worlds."""
-        self.heir.restart()
+        if self.has_heirs:
+            self.heir.restart()
 
     def submit(self) -> None:
-        self.settle(*(admitted(self.spec(), self.submit_ms()) for _ in range(self.random.randint(1, 12))))
+        self.settle(
+            *(admitted(self.spec(), self.submit_ms()) for _ in range(self.random.randint(1, self.at_once_most)))
+        )
 
     def submit_ms(self) -> int:
         return self.naive.now_ms + 100 - self.random.choice((0, 0, 20, 50, 100))
@@ -245,10 +262,13 @@ def live_alike(twins: Twins) -> bool:
     """Whether all came to the same starts in each round."""
     twins.be_patient()
     twins.settle(*NODES)
-    for _ in range(ROUNDS):
+    for number in range(twins.rounds):
         twins.one_round()
         assert starts(twins.lines) == starts(twins.naive)
         assert starts(twins.heir) == starts(twins.lines)
+        if number in twins.checked:
+            for world in twins.worlds:
+                world.check()
         twins.round_alike()
     twins.lines.check()
     state = twins.lines.state
@@ -272,15 +292,22 @@ def test_worlds_in_which_walks_once_came_to_other_starts(seed: int) -> None:
     assert live_alike(Twins(Random(seed)))
 
 
-@costly(day=2)
 @given(st.integers(0, 10**9), st.integers(1, 4))
-@example(seed=298_485_702, most=3)
 def test_so_it_does_where_nodes_take_only_so_much_unconfirmed(seed: int, most: int) -> None:
-    twins = Twins(Random(seed))
-    twins.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, max_unacknowledged_starts_per_node=most))
+    twins = unconfirmed(Twins(Random(seed)).small(), most)
     assert live_alike(twins)
     starting = [job for job in twins.live(holding=True) if job.status is JobStatus.STARTING]
     reaches("jobs wait beside jobs that nodes have not confirmed", starting and twins.live(holding=False))
+
+
+def unconfirmed(twins: Twins, most: int) -> Twins:
+    """The same where no node takes more starts than so many that it has not confirmed."""
+    twins.settle(set_policy(backfill_wait_ms=60, fair_half_life_ms=160, max_unacknowledged_starts_per_node=most))
+    return twins
+
+
+def test_a_world_of_unconfirmed_starts_in_which_walks_once_came_to_other_ones() -> None:
+    assert live_alike(unconfirmed(Twins(Random(298_485_702)), 3))
 
 
 @pytest.mark.parametrize("queues", QUEUES)

@@ -22,7 +22,7 @@ from fallow.shared.events.operations import ReclaimFrom, SetPolicy, SetQuota
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, NodeStatus
-from tests.hypothesis_profile import costly, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.naive_keeping import JudgedWorld, kept_for
 from tests.placement.oracle import (
     LinesWorld,
@@ -92,10 +92,9 @@ def test_a_job_that_may_start_does_not_wait(seed: int) -> None:
     assert live_alike(QuotaTwins(Random(seed)))
 
 
-@costly(day=4)
 @given(st.integers(0, 10**9))
 def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int) -> None:
-    twins = QuotaTwins(Random(seed))
+    twins = QuotaTwins(Random(seed)).small()
     assert live_alike(twins)
     reaches("jobs of tenants with guarantees wait beside jobs that run", is_busy(twins))
     assert twins.naive.state.quotas
@@ -200,10 +199,9 @@ def test_worlds_with_owners_in_which_they_once_did(seed: int) -> None:
     assert live_alike(KeepingTwins(Random(seed)))
 
 
-@costly(day=3)
 @given(st.integers(0, 10**9))
 def test_it_does_so_whatever_owners_may_reclaim(seed: int) -> None:
-    twins = KeepingTwins(Random(seed))
+    twins = KeepingTwins(Random(seed)).small()
     assert live_alike(twins)
     reaches("places are kept for owners that wait", times_kept(twins))
     assert twins.naive.state.quotas
@@ -255,10 +253,9 @@ def test_worlds_of_every_policy_in_which_they_once_did(seed: int) -> None:
     assert live_alike(MixedTwins(Random(seed)))
 
 
-@costly(day=3)
 @given(st.integers(0, 10**9))
 def test_it_does_so_under_every_policy_with_jobs_that_differ_in_one_thing(seed: int) -> None:
-    twins = MixedTwins(Random(seed))
+    twins = MixedTwins(Random(seed)).small()
     assert live_alike(twins)
     reaches("under a policy of any kind places are kept for owners that wait", times_kept(twins))
 
@@ -290,10 +287,9 @@ class WideTwins(MixedTwins):
         return replace(spec, resources=resources, max_run_ms=max_run_ms)
 
 
-@costly(day=4)
 @given(st.integers(0, 10**9))
 def test_it_does_so_where_jobs_need_memory_and_say_how_long_they_run_at_most(seed: int) -> None:
-    twins = WideTwins(Random(seed))
+    twins = WideTwins(Random(seed)).small()
     assert live_alike(twins)
     reaches("jobs that need memory wait beside jobs that run", is_busy(twins))
 

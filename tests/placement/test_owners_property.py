@@ -22,11 +22,11 @@ from fallow.shared.events.operations import Cordon, PlanMaintenance, SetQuota, U
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
-from tests.hypothesis_profile import costly, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.naive_keeping import JudgedWorld
 from tests.placement.world import CELL, Fate, admitted, cancel, finished, joined, lost, report, set_policy, update
 
-ROUNDS = 16
+ROUNDS, SMALL_ROUNDS = 16, 8
 TYPES = ("gpu", "big")
 LABS, TENANTS_OF_LAB, NODES = 3, 3, 8
 
@@ -64,6 +64,9 @@ FILE = CellFile(
 class ManyOwners:
     """One cell in which something happens again and again."""
 
+    rounds, at_once_most, guests = ROUNDS, 25, 40
+    guest_sizes: tuple[int, ...] = (500, GPU, 2 * GPU)
+
     def __init__(self, random: Random) -> None:
         self.random, self.submitted = random, 0
         self.world = JudgedWorld(FILE, on_append=self._fate)
@@ -94,7 +97,7 @@ class ManyOwners:
     def live(self) -> None:
         """All that happens to it."""
         self.fill()
-        for _ in range(ROUNDS):
+        for _ in range(self.rounds):
             often, seldom = (
                 (self.submit, self.end),
                 (self.fill, self.cancel, self.change, self.share_out, self.move_nodes),
@@ -111,11 +114,13 @@ class ManyOwners:
 
     def submit(self) -> None:
         """Jobs of owners."""
-        self.world.tell(*(admitted(self._spec(), self.submitted) for _ in range(self.random.randint(1, 25))))
+        self.world.tell(
+            *(admitted(self._spec(), self.submitted) for _ in range(self.random.randint(1, self.at_once_most)))
+        )
 
     def fill(self) -> None:
         """Guests take what is free."""
-        sizes = [self.random.choice((500, GPU, 2 * GPU)) for _ in range(40)]
+        sizes = [self.random.choice(self.guest_sizes) for _ in range(self.guests)]
         alike = {"tenant": "guest", "workers": 1, "workers_min": None, "gpu_type": None, "pools": ()}
         guests = [replace(self._spec(), resources=Resources(gpu_milli=size), **alike) for size in sizes]
         self.world.tell(*(admitted(spec, self.submitted) for spec in guests))
@@ -197,10 +202,16 @@ class ManyOwners:
         self.world.pass_time(self.random.choice((0, 30)))
 
 
-@costly(day=1)
+class SomeOwners(ManyOwners):
+    """Such a cell with fewer jobs, which guests fill with fewer and larger ones."""
+
+    rounds, at_once_most, guests = SMALL_ROUNDS, 10, 14
+    guest_sizes = (500, GPU, 2 * GPU, 4 * GPU, 4 * GPU)
+
+
 @given(st.integers(0, 10**9))
 def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(seed: int) -> None:
-    many = ManyOwners(Random(seed))
+    many = SomeOwners(Random(seed))
     many.live()
     reaches("places are kept for several owners at once", many.reached["owners at most"] > 1)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events.operations import PlanMaintenance
 from fallow.shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
-from tests.hypothesis_profile import costly, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.planned import BACKFILL, Planned, file_of
 from tests.placement.world import CELL, joined, spec_of
 
@@ -50,16 +50,20 @@ def job(random: Random, number: int) -> JobSpec:
 
 
 def run(seed: int) -> Planned:
-    """A world in which jobs come, with a plan behind each event."""
+    """A world in which jobs come, with a plan behind each event. It is checked at each decision of one round."""
     random = Random(seed)
     planned, number = cell(random), 0
-    for _ in range(random.randint(3, 12)):
+    rounds = random.randint(2, 7)
+    checked = random.randrange(rounds)
+    for each in range(rounds):
+        planned.world.checks = planned.checks_plans = each == checked
         for _ in range(random.randint(1, 4)):
             planned.submit(job(random, number))
             number += 1
         if random.random() < 0.8:
             planned.tell(planned.plan())
         planned.pass_time(planned.world.now_ms + random.choice((0, 1, 7, 10, 25, 60)))
+    planned.world.checks = planned.checks_plans = False
     planned.pass_time(planned.world.now_ms + 5_000)
     return planned
 
@@ -71,7 +75,6 @@ def is_behind(planned: Planned, job: str, other: str) -> bool:
     return mine > theirs
 
 
-@costly(day=5)
 @given(st.integers(0, 10**9))
 def test_a_job_runs_beyond_no_planned_start_of_one_that_stands_ahead_of_it(seed: int) -> None:
     planned = run(seed)
@@ -80,7 +83,6 @@ def test_a_job_runs_beyond_no_planned_start_of_one_that_stands_ahead_of_it(seed:
     assert [pair for pair in planned.overruns if is_behind(planned, *pair)] == []
 
 
-@costly(day=5)
 @given(st.integers(0, 10**9))
 def test_each_job_for_which_places_are_kept_starts(seed: int) -> None:
     planned = run(seed)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.runtime.files.cell_file import parse_cell_file
 from fallow.shared.runtime.host import Host
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import EPOCH_MS
 from fallow.simulator.shells.loop import VirtualLoop
-from tests.placement.writers import TEXT
+from tests.placement.writers import the_file
 
 T = TypeVar("T")
 
@@ -53,7 +52,7 @@ class VirtualHost(Host):
         return work()
 
     def cell_file(self, path: Path) -> CellFile:
-        return parse_cell_file(TEXT, str(path))
+        return the_file()
 
 
 def run_virtually(course: Callable[[VirtualHost], Coroutine[Any, Any, T]]) -> T:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -16,6 +17,7 @@ from fallow.services.placement.app.ownership import Ownership
 from fallow.services.placement.app.writer import watch_ownership
 from fallow.services.placement.service import PlacementService
 from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
@@ -41,6 +43,12 @@ def cluster(stamps: Callable[[], int] | None = None) -> MemoryBroker:
     for topic in TOPICS:
         broker.create_topic(f"{NAMESPACE}.{topic}", 1)
     return broker
+
+
+@cache
+def the_file() -> CellFile:
+    """The cell file of all processes that are given no other one, read once."""
+    return parse_cell_file(TEXT, "cell")
 
 
 class RefusedLog(MemoryLog):
@@ -102,7 +110,7 @@ class PlacementProcess:
         self.context = context
         self.member = log.member(LAYOUT.group("placement"), LAYOUT.topic("cells"))
         self.owned = owned(self.member)
-        file = parse_cell_file(TEXT, "cell") if cell_file is None else load_cell_file(cell_file)
+        file = the_file() if cell_file is None else load_cell_file(cell_file)
         metrics = PlacementMetrics(self.context.registry)
         self.writer = CellWriter(self.context, log, file, file.cells[0], self.owned, metrics, deciding)
         self._tasks: list[asyncio.Task[None]] = []

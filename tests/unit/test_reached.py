@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.hypothesis_profile import REACHED, counted, never_reached, reaches, shown
 
 ROOT = Path(__file__).parent.parent.parent
-PROFILE = "import tests.hypothesis_profile as p; print(p.settings.default.derandomize, p.costly(0).derandomize)"
+PROFILE = "import tests.hypothesis_profile as p; print(p.settings.default.derandomize, p.shared_among(2).derandomize)"
 
 
 def test_each_run_in_ci_searches_examples_of_its_own() -> None:
