@@ -136,7 +136,7 @@ async def test_a_rejected_job_is_told_at_once_and_found_later(
         unknown_tenant += " (there are vision, speech)."
         unknown_queue = "Job vision/wrong is rejected (unknown_queue): queue `fast` is not a queue of cell main"
         unknown_queue += " (there is default)."
-        assert (sent.returncode, sorted(sent.stdout.splitlines())) == (1, [unknown_tenant, unknown_queue])
+        assert (sent.returncode, sorted(sent.stdout.splitlines())) == (1, sorted((unknown_tenant, unknown_queue)))
         again = fallow("submit", str(file), "--json")
         assert json.loads(again.stdout)["jobs"] == {"visoin/typo": "rejected", "vision/wrong": "rejected"}
         found = fallow("job", "typo")
