@@ -98,8 +98,10 @@ class Access:
         return given
 
     @asynccontextmanager
-    async def client(self) -> AsyncIterator[DirectClient]:
-        """A client, let go of in the end. Raises CellFileError; NoCellHere where what is not there yet never comes."""
+    async def client(self, *, tells_fence: bool = True) -> AsyncIterator[DirectClient]:
+        """A client, let go of in the end; it tells of a cell that is fenced. Raises CellFileError; NoCellHere where
+        what is not there yet never comes.
+        """
         from fallow.shared.client.direct import DirectClient  # noqa: PLC0415 - the same
         from fallow.shared.client.port import ClientUnavailable, NotYet  # noqa: PLC0415 - the same
         from fallow.shared.log.kafka.log import KafkaLog  # noqa: PLC0415 - the same
@@ -107,7 +109,8 @@ class Access:
 
         functions = RedisFunctions(self.redis_address)
         log = KafkaLog(self.kafka_access, "fallow-cli")
-        client = DirectClient(log, functions, self.layout(), source="fallow-cli", on_fenced=FenceLine().say)
+        on_fenced = FenceLine().say if tells_fence else None
+        client = DirectClient(log, functions, self.layout(), source="fallow-cli", on_fenced=on_fenced)
         try:
             yield client
         except NotYet as error:

@@ -40,8 +40,8 @@ async def in_full(client: CellClient, typed: Sequence[str], tenant: str | None, 
 
 
 async def one_in_full(access: Access, typed: str, tenant: str | None, cell: str | None) -> str:
-    """The same of one job, by a client of its own."""
-    async with access.client() as client:
+    """The same of one job, by a client of its own; the command's own client tells of a fence."""
+    async with access.client(tells_fence=False) as client:
         return (await in_full(client, [typed], tenant, cell))[0]
 
 
