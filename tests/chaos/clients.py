@@ -16,7 +16,7 @@ from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
 from fallow.shared.view.store import ViewUnavailable
 from fallow.simulator.history.evidence import Reading, Wish
-from tests.e2e.running_cell import CELL, a_job
+from tests.e2e.running_cell import CELL, a_job, in_full
 
 RATE = 50
 """Jobs a second."""
@@ -56,8 +56,8 @@ class Submitter:
             self.wishes.append(Wish("cancel", job))
             return CancelJob(job=job, tenant="vision")
         spec = self._spec(f"job-{number:06}")
-        self.jobs.append(spec.id)
-        self.wishes.append(Wish("submit", spec.id))
+        self.jobs.append(in_full(spec.id))
+        self.wishes.append(Wish("submit", self.jobs[-1]))
         return SubmitJob(job=spec)
 
     def _spec(self, job: str) -> JobSpec:

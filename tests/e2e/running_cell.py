@@ -21,6 +21,7 @@ from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_di
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.value import build_valid, plain
 from fallow.shared.events.values import JobSpec, NodeSpec, Resources, VirtualRun
@@ -99,13 +100,16 @@ class RunningCell:
         return time.monotonic() - begin
 
     async def until_over(self, *jobs: str, wait_s: float = 30.0) -> float:
+        """Fold until all of these are over, each named as a tenant may name it."""
+        wanted = [in_full(job) for job in jobs]
         return await self.until(
-            lambda c: all(j in c.state.finished for j in jobs), what=f"the end of {jobs}", wait_s=wait_s
+            lambda c: all(job in c.state.finished for job in wanted), what=f"the end of {jobs}", wait_s=wait_s
         )
 
     def story(self, job: str) -> list[str]:
-        """The kinds of this job's effects, in their order."""
-        return [effect.kind for decision in self.decisions for effect in decision.effects if _is_about(effect, job)]
+        """The kinds of this job's effects, in their order; the job is named as a tenant may name it."""
+        named = in_full(job)
+        return [effect.kind for decision in self.decisions for effect in decision.effects if _is_about(effect, named)]
 
     def diary(self) -> list[DiaryLine]:
         """Every node's diary, in the order in which it was written: the virtual nodes' and those of agents."""
@@ -127,6 +131,11 @@ class RunningCell:
             *([final] if final else []),
             *check_diaries(self.orders, self.diary(), self.forgotten_version()),
         ]
+
+
+def in_full(job: str) -> str:
+    """The job in full: by its id alone it is one of vision's, whose `a_job` makes them."""
+    return full_id("vision", job)
 
 
 def _is_about(effect: object, job: str) -> bool:

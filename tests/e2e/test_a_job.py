@@ -11,7 +11,7 @@ from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from fallow.shared.events.values import NodeStatus, RetryPolicy, VirtualRun
-from tests.e2e.running_cell import RunningCell, a_job, running_cell
+from tests.e2e.running_cell import RunningCell, a_job, in_full, running_cell
 
 pytestmark = pytest.mark.real_kafka
 
@@ -23,7 +23,8 @@ async def cell(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> As
 
 
 def status(cell: RunningCell, job: str) -> JobStatus | None:
-    return cell.state.jobs[job].status if job in cell.state.jobs else None
+    live = cell.state.jobs.get(in_full(job))
+    return live.status if live else None
 
 
 async def test_jobs_run_are_cancelled_fail_and_end_and_every_record_adds_up(cell: RunningCell) -> None:
@@ -45,8 +46,8 @@ async def test_jobs_run_are_cancelled_fail_and_end_and_every_record_adds_up(cell
     assert cell.story("one") == ["JobEnqueued", "JobStarted", "JobRunning", "JobFinished"]
     assert cell.story("gang")[-1] == "JobFinished"
     assert cell.story("flaky").count("JobStarted") == 2
-    assert cell.state.finished["flaky"].status is JobStatus.FINISHED
-    assert cell.state.finished["broken"].status is JobStatus.FAILED
+    assert cell.state.finished["vision/flaky"].status is JobStatus.FINISHED
+    assert cell.state.finished["vision/broken"].status is JobStatus.FAILED
     assert cell.story("slow")[-3:] == ["AttemptTimedOut", "JobStopping", "JobFailed"]
     assert cell.problems() == []
 
@@ -63,7 +64,8 @@ async def test_a_cancel_ends_a_job_in_each_state_it_can_be_in(cell: RunningCell)
     await cell.until_over("waits", "held", "fills", "starting")
     await cell.publish(CancelJob(job="waits", tenant="vision"), CancelJob(job="last", tenant="vision"))
     await cell.until(lambda c: c.story("last") == ["JobRefused"], what="the cancel of an unknown job to be refused")
-    assert {cell.state.finished[job].status for job in ("waits", "held", "fills", "starting")} == {JobStatus.CANCELLED}
+    cancelled = [in_full(job) for job in ("waits", "held", "fills", "starting")]
+    assert {cell.state.finished[job].status for job in cancelled} == {JobStatus.CANCELLED}
     assert cell.story("nobody") == ["JobRefused"]
     assert "JobStopping" in cell.story("fills")
     assert cell.problems() == []
@@ -85,22 +87,22 @@ async def test_a_submission_that_comes_again_is_one_job_and_another_under_its_na
 async def test_operators_hold_release_update_cordon_and_drain(cell: RunningCell) -> None:
     await cell.submit(a_job("held", hold=True, ms=100), a_job("stays", workers=1, gpus=8, ms=None))
     await cell.until(lambda c: status(c, "stays") is JobStatus.RUNNING, what="stays to run")
-    node = cell.state.jobs["stays"].workers[0].node
-    await cell.publish(ReleaseJob(cell="main", job="held"), Cordon(cell="main", node="node-003"))
+    node = cell.state.jobs["vision/stays"].workers[0].node
+    await cell.publish(ReleaseJob(cell="main", job="vision/held"), Cordon(cell="main", node="node-003"))
     await cell.until_over("held")
-    await cell.publish(Drain(cell="main", node=node), HoldJob(cell="main", job="nobody"))
+    await cell.publish(Drain(cell="main", node=node), HoldJob(cell="main", job="vision/nobody"))
     await cell.until(
         lambda c: c.story("stays").count("JobStarted") == 2 and status(c, "stays") is JobStatus.RUNNING,
         what="stays to run elsewhere",
     )
-    assert cell.state.jobs["stays"].workers[0].node not in (node, "node-003")
-    assert cell.state.jobs["stays"].failures == 0
+    assert cell.state.jobs["vision/stays"].workers[0].node not in (node, "node-003")
+    assert cell.state.jobs["vision/stays"].failures == 0
     await cell.publish(Uncordon(cell="main", node=node), Uncordon(cell="main", node="node-003"))
     await cell.publish(UpdateJob(job="stays", tenant="vision", changes=JobChanges(priority=7)))
     await cell.publish(UpdateJob(job="stays", tenant="vision", changes=JobChanges(workers=2)))
     await cell.until(lambda c: c.state.nodes[node].status is NodeStatus.READY, what="the node to be ready")
     await cell.until(lambda c: "JobRefused" in c.story("stays"), what="the refusal of other workers")
-    assert cell.state.jobs["stays"].spec.priority == 7
+    assert cell.state.jobs["vision/stays"].spec.priority == 7
     assert cell.problems() == []
 
 

@@ -12,7 +12,7 @@ from fallow.shared.events.effects import JobCancelled, JobRunning, JobStarted
 from fallow.shared.events.operations import HoldJob, ReleaseJob
 from fallow.shared.events.reasons import CancelReason
 from fallow.shared.events.values import Dependency, VirtualRun
-from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
+from tests.e2e.running_cell import CELL, RunningCell, a_job, in_full, running_cell
 
 pytestmark = pytest.mark.real_kafka
 
@@ -28,7 +28,7 @@ def most_at_once(cell: RunningCell, array: str) -> int:
     running, most = dict[str, None](), 0
     for effect in (effect for decision in cell.decisions for effect in decision.effects):
         job = getattr(effect, "job", "")
-        if not job.startswith(f"{array}."):
+        if not job.startswith(f"{in_full(array)}."):
             continue
         if isinstance(effect, JobStarted):
             running[job] = None
@@ -44,15 +44,21 @@ async def test_an_array_with_a_held_element_and_a_job_behind_it_all_end_right(ce
         a_job("many", ms=200, array=6, array_max_running=2, after=[{"job": "first"}]),
         a_job("next", after=[{"job": "many"}]),
     )
-    await cell.until(lambda c: "many" in c.state.arrays and "next" in c.state.jobs, what="the array to be accepted")
-    await cell.publish(HoldJob(cell=CELL, job="many.3"))
+    await cell.until(
+        lambda c: "vision/many" in c.state.arrays and "vision/next" in c.state.jobs, what="the array to be accepted"
+    )
+    await cell.publish(HoldJob(cell=CELL, job="vision/many.3"))
     others = [f"many.{index}" for index in (0, 1, 2, 4, 5)]
     await cell.until_over("first", *others)
-    assert (cell.state.jobs["many.3"].status, cell.state.jobs["next"].status) == (JobStatus.HELD, JobStatus.AWAITING)
-    assert cell.state.arrays["many"].left == 1
-    await cell.publish(ReleaseJob(cell=CELL, job="many"))
+    assert (cell.state.jobs["vision/many.3"].status, cell.state.jobs["vision/next"].status) == (
+        JobStatus.HELD,
+        JobStatus.AWAITING,
+    )
+    assert cell.state.arrays["vision/many"].left == 1
+    await cell.publish(ReleaseJob(cell=CELL, job="vision/many"))
     await cell.until_over("many", "next")
-    assert {cell.state.finished[job].status for job in ("many", "many.3", "next")} == {JobStatus.FINISHED}
+    over = [cell.state.finished[in_full(job)] for job in ("many", "many.3", "next")]
+    assert {job.status for job in over} == {JobStatus.FINISHED}
     assert cell.story("next")[:3] == ["JobEnqueued", "JobDeferred", "JobReady"]
     assert most_at_once(cell, "many") == 2
     assert cell.problems() == []
@@ -63,5 +69,7 @@ async def test_what_waits_for_a_failure_is_cancelled_and_says_why(cell: RunningC
     await cell.submit(a_job("broken", run=broken), a_job("next", after=[Dependency(job="broken")]))
     await cell.until_over("broken", "next")
     ends = [x for decision in cell.decisions for x in decision.effects if isinstance(x, JobCancelled)]
-    assert [(x.job, x.reason, x.because_of) for x in ends] == [("next", CancelReason.DEPENDENCY_FAILED, "broken")]
+    assert [(x.job, x.reason, x.because_of) for x in ends] == [
+        ("vision/next", CancelReason.DEPENDENCY_FAILED, "vision/broken")
+    ]
     assert cell.problems() == []

@@ -9,6 +9,7 @@ import pytest
 
 from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.events.effects import JobStarted
+from fallow.shared.events.job_ids import parted
 from fallow.shared.events.operations import Cordon, Uncordon
 from fallow.shared.events.values import NodeStatus
 from tests.e2e.running_cell import RunningCell, a_job, running_cell
@@ -33,7 +34,7 @@ STARTS = 600
 def starts_of(cell: RunningCell, after: int) -> list[str]:
     """The tenants of all starts in records behind this version, in their order."""
     return [
-        effect.job.split("-")[0]
+        parted(effect.job)[0]
         for decision in cell.decisions
         for effect in decision.effects
         if isinstance(effect, JobStarted) and decision.version > after
@@ -50,7 +51,7 @@ async def test_weights_hold_behind_a_deep_backlog(kafka: str, redis_url: str, na
         await cell.publish(*(Cordon(cell="main", node=node) for node in nodes))
         await cell.until(lambda c: of_status(c, NodeStatus.CORDONED) == len(nodes), what="that nothing starts")
         for tenant in ("speech", "vision"):
-            await cell.submit(*(a_job(f"{tenant}-{n:05}", ms=150, tenant=tenant) for n in range(EACH)))
+            await cell.submit(*(a_job(f"job-{n:05}", ms=150, tenant=tenant) for n in range(EACH)))
         await cell.until(lambda c: len(c.state.jobs) + len(c.state.finished) == 2 * EACH, what="all jobs", wait_s=120)
         full = cell.state.version
         assert cell.state.waiting == 2 * EACH

@@ -33,11 +33,11 @@ async def test_silent_nodes_are_lost_and_their_jobs_run_again_when_they_return(
         cell.services.kill("executor", signal.SIGKILL)
         await cell.until(lambda c: nodes_in(c, NodeStatus.LOST) == 2, what="both nodes to be lost")
         await cell.until(lambda c: "JobRequeued" in c.story("gang"), what="the gang to be queued again")
-        assert cell.state.jobs["gang"].failures == 0
+        assert cell.state.jobs["vision/gang"].failures == 0
         await cell.services.restart("executor")
         await cell.until(lambda c: c.story("gang").count("JobRunning") == 2, what="the gang to run again")
         assert nodes_in(cell, NodeStatus.READY) == 2
-        assert cell.state.jobs["gang"].attempt == 2
+        assert cell.state.jobs["vision/gang"].attempt == 2
         assert cell.problems() == []
 
 

@@ -24,7 +24,7 @@ from fallow.shared.view.compare import compare_view
 from fallow.shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
 from fallow.shared.view.redis_view import RedisFunctions
 from tests.contract.eventually import eventually
-from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
+from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, in_full, running_cell
 
 NAMES = tuple(kind.name for kind in KINDS)
 AWAY_S = 5.0
@@ -80,7 +80,7 @@ async def until_waiting(cell: RunningCell, what: str, *names: str) -> None:
 
 
 def all_finished(cell: RunningCell, jobs: list[str]) -> bool:
-    return {job: cell.state.finished[job].status for job in jobs} == dict.fromkeys(jobs, JobStatus.FINISHED)
+    return {cell.state.finished[in_full(job)].status for job in jobs} == {JobStatus.FINISHED}
 
 
 async def test_kafka_stops_in_the_middle_and_comes_back_with_its_data(
@@ -136,7 +136,7 @@ async def test_with_both_away_at_the_start_services_wait_and_go_on_where_they_we
 ) -> None:
     jobs = [f"job-{n}" for n in range(10)]
     await cell.submit(*(a_job(job, ms=1_000) for job in jobs))
-    await cell.until(lambda c: "job-9" in c.state.jobs, what="all jobs to be there")
+    await cell.until(lambda c: "vision/job-9" in c.state.jobs, what="all jobs to be there")
     await asyncio.to_thread(own_kafka.kill)
     await asyncio.to_thread(own_redis.kill)
     await asyncio.gather(*(cell.services.restart(name) for name in NAMES))

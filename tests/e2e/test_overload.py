@@ -14,13 +14,14 @@ import pytest
 
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.effects import JobStarted
+from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.jobs import JobAdmitted, JobRejected
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.log.port import Outgoing
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.clocks import wall_ms
 from tests.admitted import singly
-from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
+from tests.e2e.running_cell import CELL, RunningCell, a_job, in_full, running_cell
 
 pytestmark = pytest.mark.real_kafka
 
@@ -60,7 +61,7 @@ class Flood:
         layout, made = self.cell.layout, []
         for _ in range(count):
             job = f"{self.tenant}-{len(self.sent)}"
-            self.sent.append(job)
+            self.sent.append(full_id(self.tenant, job))
             event = SubmitJob(job=a_job(job, ms=50, tenant=self.tenant))
             found = layout.outgoing(event, id=job, source="test", wall_ms=wall_ms())
             made.append(Outgoing(layout.topic(self.topic), found.value, found.key, found.headers))
@@ -84,8 +85,8 @@ async def delay_s(cell: RunningCell, job: str, wait_s: float = 120.0) -> float:
     """From before its submission to its start as the log tells it."""
     before_ms = wall_ms()
     await cell.submit(a_job(job, ms=50))
-    await cell.until(lambda c: job in c.state.finished, what=f"the end of {job}", wait_s=wait_s)
-    return (started_ms(cell, job) - before_ms) / 1000
+    await cell.until_over(job, wait_s=wait_s)
+    return (started_ms(cell, in_full(job)) - before_ms) / 1000
 
 
 def started_ms(cell: RunningCell, job: str) -> int:

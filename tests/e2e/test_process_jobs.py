@@ -21,7 +21,7 @@ from fallow.shared.events.submissions import CancelJob
 from fallow.shared.events.values import JobSpec, ProcessRun
 from fallow.shared.runtime.stack.services import ServiceSpec
 from tests.contract.eventually import eventually
-from tests.e2e.running_cell import RunningCell, a_job, running_cell
+from tests.e2e.running_cell import RunningCell, a_job, in_full, running_cell
 
 pytestmark = pytest.mark.real_kafka
 
@@ -80,7 +80,7 @@ def below(folder: Path) -> list[int]:
 
 def workers_of(folder: Path, job: str) -> set[int]:
     """The processes that are the workers of a job's first attempt."""
-    return {int(path.read_text()) for path in folder.glob(f"machine-*/runs/{job}/1/*/worker")}
+    return {int(path.read_text()) for path in folder.glob(f"machine-*/runs/vision~{job}/1/*/worker")}
 
 
 def live(job: str) -> list[int]:
@@ -102,7 +102,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def nodes_of(cell: RunningCell, job: str) -> list[str]:
     """Where each of the job's attempts was started."""
-    starts = [e for d in cell.decisions for e in d.effects if isinstance(e, JobStarted) and e.job == job]
+    starts = [e for d in cell.decisions for e in d.effects if isinstance(e, JobStarted) and e.job == in_full(job)]
     return [",".join(sorted({place.node for place in start.workers})) for start in starts]
 
 
@@ -114,17 +114,17 @@ async def test_a_model_is_trained_over_two_agents_cancelled_and_goes_on_from_its
         await cell.submit(a_training("toy-1", tmp_path, step_ms=100))
         await cell.until(lambda _: checkpoint.exists(), what="a checkpoint")
         assert nodes_of(cell, "toy-1") == ["machine-a,machine-b"]
-        assert len(cell.state.jobs["toy-1"].runs) == 2
+        assert len(cell.state.jobs["vision/toy-1"].runs) == 2
         await cell.publish(CancelJob(job="toy-1", tenant="vision"))
         await cell.until_over("toy-1")
-        assert cell.state.finished["toy-1"].status is JobStatus.CANCELLED
+        assert cell.state.finished["vision/toy-1"].status is JobStatus.CANCELLED
         assert live("toy-1") == []
         reached = read(checkpoint)["step"]
         assert 20 < reached < STEPS  # written at the notice, and not when a checkpoint was due
 
         await cell.submit(a_training("toy-2", tmp_path, step_ms=1))
         await cell.until_over("toy-2")
-        assert cell.state.finished["toy-2"].status is JobStatus.FINISHED
+        assert cell.state.finished["vision/toy-2"].status is JobStatus.FINISHED
         trained = read(result)
         assert (trained["begin"], trained["step"]) == (reached, STEPS)
         assert trained["loss"] == pytest.approx(loss_without_a_break(tmp_path / "alone"), rel=1e-9)

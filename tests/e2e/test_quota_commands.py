@@ -12,7 +12,7 @@ import pytest
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.reasons import PendingReason
 from tests.cli.test_commands import call
-from tests.e2e.running_cell import RunningCell, a_job, running_cell
+from tests.e2e.running_cell import RunningCell, a_job, in_full, running_cell
 
 Fallow = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -24,11 +24,13 @@ def fallow(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> Fallow
 
 
 def waits_for_quota(job: str) -> Callable[[RunningCell], bool]:
-    return lambda c: job in c.state.jobs and c.state.jobs[job].deferred is PendingReason.QUOTA_REACHED
+    named = in_full(job)
+    return lambda c: named in c.state.jobs and c.state.jobs[named].deferred is PendingReason.QUOTA_REACHED
 
 
 def runs(job: str) -> Callable[[RunningCell], bool]:
-    return lambda c: job in c.state.jobs and c.state.jobs[job].status is JobStatus.RUNNING
+    named = in_full(job)
+    return lambda c: named in c.state.jobs and c.state.jobs[named].status is JobStatus.RUNNING
 
 
 @pytest.mark.real_kafka

@@ -15,7 +15,7 @@ from fallow.shared.events.effects import WriterStarted
 from fallow.shared.view.compare import compare_view
 from fallow.shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
 from fallow.shared.view.redis_view import RedisFunctions
-from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
+from tests.e2e.running_cell import CELL, RunningCell, a_job, in_full, running_cell
 
 pytestmark = pytest.mark.real_kafka
 
@@ -35,7 +35,7 @@ async def test_every_service_restarted_in_the_middle_loses_nothing(
             await cell.services.restart(name, how)
         await cell.services.wait_ready(wait_s=60)
         await cell.until_over(*jobs, wait_s=60)
-        assert {cell.state.finished[job].status for job in jobs} == {JobStatus.FINISHED}
+        assert {cell.state.finished[in_full(job)].status for job in jobs} == {JobStatus.FINISHED}
         assert [cell.story(job).count("JobStarted") for job in jobs] == [1] * len(jobs)
         assert cell.problems() == []
 

@@ -87,7 +87,7 @@ async def test_a_job_runs_where_each_service_has_its_own_rights_alone(
         await cell.submit(a_job("again"))
         await cell.until_over("again")
         assert cell.problems() == []
-        await eventually(lambda: is_shown(guarded, "again"), within_s=15)
+        await eventually(lambda: is_shown(guarded, "vision/again"), within_s=15)
     said = "".join(path.read_text() for path in (tmp_path / "run").glob("*.log"))
     assert [word for word in ("pass-of-", "AuthorizationFailed", "NOPERM") if word in said] == []
 

@@ -17,7 +17,7 @@ from fallow.shared.events.submissions import CancelJob, JobChanges, UpdateJob
 from fallow.shared.events.values import JobKind, NodeStatus, ProcessRun, RunStatus
 from fallow.shared.runtime.clocks import wall_ms
 from tests.cli.test_commands import call
-from tests.e2e.running_cell import CELL, RunningCell, a_job, running_cell
+from tests.e2e.running_cell import CELL, RunningCell, a_job, in_full, running_cell
 from tests.e2e.test_process_jobs import live, two_agents
 
 pytestmark = pytest.mark.real_kafka
@@ -50,8 +50,9 @@ def lost_node(cell: RunningCell, node: str) -> NodeLost:
 
 async def until_it_has(cell: RunningCell, job: str, workers: int) -> None:
     """Wait until just so many workers of the job are there, and all of them run."""
+    named = in_full(job)
     await cell.until(
-        lambda c: job in c.state.jobs and len(c.state.jobs[job].workers) == workers == running(c.state.jobs[job]),
+        lambda c: named in c.state.jobs and len(c.state.jobs[named].workers) == workers == running(c.state.jobs[named]),
         what=f"{workers} workers of {job}",
     )
 
@@ -63,17 +64,17 @@ async def test_a_service_is_scaled_up_and_down_and_goes_on_when_a_node_is_lost(
         await cell.submit(a_job("web", workers=2, gpus=4, ms=None, kind=JobKind.INFERENCE, workers_min=1))
         await until_it_has(cell, "web", 2)
         done = fallow("scale", "web", "4")
-        assert (done.returncode, done.stdout) == (0, "Job web now has 1 to 4 workers and priority 0.\n")
+        assert (done.returncode, done.stdout) == (0, "Job vision/web now has 1 to 4 workers and priority 0.\n")
         await until_it_has(cell, "web", 4)
         assert "workers: 4 held, 4 wanted" in fallow("job", "web").stdout
-        gone = cell.state.jobs["web"].workers[0].node
+        gone = cell.state.jobs["vision/web"].workers[0].node
         await cell.publish(lost_node(cell, gone))
         await cell.until(lambda c: c.state.nodes[gone].status is NodeStatus.LOST, what="the loss of a node")
         await until_it_has(cell, "web", 4)
-        assert gone not in [place.node for place in cell.state.jobs["web"].workers]
+        assert gone not in [place.node for place in cell.state.jobs["vision/web"].workers]
         await cell.publish(scaled(1))
         await until_it_has(cell, "web", 1)
-        assert cell.state.jobs["web"].attempt == 1
+        assert cell.state.jobs["vision/web"].attempt == 1
         await cell.publish(CancelJob(job="web", tenant="vision"))
         await cell.until_over("web")
         assert cell.problems() == []
@@ -88,7 +89,7 @@ async def test_a_job_without_a_gang_grows_as_room_comes_and_ends_when_all_of_its
         await cell.until_over("before")
         await until_it_has(cell, "job", 4)
         await cell.until_over("job")
-        assert cell.state.finished["job"].status == "finished"
+        assert cell.state.finished["vision/job"].status == "finished"
         assert "JobRequeued" not in cell.story("job")
         assert cell.problems() == []
 
@@ -114,5 +115,5 @@ async def test_processes_of_a_service_come_and_go_on_agents_and_see_each_other(
 
 def shown(folder: Path) -> set[int]:
     """How many workers the file of each agent tells of."""
-    worlds = folder.glob("machine-*/runs/web/1/world.json")
+    worlds = folder.glob("machine-*/runs/vision~web/1/world.json")
     return {len(json.loads(world.read_text())["workers"]) for world in worlds}
