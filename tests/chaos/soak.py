@@ -33,7 +33,7 @@ from fallow.shared.runtime.process import loop_factory
 from fallow.shared.runtime.stack.choose import choose_redis
 from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
 from fallow.simulator.history.evidence import Wish
-from tests.e2e.running_cell import RunningCell, a_job, running_cell
+from tests.e2e.running_cell import RunningCell, a_job, in_full, running_cell
 
 REMEMBERED = 5_000
 CELL_FILE = f"""
@@ -119,7 +119,7 @@ async def submit(cell: RunningCell, rate: float, stop: asyncio.Event) -> list[Wi
     chance, wishes, begin_s = random.Random(1), list[Wish](), time.monotonic()
     while not stop.is_set():
         specs = [_spec(len(wishes) + n, chance) for n in range(int((time.monotonic() - begin_s) * rate) - len(wishes))]
-        wishes += [Wish("submit", spec.id) for spec in specs]
+        wishes += [Wish("submit", in_full(spec.id)) for spec in specs]
         out = [
             cell.layout.outgoing(SubmitJob(job=spec), id=f"soak/{spec.id}", source="soak", wall_ms=wall_ms())
             for spec in specs

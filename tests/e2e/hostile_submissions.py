@@ -15,7 +15,9 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Hostile:
-    """A record for a topic of submissions; `outcome` is the code of a rejection or the reason of a dead letter."""
+    """A record for a topic of submissions; `outcome` is the code of a rejection or the reason of a dead letter. `of` is
+    the tenant by which the answer names the job, None where the record names none that could be one.
+    """
 
     case: str
     outcome: str
@@ -23,12 +25,27 @@ class Hostile:
     type_: str = SubmitJob.type
     more: Headers = ()
     tenant_topic: str | None = None
+    of: str | None = "vision"
+
+    @property
+    def job(self) -> str:
+        """What an answer calls the job."""
+        return self.case if self.of is None else f"{self.of}/{self.case}"
 
 
-def job(case: str, outcome: str, /, *, more: Headers = (), topic: str | None = None, **fields: Any) -> Hostile:
+def job(
+    case: str,
+    outcome: str,
+    /,
+    *,
+    more: Headers = (),
+    topic: str | None = None,
+    of: str | None = "vision",
+    **fields: Any,
+) -> Hostile:
     """A submit of a job that is called like its case, with these fields."""
-    spec = {"id": case, "tenant": "vision", "run": {"driver": "virtual", "duration_ms": 100}, **fields}
-    return Hostile(case, outcome, json.dumps({"job": spec}).encode(), more=more, tenant_topic=topic)
+    spec = {"id": case, "tenant": of, "run": {"driver": "virtual", "duration_ms": 100}, **fields}
+    return Hostile(case, outcome, json.dumps({"job": spec}).encode(), more=more, tenant_topic=topic, of=of)
 
 
 def text(case: str, outcome: str, inner: str) -> Hostile:
@@ -61,10 +78,10 @@ REJECTED = (
     job("nested-unknown-field", "invalid_field", retry={"bugdet": 1}),
     text("twice", "invalid_field", '"priority":1,"priority":2'),
     job("unknown-driver", "invalid_field", run={"driver": "magic"}),
-    job("new-line-in-tenant", "invalid_field", tenant="vision\n"),
-    job("cyrillic-tenant", "invalid_field", tenant="vi\u0455ion"),
-    Hostile("no-tenant", "invalid_field", b'{"job":{"id":"no-tenant"}}'),
-    job("stranger", "unknown_tenant", tenant="stranger"),
+    job("new-line-in-tenant", "invalid_field", of=None, tenant="vision\n"),
+    job("cyrillic-tenant", "invalid_field", of=None, tenant="vi\u0455ion"),
+    Hostile("no-tenant", "invalid_field", b'{"job":{"id":"no-tenant"}}', of=None),
+    job("stranger", "unknown_tenant", of="stranger"),
     job("no-such-pool", "unknown_pool", pools=["moon"]),
     job("no-such-gpu", "unknown_gpu_type", gpu_type="abacus"),
     job("no-such-queue", "unknown_queue", queue="fast"),
@@ -80,8 +97,17 @@ REJECTED = (
         b'{"job":{"id":"in-a-far-future","tenant":"vision"},"submit_ms":%d}' % (2**53 - 1),
     ),
     job("large", "too_large", labels="x" * SUBMISSION_BYTES_MOST),
+    Hostile("id-of-another", "invalid_field", b'{"job":{"id":"speech/id-of-another","tenant":"vision"}}', of="speech"),
+    Hostile(
+        "cancel-of-another",
+        "invalid_field",
+        b'{"job":"speech/cancel-of-another","tenant":"vision"}',
+        CancelJob.type,
+        of="speech",
+    ),
+    job("behind-another", "invalid_field", after=[{"job": "speech/hello"}]),
     Hostile("newer", "unknown_version", b'{"job":{"id":"newer","tenant":"vision"}}', "fallow.job.submit.v2"),
-    Hostile("cancel-of-less", "invalid_field", b'{"job":"cancel-of-less"}', CancelJob.type),
+    Hostile("cancel-of-less", "invalid_field", b'{"job":"cancel-of-less"}', CancelJob.type, of=None),
     Hostile(
         "update-to-nothing",
         "invalid_field",
@@ -122,5 +148,5 @@ HARMLESS = (
     job("large-header", "admitted", more=(("odd", b"x" * 50_000),)),
     job("many-headers", "admitted", more=tuple((f"odd-{n}", b"x") for n in range(500))),
     job("content-type", "admitted", more=(("content-type", b"application/\xff"),)),
-    job("own-topic", "admitted", tenant="speech", topic="speech"),
+    job("own-topic", "admitted", of="speech", topic="speech"),
 )

@@ -28,7 +28,7 @@ from tests.cli.test_commands import call
 from tests.contract.eventually import eventually
 from tests.e2e.hostile_submissions import HARMLESS, REJECTED, SET_ASIDE, Hostile
 from tests.e2e.outcomes import answers, letters, reason, records_of
-from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
+from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, in_full, running_cell
 from tests.kafka.unreadable import unreadable_batch
 
 pytestmark = pytest.mark.real_kafka
@@ -70,16 +70,16 @@ async def test_every_hostile_submission_has_its_outcome_and_good_jobs_go_on(
     await outsider.flush()
     await cell.submit(a_job("twice"), a_job("twice"), a_job("twice", gpus=2), a_job("last", ms=50))
     good = [f"good-{number}" for number in range(len(sent))]
-    await cell.until_over(*good, *(h.case for h in (*HARMLESS, reply)), "twice", "last", wait_s=40)
+    await cell.until_over(*good, *(h.job for h in (*HARMLESS, reply)), "twice", "last", wait_s=40)
     await cell.until(lambda c: "JobRefused" in c.story("twice"), what="the refusal of another job of that name")
 
     rejected = {e.job: e.code.value for e in await answers(cell) if isinstance(e, JobRejected)}
     admitted = {e.spec.id for e in await answers(cell) if isinstance(e, JobAdmitted)}
     aside = {header(letter, "orig_case"): reason(letter) for letter in await letters(cell)}
     unreadable = [letter for letter in await letters(cell) if header(letter, "orig_unreadable")]
-    assert rejected == {hostile.case: hostile.outcome for hostile in REJECTED}
+    assert rejected == {hostile.job: hostile.outcome for hostile in REJECTED}
     assert {case: why for case, why in aside.items() if case} == {h.case: h.outcome for h in SET_ASIDE}
-    assert admitted == {*good, *(h.case for h in HARMLESS), "reply-to", "twice", "last"}
+    assert admitted == {*map(in_full, (*good, "twice", "last")), *(h.job for h in (*HARMLESS, reply))}
     assert {reason(letter) for letter in unreadable} == {"unreadable"}
     assert len(unreadable) >= 1
     assert await records_of(cell, "demand") == []
@@ -95,15 +95,15 @@ def node_words() -> list[n.NodeEvent]:
     here: dict[str, Any] = {"cell": CELL, "node": "node-000", "boot": "boot-1"}
     gone: dict[str, Any] = {"cell": CELL, "node": "node-000", "boot": "x"}
     nobody: dict[str, Any] = {"cell": CELL, "node": "nobody", "boot": "boot-1", "seq": 1}
-    run: dict[str, Any] = {"job": "done", "attempt": 1}
+    run: dict[str, Any] = {"job": "vision/done", "attempt": 1}
     last = n.seq_most(wall_ms()) - 60_000_000  # above whatever an executor says, and taken for a minute to come
     return [
-        n.NodeReport(**nobody, observed=(ObservedRun(job="slow", attempt=1, status=RunStatus.FAILED),)),
+        n.NodeReport(**nobody, observed=(ObservedRun(job="vision/slow", attempt=1, status=RunStatus.FAILED),)),
         n.NodeLost(**nobody),
-        n.RunFailed(**nobody, job="slow", attempt=1),
+        n.RunFailed(**nobody, job="vision/slow", attempt=1),
         n.NodeLost(**here, seq=0),
         n.NodeReport(**here, seq=1, failed_devices=(0, 1, 2, 3, 4, 5, 6, 7)),
-        n.RunFailed(**here, seq=2, job="slow", attempt=1),
+        n.RunFailed(**here, seq=2, job="vision/slow", attempt=1),
         n.NodeLost(**gone, seq=last),
         n.NodeReport(**gone, seq=last, failed_devices=(0,)),
         n.NodeJoined(cell=CELL, node="quiet", boot="boot-1", seq=1, spec=NodeSpec(id="quiet", pool="training", gpus=8)),
@@ -113,7 +113,7 @@ def node_words() -> list[n.NodeEvent]:
         n.NodeReport(**here, seq=2**53 - 1, failed_devices=(0,)),
         n.DeviceFailed(cell=CELL, node="quiet", boot="boot-1", seq=last, device=8),
         n.RunFinished(cell=CELL, node="quiet", boot="boot-1", seq=last + 1, **run),
-        n.RunStarted(cell=CELL, node="quiet", boot="boot-1", seq=last + 2, job="slow", attempt=7),
+        n.RunStarted(cell=CELL, node="quiet", boot="boot-1", seq=last + 2, job="vision/slow", attempt=7),
     ]
 
 
@@ -230,7 +230,7 @@ async def test_a_cell_file_with_an_error_changes_nothing_and_a_good_one_counts(
     again = fallow("cell", "reload", "--cell", CELL)
     assert (again.returncode, f"goes by {path} already" in again.stdout) == (0, True)
     await cell.submit(a_job("of-the-new-tenant", tenant="late"))
-    await cell.until_over("of-the-new-tenant")
+    await cell.until_over("late/of-the-new-tenant")
     assert "cell.yaml: line 5: cells[0].pools[0].gpus" in (cell.folder / "run" / "admission.log").read_text()
     assert cell.problems() == []
 
