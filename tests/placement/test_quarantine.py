@@ -454,9 +454,9 @@ def two_pools(out: str) -> World:
     world.tell(*(joined(f"p{n}", pool="other", labels={"there": "yes"} if n == 0 else {}) for n in range(10)))
     if out == "train":
         world.tell(joined("o2", labels={"there": "yes"}))
-    node = {"train": "o2", "other": "p0"}.get(out)
-    for number in range(1, FAILURES + 1) if node is not None else ():
-        there = {"tenant": TENANTS[number % 2], "node_labels": ("there=yes",), "pools": (out,)}
+    node = "o2" if out == "train" else "p0"
+    for number in range(1, FAILURES + 1) if out != "nothing" else ():
+        there: dict[str, Any] = {"tenant": TENANTS[number % 2], "node_labels": ("there=yes",), "pools": (out,)}
         world.tell(admitted(spec_of(f"of-other-{number}", **there)))
         world.tell(failed(f"of-other-{number}", node))
     world.tell(*(admitted(bad(f"job-{number}")) for number in range(1, FAILURES + 1)))
