@@ -195,3 +195,19 @@ def test_no_step_from_one_allowed_tree_to_another_is_forbidden_in_the_log(
     for quota in top_down(table(*new), new):
         assert contradiction(old, quota) is None
         old[quota.tenant, quota.gpu_type] = quota
+
+
+@pytest.mark.parametrize(
+    ("limit_milli", "guaranteed_milli", "said"),
+    [
+        (1_005, 1_500, "limit 1.005 is below the guarantee 1.5"),
+        (1_500, 2_000, "limit 1.5 is below the guarantee 2"),
+        (10, 1_050, "limit 0.01 is below the guarantee 1.05"),
+        (0, 10_000, "limit 0 is below the guarantee 10"),
+    ],
+)
+def test_parts_of_gpus_are_told_to_the_thousandth_and_without_zeros_behind(
+    limit_milli: int, guaranteed_milli: int, said: str
+) -> None:
+    quota = Quota(tenant="ada", gpu_type="gpu", limit_milli=limit_milli, guaranteed_milli=guaranteed_milli)
+    assert contradiction({}, quota) == said

@@ -150,3 +150,15 @@ def test_whoever_reads_in_a_group_may_read_in_it() -> None:
     assert {rule for rule in rules if rule.resource is Resource.GROUP} == {
         Rule("x", Operation.READ, Resource.GROUP, "fallow.g")
     }
+
+
+def test_who_may_write_a_topic_may_delete_of_it_only_where_the_file_says_so() -> None:
+    rights = Rights(write=["jobs", "nodes"], delete=["nodes", "snapshots"])
+    rules = expected_rules(AccessFile(principals={"loader": rights}), "fallow", TOPICS, [])
+    may = {
+        what: {rule.name for rule in rules if rule.operation == what} for what in (Operation.WRITE, Operation.DELETE)
+    }
+    assert may == {
+        Operation.WRITE: {"fallow.jobs", "fallow.nodes"},
+        Operation.DELETE: {"fallow.nodes", "fallow.snapshots"},
+    }

@@ -17,6 +17,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.operations import PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec
 from tests.placement.test_heads import BACKFILL, submit, world_of
 from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of
 
@@ -229,7 +230,10 @@ def test_the_workers_that_a_running_job_still_wants_wait_for_the_same_once_anoth
     assert world.nodes_of("grows") == ["own", "n2", "n2"]
 
 
-def heads_with_nodes_of_their_own(many: int) -> World:
+def heads_with_nodes_of_their_own(many: int, *more: tuple[int, JobSpec]) -> World:
+    """Each of bob's heads waits for a node of its own, in use by half. `more` of his come with the heads of these
+    numbers, and stand behind them.
+    """
     world = world_of(FAIR, wait_ms=10_000)
     world.tell(joined("own", 8, labels={"own": "1"}))
     world.tell(*(joined(f"n{n}", 4, labels={"host": f"h{n}"}) for n in range(many)))
@@ -237,9 +241,10 @@ def heads_with_nodes_of_their_own(many: int) -> World:
     for number in range(many):
         submit(world, f"first-{number}", 2, tenant="eve", node_labels=(f"host=h{number}",))
     heads = [spec_of(f"head-{n}", 4, tenant="bob", queue="line", node_labels=(f"host=h{n}",)) for n in range(many)]
-    world.tell(*(admitted(spec, world.now_ms + n) for n, spec in enumerate(heads)))
+    sent = sorted([*enumerate(heads), *more], key=lambda each: each[0])
+    world.tell(*(admitted(spec, world.now_ms + n) for n, spec in sent))
     world.pass_time(20_000)
-    assert len(world.state.heads) == many
+    assert [job for job in world.state.heads if job.startswith("head-")] == [spec.id for spec in heads]
     return world
 
 
@@ -261,11 +266,87 @@ def test_of_so_many_kinds_that_stand_before_due_heads_no_more_are_looked_at(monk
     monkeypatch.setattr(due_heads, "KINDS_MOST", 4)
     world = heads_with_nodes_of_their_own(8)
     assert passed(world, 8) == [5, 6, 7]
+    assert told_behind(world, 8) == [0, 1, 2, 3, 4]
+
+
+def told_behind(world: World, many: int) -> list[int]:
+    """The heads which jobs of another tenant that have no room beside them are told to stand behind."""
     world.pass_time(1_000)
-    for number in (2, 6):
+    found, queues = [], world.file.cells[0].queues
+    for number in range(many):
         submit(world, f"large-{number}", 4, tenant="ada", node_labels=(f"host=h{number}",))
-    told = [why_not(world.state, world.job(f"large-{n}"), world.file.cells[0].queues, world.now_ms) for n in (2, 6)]
-    assert [why.behind and why.behind.job for why in told] == ["head-2", None]
+        behind = why_not(world.state, world.job(f"large-{number}"), queues, world.now_ms).behind
+        assert behind is None or behind.job == f"head-{number}"
+        found += [] if behind is None else [number]
+    return found
+
+
+def own(job: str, gpus: int, *labels: str, **more: Any) -> JobSpec:
+    return spec_of(job, gpus, tenant="bob", queue="line", node_labels=labels, **more)
+
+
+MORE: dict[str, list[tuple[int, JobSpec]]] = {
+    "nothing": [],
+    "one more of the first kind": [(3, own("again", 4, "host=h0"))],
+    "one of each of the first kinds": [(n, own(f"again-{n}", 4, f"host=h{n}")) for n in range(4)],
+    "one that waits for its time": [(1, own("later", 4, "host=h1", not_before_ms=10**9))],
+}
+
+
+@pytest.mark.parametrize("more", list(MORE))
+def test_whoever_asks_is_told_just_those_heads_that_nobody_passes_though_more_kinds_stand_there_than_are_looked_at(
+    more: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(due_heads, "KINDS_MOST", 4)
+    world = heads_with_nodes_of_their_own(8, *MORE[more])
+    assert (passed(world, 8), told_behind(world, 8)) == ([5, 6, 7], [0, 1, 2, 3, 4])
+
+
+def test_kinds_that_no_node_could_hold_are_kinds_that_stand_before_due_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(due_heads, "KINDS_MOST", 4)
+    world = heads_with_nodes_of_their_own(5, *[(n, own(f"never-{n}", 16, f"host=h{n}")) for n in (1, 2)])
+    assert (passed(world, 5), told_behind(world, 5)) == ([3, 4], [0, 1, 2])
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_nobody_is_told_of_a_due_head_that_keeps_nothing_since_a_running_job_before_it_wants_more_workers(
+    *, grows: bool
+) -> None:
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(joined("own", 2), joined("x1", 4, labels={"old": "1"}))
+    world.tell(*(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)))
+    for number in (1, 2):
+        submit(world, f"first-{number}", 4, tenant="eve", **NEW)
+    submit(world, "fill", 4, tenant="eve", **OLD)
+    submit(world, "grows", 2, 3 if grows else 1, tenant="bob", gang=False, **SPARE)
+    submit(world, "head", 4, 2, tenant="bob", **NEW)
+    world.pass_time(20_000)
+    submit(world, "large", 4, tenant="ada", **NEW)
+    code = PendingReason.NO_FREE_GPUS if grows else PendingReason.BEHIND_HEAD
+    assert (world.nodes_of("grows"), world.job("large").deferred) == (["own"], code)
+    told = why_not(world.state, world.job("large"), world.file.cells[0].queues, world.now_ms)
+    assert (told.behind and told.behind.job) == (None if grows else "head")
+    world.tell(finished("first-2", world.nodes_of("first-2")[0]))
+    assert bool(world.nodes_of("large")) == grows
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_the_workers_that_a_running_job_still_wants_are_one_of_the_kinds_that_stand_before_due_heads(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though they wait for other nodes."""
+    monkeypatch.setattr(due_heads, "KINDS_MOST", most)
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(joined("o1", 4, labels={"old": "1"}), joined("n1", 4, labels={"host": "h0"}))
+    submit(world, "fill", 2, tenant="eve", **OLD)
+    submit(world, "grows", 2, 2, tenant="bob", gang=False, **OLD)
+    submit(world, "first", 2, tenant="eve", node_labels=("host=h0",))
+    submit(world, "before", 4, tenant="bob", **OLD)
+    submit(world, "head-0", 4, tenant="bob", node_labels=("host=h0",))
+    world.pass_time(20_000)
+    by = passed(world, 1)
+    assert by == ([0] if most == 1 else [])
+    assert told_behind(world, 1) == ([] if by else [0])
 
 
 def test_whoever_asks_is_told_which_due_head_keeps_a_job_back_though_its_turn_comes_later() -> None:

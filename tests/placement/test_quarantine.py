@@ -12,7 +12,7 @@ from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES, RECEN
 from fallow.services.placement.lifecycle.runs.retry import FAULTS_MOST, RUNS_WELL_MS
 from fallow.shared.cluster.model.config import Tenant
 from fallow.shared.events import effects as e
-from fallow.shared.events.operations import RemoveNode, Uncordon
+from fallow.shared.events.operations import Cordon, RemoveNode, Uncordon
 from fallow.shared.events.reasons import FailReason
 from fallow.shared.events.values import JobSpec, NodeStatus, Resources, RetryPolicy
 from tests.hypothesis_profile import reaches
@@ -412,3 +412,65 @@ def test_the_fifth_failure_on_a_node_that_has_become_another_ends_its_job_and_ta
     node = world.state.nodes["n1"]
     assert (world.unwritable, list(world.state.jobs)) == ([], [])
     assert (node.status, node.quarantined, node.spec.gpus, node.offered) == (NodeStatus.CORDONED, True, 4, None)
+
+
+@pytest.mark.parametrize("change", ["labels", "taints", "nothing"])
+def test_a_node_that_says_other_things_of_itself_between_failures_is_taken_out_as_any(change: str) -> None:
+    """A node may label itself by what it measures, however often: its row goes on."""
+    world = shared_cell()
+    for number in range(1, FAILURES + 1):
+        assert is_ready(world, "n1"), number
+        end_badly(world, f"job-{number}")
+        labels = {"here": "yes", **({"heat": str(number % 2)} if change == "labels" else {})}
+        if change == "taints":
+            world.tell(joined("n1", labels=labels, taints=("warm",)))
+            assert world.state.nodes["n1"].spec.taints == ("warm",)
+        world.tell(joined("n1", labels=labels))
+    assert not is_ready(world, "n1")
+
+
+@pytest.mark.parametrize("other", [{"boot": "b2"}, {"gpus": 4}, {"pool": "other"}, {"memory_mib": 1_000}])
+def test_a_node_that_is_another_machine_or_has_booted_begins_with_an_empty_row(other: dict[str, Any]) -> None:
+    world = shared_cell()
+    end_badly(world, *names(1, FAILURES))
+    assert len(world.state.nodes["n1"].failed_jobs) == FAILURES - 1
+    boot = other.pop("boot", None)
+    world.tell(joined("n1", labels={"here": "yes"}, **({} if boot is None else {"boot": boot}), **other))
+    assert world.state.nodes["n1"].failed_jobs == ()
+
+
+def test_an_uncordon_of_a_node_that_was_not_closed_begins_its_row_anew_if_it_changes_anything() -> None:
+    world = shared_cell()
+    end_badly(world, *names(1, FAILURES))
+    world.tell(Cordon(cell=CELL, node="n1"), Uncordon(cell=CELL, node="n1"))
+    assert world.state.nodes["n1"].failed_jobs == ()
+
+
+def two_pools(out: str) -> World:
+    """Ten nodes in each of the pools `train` and `other`; in `out` one node is out already. Five jobs run on n1, which
+    says meanwhile that it is of `other`, and fail there: the last one frees it.
+    """
+    world = shared_cell()
+    world.tell(*(joined(f"p{n}", pool="other", labels={"there": "yes"} if n == 0 else {}) for n in range(10)))
+    if out == "train":
+        world.tell(joined("o2", labels={"there": "yes"}))
+    node = "o2" if out == "train" else "p0"
+    for number in range(1, FAILURES + 1) if out != "nothing" else ():
+        there: dict[str, Any] = {"tenant": TENANTS[number % 2], "node_labels": ("there=yes",), "pools": (out,)}
+        world.tell(admitted(spec_of(f"of-other-{number}", **there)))
+        world.tell(failed(f"of-other-{number}", node))
+    world.tell(*(admitted(bad(f"job-{number}")) for number in range(1, FAILURES + 1)))
+    world.tell(joined("n1", pool="other", labels={"here": "yes"}))
+    world.tell(*(failed(f"job-{number}", "n1") for number in range(1, FAILURES + 1)))
+    assert world.state.nodes["n1"].spec.pool == "other"
+    return world
+
+
+@pytest.mark.parametrize(("out", "is_used"), [("nothing", False), ("other", True), ("train", False)])
+def test_a_node_that_comes_into_another_pool_as_it_fails_its_fifth_job_is_taken_out_as_that_pool_can_do_without_it(
+    out: str, is_used: bool
+) -> None:
+    world = two_pools(out)
+    assert is_ready(world, "n1") == is_used
+    shut = [node.id for node in world.state.nodes.values() if node.quarantined]
+    assert len(shut) == (1 if out in ("nothing", "other") else 2)

@@ -11,17 +11,20 @@ from fallow.services.placement.queue.lines.blocked import ANY
 from fallow.services.placement.queue.lines.classes import Key, room_of
 from fallow.services.placement.queue.lines.row import Need
 from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.services.placement.search.partial_start import places_to_enter
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.independent_workers import in_line
-from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.queue_order import Order, order_in
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.reasons import PendingReason
 
 
 def head_before_turns(state: CellState, job: Job, queue: Queue, waiting: Sequence[Job], now_ms: int) -> Head | None:
     """The due head that a walk keeps room for whichever tenant has the turn, and that keeps this job back; of these
-    `waiting` ones of its queue. None where there is none, or the job is such a head itself.
+    `waiting` ones of its queue, among them those that run and want more workers. None where there is none, or the job
+    is such a head itself.
     """
     if queue.order is not QueueOrder.FAIR_SHARE or queue.discipline is not QueueDiscipline.BACKFILL:
         return None
@@ -44,12 +47,13 @@ class _Look:
 
     def __init__(self, state: CellState, queue: Queue, waiting: Sequence[Job], due: list[Job], now_ms: int) -> None:
         self.heads = Heads(state, now_ms)
-        self._state, self._queue = state, queue
+        self._state, self._queue, self._now_ms = state, queue, now_ms
         self._needs: dict[Key, Need] = {}
         self._due = {(each.spec.tenant, self.need_of(each)): None for each in due}
         self._of: dict[str, list[Job]] = {each.spec.tenant: [] for each in due}
         for each in waiting:
-            if each.spec.tenant in self._of and may_start_one_more(state, each.spec):
+            has_turn = each.status is not JobStatus.QUEUED or may_start_one_more(state, each.spec)
+            if each.spec.tenant in self._of and has_turn:
                 self._of[each.spec.tenant].append(each)
         self._before: dict[str, tuple[InOrder, Order | None]] = {}
 
@@ -74,7 +78,7 @@ class _Look:
     def _begin(self, tenant: str) -> tuple[InOrder, Order | None]:
         """Its jobs that wait, in their order, and the place from which on none is looked at; None where all are."""
         line = sorted(self._of[tenant], key=self._place_of)
-        own = [each for each in line if each.deferred in WAITS]
+        own = [each for each in line if each.status is not JobStatus.QUEUED or each.deferred in WAITS]
         orders = [self._place_of(each) for each in own]
         return InOrder(orders, lambda at: self._waits_on(own[at])), self._end_of(line)
 
@@ -93,4 +97,13 @@ class _Look:
     def _waits_on(self, job: Job) -> Reach:
         need = self.need_of(job)
         is_due_too = (job.spec.tenant, need) in self._due
-        return waits_on(self.heads, job, need, job.deferred, is_due=is_due_too)
+        return waits_on(self.heads, job, need, self._code_of(job), is_due=is_due_too)
+
+    def _code_of(self, job: Job) -> PendingReason | None:
+        """Why a job waits. Of the workers that one still wants the log says nothing: those that have room now, and have
+        not entered, stand behind a head.
+        """
+        if job.status is JobStatus.QUEUED:
+            return job.deferred
+        found = places_to_enter(self._state, job, self._now_ms)
+        return found if isinstance(found, PendingReason) else PendingReason.BEHIND_HEAD

@@ -29,7 +29,7 @@ from fallow.shared.cluster.capacity.hardware import CLOSED
 from fallow.shared.cluster.capacity.maintenance import shut_for
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.dependencies import is_live
-from fallow.shared.cluster.model.independent_workers import in_line
+from fallow.shared.cluster.model.independent_workers import grows, in_line
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
@@ -299,8 +299,8 @@ def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queu
     earlier = list(takewhile(lambda each: each.name != queue.name, queues))
     head = head_before(state, job, before, queue, earlier, now_ms)
     if head is None:
-        queued = [other for other in state.jobs.values() if other.status is JobStatus.QUEUED]
-        waiting = [other for other in queued if _queue_of(other.spec, queues) is queue]
+        in_lines = [each for each in state.jobs.values() if each.status is JobStatus.QUEUED or grows(each, now_ms)]
+        waiting = [other for other in in_lines if _queue_of(other.spec, queues) is queue]
         head = head_before_turns(state, job, queue, waiting, now_ms)
     if head is None:
         return None

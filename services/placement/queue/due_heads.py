@@ -173,8 +173,8 @@ class OwnBefore:
 
 def waits_on(heads: Heads, job: Job, need: Need, code: PendingReason | None, *, is_due: bool) -> Reach:
     """Where a job that waits for this reason could use what a head behind it in the line of its tenant waits for;
-    nowhere if it does not wait, or may never start: of no GPU type is it below a limit then. At a limit that is all of
-    the GPU types under it where it is a due head itself (`is_due`), which the other may not pass.
+    nowhere if it does not wait, or may never start, whatever it was told. At a limit that is all of the GPU types under
+    it where it is a due head itself (`is_due`), which the other may not pass.
     """
     if code not in WAITS:
         return {}

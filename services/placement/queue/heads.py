@@ -172,9 +172,12 @@ class Heads:
 
     def kept_by(self, job: Job, need: Need, code: PendingReason | None) -> Reach:
         """The nodes of which a job waits for any as a head, whether or not it is one, if this is why it does not fit:
-        those where it could be, or all of the GPU types under its limit.
+        those where it could be, or all of the GPU types under its limit; none where it alone is more than its tenant
+        may ever use, whatever it was told.
         """
         found: Reach = {}
+        if not is_ever_allowed(self._state, job):
+            return found
         for part in _kept_for(self._state, in_line(job), self.reach(need, job.spec), code, self._shut):
             found = together(found, part.reach)
         return found

@@ -201,7 +201,11 @@ class _QueueScan:
         goes_by_plans = bool(self._reserved) and (is_new or may_not_pass or has_plan)
         off, keeper = self._kept_from(row, job) if goes_by_plans else (NOWHERE, None)
         if over is not None and may_not_pass:
-            return self._go_beside(course, row, job, over, off)
+            never = self._why_never(course, row, job, over)
+            if never is None:
+                return self._go_beside(course, row, job, over, off)
+            self._keep(course, row, job, never, over)
+            return True
         # Also where a look for places has found none: that look leaves places alone which a planned start may take.
         if has_plan and self._is_planned_here(job, off):
             over_id = "" if over is None else over.spec.id
@@ -216,6 +220,20 @@ class _QueueScan:
         if self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO:
             self._keep(course, row, job, found if is_new else self._newest(course, row, job, found), over)
         return True
+
+    def _why_never(self, course: Course, row: Row, job: Job, over: Head) -> PendingReason | None:
+        """What keeps a job for good that a due head behind it in the line of its tenant keeps back; None where it may
+        start one day. Such a job is told that, and not that it stands behind one that waits longer.
+        """
+        is_by_own = over.is_before_turns and over.spec.tenant == job.spec.tenant
+        if not is_by_own or job.status is not _QUEUED or is_ever_allowed(self._state, job):
+            return None
+        if is_of_quota(row.code):
+            return row.code
+        found = self._find(course, row, job)
+        if not isinstance(found, PendingReason):
+            return None
+        return found if is_of_quota(found) else self._newest(course, row, job, found)
 
     def _shut_if_full(self, line: Line, row: Row) -> bool:
         """Take a row off the walk's way whose array may have no more at once. Whether it is such a one."""

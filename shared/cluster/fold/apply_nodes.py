@@ -54,6 +54,7 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
     require(effect.offered is None or bool(node.jobs), f"node {node.id} is not in use: it is what it offers")
     if moves:
         leave_pool(state, node)
+    failed_before = _failed_before(node, effect)
     change_node(
         state,
         node,
@@ -70,10 +71,10 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         offered=effect.offered,
         quarantined=effect.quarantined,
         quarantined_until_ms=effect.quarantined_until_ms,
-        failed_jobs=(),
-        failed_tenants=(),
-        failed_ms=(),
-        failed_by_node=(),
+        failed_jobs=failed_before[0],
+        failed_tenants=failed_before[1],
+        failed_ms=failed_before[2],
+        failed_by_node=failed_before[3],
     )
     if effect.offered is not None:
         state.undo_log.put(state.offers, node.id, None)
@@ -81,6 +82,26 @@ def node_changed(state: CellState, effect: e.NodeChanged, at_ms: int) -> None:
         state.undo_log.drop(state.offers, node.id)
     if moves:
         enter_pool(state, node)
+
+
+_Failed = tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...], tuple[bool, ...]]
+
+
+def _failed_before(node: Node, effect: e.NodeChanged) -> _Failed:
+    """What still counts of the jobs that failed on a node in a row: all of it where it only says other things of
+    itself, as its labels; nothing where it is another machine, has booted, or what is wanted of it was said anew.
+    """
+    spec, known = effect.spec, node.spec
+    says_more = (spec, effect.offered) != (known, node.offered)
+    is_same = (
+        says_more
+        and (spec.pool, spec.gpus, spec.gpu_type, spec.cpu_milli, spec.memory_mib)
+        == (known.pool, known.gpus, known.gpu_type, known.cpu_milli, known.memory_mib)
+        and (effect.boot, effect.status, effect.quarantined) == (node.boot, node.status, node.quarantined)
+    )
+    if not is_same:
+        return (), (), (), ()
+    return node.failed_jobs, node.failed_tenants, node.failed_ms, node.failed_by_node
 
 
 def maintenance_set(state: CellState, effect: e.MaintenanceSet, at_ms: int) -> None:

@@ -189,7 +189,7 @@ def heard(decision: DecisionBuilder, node: Node, *, has_lapsed: bool) -> None:
     flaps, rests_until_ms = flaps_after(node, decision.now_ms)
     decision.emit(NodeHeard(node=node.id, flaps=flaps, rests_until_ms=rests_until_ms))
     back_now = decision.state.nodes[node.id]
-    if _has_to_rest(decision, back_now, back_now.pool):
+    if _has_to_rest(decision, back_now, _pool_of(back_now)):
         rests = become(back_now, NodeStatus.CORDONED)
         decision.emit(
             replace(rests, reason=_flapped(back_now), quarantined=True, quarantined_until_ms=back_now.rests_until_ms)
@@ -233,14 +233,21 @@ def _has_room(decision: DecisionBuilder, node: Node, pool: str) -> bool:
     return out < max(1, (living + 1) * POOL_PERCENT_MOST // 100)
 
 
+def _pool_of(node: Node) -> str:
+    """The pool in which a node is once it is taken out: that is what it offers to be, if nothing is held there now."""
+    is_then = fitted(node, node.offered or node.spec)[0].pool
+    return node.pool if is_then == node.spec.pool else is_then
+
+
 def _may_go(decision: DecisionBuilder, node: Node) -> bool:
-    """Whether the pool can do without the node; a small one only while work runs elsewhere in it."""
-    if not _has_room(decision, node, node.pool):
+    """Whether the pool in which it is then can do without the node; a small one only if work runs elsewhere there."""
+    pool = _pool_of(node)
+    if not _has_room(decision, node, pool):
         return False
-    living, _ = decision.pool_use.others(node, node.pool)
+    living, _ = decision.pool_use.others(node, pool)
     if living + 1 >= SMALL_POOL:
         return True
-    others = (other for other in decision.state.nodes.values() if other.pool == node.pool and other.id != node.id)
+    others = (other for other in decision.state.nodes.values() if other.pool == pool and other.id != node.id)
     return any(_works(decision, other) for other in others)
 
 

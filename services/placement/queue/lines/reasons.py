@@ -29,8 +29,8 @@ Told = dict[str, PendingReason]
 
 def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[Job], bool]) -> bool:
     """Tell the jobs of a line why they wait, as far as the walk has found that out. `is_kept_back`: by a head that is
-    due, in a queue that backfills; of these only jobs whose reason is over, or that have none, are told anything.
-    Whether more are to be told after another walk.
+    due, in a queue that backfills; of these only jobs whose reason is over, that have none, or that alone are
+    more than their tenant may ever use are told anything. Whether more are to be told after another walk.
     """
     line, before = course.line, len(told)
     if line.queue.discipline is QueueDiscipline.STRICT_FIFO:
@@ -57,7 +57,7 @@ def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[J
         if code is None:
             fresh[job_id] = row
         elif job.status is JobStatus.QUEUED and job_id not in told and _is_in_front(row, job_id):
-            _tell_job(job, code, told, is_kept_back)
+            _tell_job(state, job, code, told, is_kept_back)
     return is_cut and len(told) > before
 
 
@@ -83,13 +83,13 @@ def _tell_row(state: CellState, row: Row, code: PendingReason, told: Told, is_ke
     for job_id in row.front(OF_A_CLASS_MOST):
         job = state.jobs[job_id]
         if job.status is JobStatus.QUEUED and job_id not in told:
-            _tell_job(job, code, told, is_kept_back)
+            _tell_job(state, job, code, told, is_kept_back)
 
 
-def _tell_job(job: Job, code: PendingReason, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+def _tell_job(state: CellState, job: Job, code: PendingReason, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
     if job.deferred is code:
         return
-    if not is_kept_back(job):
+    if not is_kept_back(job) or (is_of_quota(code) and not is_ever_allowed(state, job)):
         told[job.spec.id] = code
     elif job.deferred in OVER_IN_LINE:
         told[job.spec.id] = PendingReason.BEHIND_HEAD
