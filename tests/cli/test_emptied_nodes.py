@@ -23,7 +23,7 @@ def draining(*, is_busy: bool, deadline_ms: int | None = None) -> NodeRow:
 
 def test_an_emptied_node_may_be_taken_out_whether_or_not_its_deadline_is_over() -> None:
     assert EMPTY == (
-        "empty. To take it out: stop its agent (of a virtual node: start the executors without it), "
+        "empty. To take it out: stop its agent (of a virtual node: docs/operations.md, Take a node out), "
         "wait until it is lost, then run `fallow node remove NODE`"
     )
     assert drain_line(draining(is_busy=False)) == EMPTY

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from fallow.cli.app import COMMANDS, main
+from fallow.cli.node.emptying import EMPTY
 from fallow.cli.suggestions import ELSEWHERE, IN_GROUPS, KINDS, NEVER_GUESSED, SCONTROL, WAYS, command_meant
+from fallow.services.placement.lifecycle.nodes.removal import STOP_IT
 from tests.cli.test_options import LEAVES
 
 SEE_NODE = "See fallow node --help"
@@ -104,7 +106,11 @@ def test_what_no_command_does_is_told_with_its_way(
 
 def test_every_page_that_is_named_has_what_is_promised() -> None:
     docs = Path(__file__).parents[2] / "docs"
-    assert "## When something is wrong" in (docs / "operations.md").read_text(encoding="utf-8")
+    operations = (docs / "operations.md").read_text(encoding="utf-8")
+    assert "## When something is wrong" in operations
+    assert "### Take a node out" in operations
+    assert "docs/operations.md, Take a node out" in EMPTY
+    assert "docs/operations.md, Take a node out" in STOP_IT
     assert "new id" in (docs / "coming-from.md").read_text(encoding="utf-8")
 
 

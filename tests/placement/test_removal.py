@@ -73,7 +73,8 @@ def test_what_cannot_be_said_to_be_lost_or_removed_is_refused_with_the_reason() 
     world = with_gang()
     assert codes(world.tell(RemoveNode(cell=CELL, node="n9"))) == [ProposalCode.NODE_CHANGED]
     stop_it = (
-        "Stop its agent (of a virtual node: start the executors without it), wait until it is lost, then try again."
+        "Stop its agent (of a virtual node: docs/operations.md, Take a node out), "
+        "wait until it is lost, then try again."
     )
     assert texts(world.tell(RemoveNode(cell=CELL, node="n1"))) == [
         f"not removed: it is ready and still reports. {stop_it}"

@@ -10,7 +10,7 @@ from fallow.shared.view.rows import NodeRow
 
 JOBS_NAMED_MOST = 3
 EMPTY = (
-    "empty. To take it out: stop its agent (of a virtual node: start the executors without it), "
+    "empty. To take it out: stop its agent (of a virtual node: docs/operations.md, Take a node out), "
     "wait until it is lost, then run `fallow node remove NODE`"
 )
 

@@ -18,7 +18,9 @@ from fallow.shared.events.values import NodeStatus
 AGAIN_MS = 60_000
 """After so long a node that could not be forgotten is looked at again."""
 
-STOP_IT = "Stop its agent (of a virtual node: start the executors without it), wait until it is lost, then try again."
+STOP_IT = (
+    "Stop its agent (of a virtual node: docs/operations.md, Take a node out), wait until it is lost, then try again."
+)
 WAIT = "Wait until it is lost, then try again."
 
 
