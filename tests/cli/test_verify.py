@@ -238,6 +238,22 @@ def test_after_the_first_offence_nothing_more_is_taken() -> None:
     assert check([*records[:3], *records[4:]]).records == 4
 
 
+def test_the_versions_are_told_that_the_records_made_and_not_the_state_before_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = check(an_honest_log().records)
+    behind_a_snapshot = dataclasses.replace(found, from_version=9, to_version=10, records=1, skipped=0)
+    nothing_behind_it = dataclasses.replace(behind_a_snapshot, to_version=9, records=0)
+    for each in (found, behind_a_snapshot, nothing_behind_it):
+        tell(each, "a log")
+    told = [line for line in capsys.readouterr().out.splitlines() if "version" in line]
+    assert told == [
+        "versions 1 to 9: 10 records, 1 skipped",
+        "versions 10 to 10: 1 record, 0 skipped",
+        "no version behind 9: 0 records, 0 skipped",
+    ]
+
+
 def test_a_check_can_begin_at_a_state_and_finds_what_comes_after() -> None:
     log = an_honest_log()
     begun = LogCheck(log.state)

@@ -173,7 +173,7 @@ async def test_a_key_is_changed_while_the_cell_runs_by_the_commands_of_the_page(
         say("mv", "secrets/next", "secrets/fallow_signing_key")
         await cell.services.restart("placement")
         await until_over(cell, "second")
-        told = re.search(r"versions 0 to (\d+)", say("fallow", "verify"))
+        told = re.search(r"versions 1 to (\d+)", say("fallow", "verify"))
         assert told is not None
         retired = f"{first}\n          until_version: {told[1]}"
         (tmp_path / "cell.yaml").write_text(with_keys(second, retired))

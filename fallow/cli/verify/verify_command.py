@@ -126,7 +126,7 @@ def tell(found: Verification, source: str) -> None:
     """The findings for people."""
     print_sentence(f"log: {source}")
     print_sentence(
-        f"versions {found.from_version} to {found.to_version}: {counted(found.records, 'record')}, "
+        f"{_versions(found.from_version, found.to_version)}: {counted(found.records, 'record')}, "
         f"{found.skipped} skipped"
     )
     if found.forged:
@@ -152,6 +152,11 @@ def tell(found: Verification, source: str) -> None:
         print_sentence(f"no offence in {found.checks} checks")
         return
     print_sentence(_offence(found.first_violation))
+
+
+def _versions(behind: int, last: int) -> str:
+    """The versions that the log's records made, behind that of the state from which it was read."""
+    return f"versions {behind + 1} to {last}" if behind < last else f"no version behind {behind}"
 
 
 def _named(nodes: Sequence[str]) -> str:
