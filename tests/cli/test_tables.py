@@ -94,6 +94,17 @@ def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "not shown for lack of width: " in capsys.readouterr().out
 
 
+def test_a_table_without_rows_is_one_line_that_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    for headings, _, spare in TABLES.values():
+        print_table("Quotas of cell main at version 3", headings, [], spare)
+        assert capsys.readouterr().out == "Quotas of cell main at version 3: none\n"
+        print_table("0 jobs of cell main at version 3", headings, iter(()), spare)
+        assert capsys.readouterr().out == "0 jobs of cell main at version 3\n"
+
+
 WAITS = ["1 min 23 s", "13 min 48 s", "3 min 8 s", "12.0 s", "3.3 h", "1,234", "0.25 GPU"]
 
 

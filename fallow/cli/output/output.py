@@ -39,8 +39,12 @@ def _is_writable(text: str) -> bool:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], spare: Sequence[str] = ()) -> None:
     """A table; columns whose name begins with a `>` are numbers and stand to the right. `spare` names those that may be
-    left out where there is little width, the first of them first.
+    left out where there is little width, the first of them first. Without rows it is one line, which says so.
     """
+    rows = list(rows)
+    if not rows:
+        print_line(title if title.startswith("0 ") else f"{title}: none")
+        return
     from rich import box  # noqa: PLC0415 - not paid for by --json
     from rich.console import Console  # noqa: PLC0415 - the same
     from rich.markup import escape  # noqa: PLC0415 - the same
