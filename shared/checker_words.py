@@ -45,11 +45,30 @@ _WORDS = tuple(
 """How the checker says it, and how it is told here. A line may change what the lines before it have made."""
 
 
-def in_our_words(message: str) -> str:
-    """The rule that a value breaks. What is told by nobody but us stays as it is."""
+_WHOLE = "must be a whole number"
+
+_UNITS = {
+    "_ms": "milliseconds",
+    "_mib": "MiB",
+    "_bytes": "bytes",
+    "cpu_milli": "thousandths of a CPU",
+    "_milli": "thousandths of a GPU",
+}
+"""What a field counts, by the end of its name; the first that fits."""
+
+
+def in_our_words(message: str, field: str = "") -> str:
+    """The rule that a value breaks: of a number in the unit that the name of its field ends with. What is told by
+    nobody but us stays as it is.
+    """
     for begin in _OF_OUR_CODE:
         if message.startswith(begin):
             return message.removeprefix(begin)
     for theirs, ours in _WORDS:
         message = theirs.sub(ours, message, count=1)
-    return message
+    return f"{_WHOLE}{_of_units(field)}" if message == _WHOLE else message
+
+
+def _of_units(field: str) -> str:
+    name = field.rpartition(".")[2].partition("[")[0]
+    return next((f" of {unit}" for end, unit in _UNITS.items() if name.endswith(end)), "")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from fallow.shared.checker_words import in_our_words
 from fallow.shared.events.base import JobId, Label, Name, NodeId
 from fallow.shared.events.values import NO_NUL_PATTERN, VARIABLE_PATTERN, LabelRule
+from fallow.shared.near import near
 
 ID_RULE = "must be 1 to 128 of a to z, 0 to 9, '.', '_' and '-', beginning and ending with a letter or a digit"
 JOB_RULE = f"{ID_RULE}; TENANT/ID says whose job it is"
@@ -27,6 +28,13 @@ _PATTERNS |= {
 
 _UNSUPPORTED = frozenset({"scaling", "fungible", "heterogeneous"})
 """Fields that no value makes right: who is told of the wrong type of one would mend it in vain."""
+
+_ASKED_ELSEWHERE = {
+    **dict.fromkeys(("gpu", "gpus", "num_gpus", "nvidia.com/gpu"), ("gpu_milli", "1000 is one GPU")),
+    **dict.fromkeys(("cpu", "cpus", "num_cpus"), ("cpu_milli", "1000 is one CPU")),
+    **dict.fromkeys(("mem", "memory", "memory_mb", "memory_gb"), ("memory_mib", "1024 is one GiB")),
+}
+"""What other schedulers call the resources of a worker; with our field and its unit."""
 
 _KINDS = {
     "union_tag_not_found": "is missing: 'virtual' or 'process' (docs/jobs.md)",
@@ -79,8 +87,19 @@ def rule_of(field: str, kind: str, message: str, context: Mapping[str, Any], *, 
         plain = f"is not written as docs/jobs.md says of {field.partition('.')[0].partition('[')[0]}"
         return _PATTERNS.get(context["pattern"], plain if of_a_job else f"must match {context['pattern']}")
     if kind == "extra_forbidden" and of_a_job:
-        return "unknown field (docs/jobs.md lists them)"
-    return _KINDS[kind] if kind in _KINDS else in_our_words(message)
+        return unknown_field(field.split("."))
+    return _KINDS[kind] if kind in _KINDS else in_our_words(message, field)
+
+
+def unknown_field(path: Sequence[int | str], known: Collection[str] = ()) -> str:
+    """That a job has no such field, and which may have been meant, of those that are `known` there or of resources."""
+    name, around = str(path[-1]), path[:-1]
+    if name.lower() in _ASKED_ELSEWHERE and around in ([], (), ["resources"], ("resources",)):
+        ours, unit = _ASKED_ELSEWHERE[name.lower()]
+        return f"unknown field (did you mean {'' if around else 'resources.'}{ours}? {unit}; docs/jobs.md lists all)"
+    if (alike := near(name, known)) is not None:
+        return f"unknown field (did you mean {alike}? docs/jobs.md lists all)"
+    return "unknown field (docs/jobs.md lists them)"
 
 
 def causes(problems: Sequence[Any]) -> list[Any]:

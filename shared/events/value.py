@@ -33,11 +33,12 @@ from pydantic import (
     FailFast,
     Field,
     GetCoreSchemaHandler,
+    ValidationError,
     WrapValidator,
     create_model,
     model_validator,
 )
-from pydantic_core import CoreSchema, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,20 @@ class ValueMeta(msgspec.StructMeta):
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> ValueMeta:
         """The class, with msgspec's own settings for a struct."""
         return super().__new__(mcs, name, bases, namespace, kw_only=True, **config)
+
+
+class WrongField(ValueError):
+    """What `check` raises where it is one field that does not fit the others: its name, its value and the rule."""
+
+    def __init__(self, field: str, value: Any, rule: str) -> None:
+        super().__init__(f"{field} = {value}: {rule}")
+        self.field, self.value, self.rule = field, value, rule
+
+
+def told_of(field: int | str, value: Any, rule: str) -> ValidationError:
+    """The checker's mistake that tells this field or item, and not the whole in which it stands."""
+    mistake = PydanticCustomError("value_error", rule)
+    return ValidationError.from_exception_data("", [{"type": mistake, "loc": (field,), "input": value}])
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -63,7 +78,7 @@ class Value(msgspec.Struct, metaclass=ValueMeta, frozen=True, omit_defaults=True
     """
 
     def check(self) -> None:
-        """Raise ValueError where fields that are each valid contradict each other."""
+        """Raise ValueError where fields that are each valid contradict each other: WrongField where one is to blame."""
 
     def as_written(self) -> Value:
         """The same value as its record says it, where that is shorter than the fields that its readers get."""
@@ -120,7 +135,10 @@ class _Model(BaseModel):
     @model_validator(mode="after")
     def _fits_together(self) -> _Model:
         # The fields of both have the same names.
-        self.struct.check(self)  # type: ignore[arg-type]
+        try:
+            self.struct.check(self)  # type: ignore[arg-type]
+        except WrongField as wrong:
+            raise told_of(wrong.field, wrong.value, wrong.rule) from wrong
         return self
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import force_setattr
 from pydantic import AfterValidator, StringConstraints
 
 from fallow.shared.events.base import LARGEST_INTEGER, Count, JobId, Label, Millis, Name, NodeId, Text, Value
+from fallow.shared.events.value import WrongField, told_of
 
 GPU = 1000
 """One whole GPU in milli-GPUs."""
@@ -102,7 +103,8 @@ class Resources(Value):
     def check(self) -> None:
         """A share sits on one device."""
         if self.gpu_milli > GPU and self.gpu_milli % GPU:
-            raise ValueError("gpu_milli above 1000 must be a multiple of 1000: a share sits on one device")
+            rule = "above 1000 must be a multiple of 1000: a share sits on one device"
+            raise WrongField("gpu_milli", self.gpu_milli, rule)
 
 
 class VirtualRun(Value, tag_field="driver", tag="virtual"):
@@ -120,7 +122,7 @@ class VirtualRun(Value, tag_field="driver", tag="virtual"):
 
 def _names_a_program(argv: tuple[str, ...]) -> tuple[str, ...]:
     if argv and not argv[0]:
-        raise ValueError("argv[0] must name a program, it is ''")
+        raise told_of(0, argv[0], "must name a program")
     return argv
 
 
@@ -242,7 +244,7 @@ class JobSpec(Value):
     def check(self) -> None:
         """The fewest workers are no more than those wanted."""
         if self.workers_min is not None and self.workers_min > self.workers:
-            raise ValueError(f"workers_min {self.workers_min} is above workers {self.workers}")
+            raise WrongField("workers_min", self.workers_min, f"must be at most workers, which is {self.workers}")
 
     @property
     def gpus_milli(self) -> int:
@@ -346,9 +348,9 @@ class NodeSpec(Value):
     def check(self) -> None:
         """Every device is on one island and at one network card, or these are not told."""
         if self.islands and sum(self.islands) != self.gpus:
-            raise ValueError(f"islands add up to {sum(self.islands)}, the node has {self.gpus} GPUs")
+            raise WrongField("islands", list(self.islands), f"must add up to gpus, which is {self.gpus}")
         if self.nics and sum(self.nics) != self.gpus:
-            raise ValueError(f"nics add up to {sum(self.nics)}, the node has {self.gpus} GPUs")
+            raise WrongField("nics", list(self.nics), f"must add up to gpus, which is {self.gpus}")
 
 
 class NodeStatus(StrEnum):

@@ -264,4 +264,4 @@ def _rule(field: str, problem: ErrorDetails) -> str:
     """What the value must be, in words: also where the checker of values would show an expression."""
     if problem["type"] == "string_pattern_mismatch" and field in SHAPES:
         return SHAPES[field]
-    return in_our_words(problem["msg"])
+    return in_our_words(problem["msg"], field)

@@ -117,9 +117,15 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
         (submit(workers="2"), "invalid_field", "workers", "2", "whole number", NONE),
         (submit(worker=2), "invalid_field", "worker", "2", "unknown field", NONE),
         (submit(retry={"bugdet": 2}), "invalid_field", "retry.bugdet", "2", "unknown field", NONE),
-        (submit(resources={"gpu_milli": 1_500}), "invalid_field", "resources", "{'gpu", "multiple of 1000", NONE),
+        (
+            submit(resources={"gpu_milli": 1_500}),
+            *("invalid_field", "resources.gpu_milli", "1500", "above 1000 must be a multiple of 1000", NONE),
+        ),
         (submit(more="x" * 512_000), "too_large", "", "5120", "at most 512000 bytes", NONE),
-        (submit(workers=1, workers_min=2), "invalid_field", "job", "{'id'", "workers_min 2 is above", NONE),
+        (
+            submit(workers=1, workers_min=2),
+            *("invalid_field", "workers_min", "2", "must be at most workers, which is 1", NONE),
+        ),
     ],
 )
 def test_a_submit_is_turned_away_with_field_value_rule_and_numbers(
@@ -268,7 +274,7 @@ def test_text_with_nul_is_refused_where_a_process_would_be_handed_it(run: dict[s
         ({"argv": ["true"], "env": {"A\0": "b"}}, "run.env", VARIABLE_RULE),
         ({"argv": ["true"], "env": {"A=B": "b"}}, "run.env", VARIABLE_RULE),
         ({"argv": ["true"], "env": {"": "b"}}, "run.env", VARIABLE_RULE),
-        ({"argv": ["", "a"]}, "run.argv", "argv[0] must name a program, it is ''"),
+        ({"argv": ["", "a"]}, "run.argv[0]", "must name a program"),
     ],
 )
 def test_what_no_process_can_be_started_with_is_refused(run: dict[str, Any], field: str, rule: str) -> None:
@@ -295,6 +301,23 @@ def test_the_gpu_types_that_are_told_are_those_of_the_pools_that_the_job_may_use
     assert found.rule.endswith(" (there are h100, a100)")
 
 
+def test_a_gpu_type_where_a_pool_belongs_and_a_pool_where_a_gpu_type_does_are_told() -> None:
+    pools = (Pool(name="main-training", gpus=8, gpu_type="gpu"), Pool(name="spare", gpus=8, gpu_type="h100"))
+    tenant = Tenant(name="ada")
+    file = CellFile(cells=(CellPart(name="main", ordinal=0, pools=pools),), tenants=(tenant,))
+    found = home_of(file, tenant, JobSpec(id="job", tenant="ada", pools=("gpu",)))
+    assert isinstance(found, Rejection)
+    told = "is not a pool of the cell file (gpu is a GPU type: gpu_type; there are main-training, spare)"
+    assert (found.field, found.value, found.rule) == ("pools", "gpu", told)
+    found = home_of(file, tenant, JobSpec(id="job", tenant="ada", gpu_type="spare"))
+    assert isinstance(found, Rejection)
+    assert (found.field, found.value) == ("gpu_type", "spare")
+    assert found.rule.endswith(" (spare is a pool: pools; there are gpu, h100)")
+
+
+ONE_GPU, LISTS_ALL = "1000 is one GPU", "docs/jobs.md lists all"
+
+
 @pytest.mark.parametrize(
     ("field", "name", "rule"),
     [
@@ -305,8 +328,16 @@ def test_the_gpu_types_that_are_told_are_those_of_the_pools_that_the_job_may_use
         ({"tolerations": ["a b"]}, "tolerations[0]", LABEL_RULE),
         ({"queue": "a b"}, "queue", NAME_RULE),
         ({"node_labels": ["a b"]}, "node_labels[0]", "must be KEY=A, KEY=A|B, KEY!=A, KEY or !KEY, without spaces"),
-        ({"gpus": 1}, "gpus", "unknown field (docs/jobs.md lists them)"),
-        ({"max_run_ms": 1.5}, "max_run_ms", "must be a whole number"),
+        ({"colour": 1}, "colour", "unknown field (docs/jobs.md lists them)"),
+        ({"gpus": 1}, "gpus", f"unknown field (did you mean resources.gpu_milli? {ONE_GPU}; {LISTS_ALL})"),
+        (
+            {"resources": {"gpus": 1}},
+            "resources.gpus",
+            f"unknown field (did you mean gpu_milli? {ONE_GPU}; {LISTS_ALL})",
+        ),
+        ({"max_run_ms": 1.5}, "max_run_ms", "must be a whole number of milliseconds"),
+        ({"max_run_ms": "24h"}, "max_run_ms", "must be a whole number of milliseconds"),
+        ({"resources": {"gpu_milli": 0.5}}, "resources.gpu_milli", "must be a whole number of thousandths of a GPU"),
     ],
 )
 def test_a_mistake_is_told_in_the_words_of_a_job_file(field: dict[str, Any], name: str, rule: str) -> None:

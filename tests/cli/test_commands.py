@@ -157,7 +157,10 @@ def test_a_job_that_is_not_valid_is_not_sent_and_every_mistake_is_named() -> Non
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "fallow: standard input: job 1 (a): workers = 'x': must be a whole number",
-        "standard input: job 1 (a): gpus = 3: unknown field (docs/jobs.md lists them)",
+        (
+            "standard input: job 1 (a): gpus = 3: unknown field (did you mean resources.gpu_milli? 1000 is one GPU; "
+            "docs/jobs.md lists all)"
+        ),
     ]
 
 

@@ -12,6 +12,9 @@ from fallow.local.service_set import KINDS, service_set
 from fallow.shared.events.rules_told import JOB_RULE, LABEL_RULE, NAME_RULE
 from fallow.shared.events.value import plain
 
+DOCS = Path(__file__).parents[2] / "docs"
+ASKED_OTHERWISE = "unknown field (did you mean gpu_milli? 1000 is one GPU; docs/jobs.md lists all)"
+
 
 @pytest.mark.parametrize(
     "text",
@@ -46,16 +49,16 @@ def test_a_tenant_stands_in_where_a_job_names_none() -> None:
         ("{id: a, tenant: t, priority: 1.5}", "f: job 1 (a): priority = 1.5: must be a whole number"),
         (
             "{id: a, tenant: t, resources: {gpu: 1}}",
-            "f: job 1 (a): resources.gpu = 1: unknown field (docs/jobs.md lists them)",
+            f"f: job 1 (a): resources.gpu = 1: {ASKED_OTHERWISE}",
         ),
         (
             "{id: a, tenant: t, workers: 1, workers_min: 2}",
-            "f: job 1 (a): workers_min 2 is above workers 1",
+            "f: job 1 (a): workers_min = 2: must be at most workers, which is 1",
         ),
         ("- {id: a, tenant: t}\n- {id: a, tenant: t}", "f: job 2 (a): id: job 1 has it already"),
         (
             "{id: a, tenant: t, run: {driver: process, argv: ['', x]}}",
-            "f: job 1 (a): run.argv: argv[0] must name a program, it is ''",
+            "f: job 1 (a): run.argv[0] = '': must name a program",
         ),
         (
             "{id: a, tenant: t, run: {driver: process, argv: [x], env: {A=B: x}}}",
@@ -108,6 +111,32 @@ def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -
         ("tolerations: [a b]", f"tolerations[0] = 'a b': {LABEL_RULE}"),
         ("node_labels: [a b]", "node_labels[0] = 'a b': must be KEY=A, KEY=A|B, KEY!=A, KEY or !KEY, without spaces"),
         ("hold: 1", "hold = 1: must be true or false"),
+        ("max_run_ms: 24h", "max_run_ms = '24h': must be a whole number of milliseconds"),
+        ("retry: {backoff_ms: 1s}", "retry.backoff_ms = '1s': must be a whole number of milliseconds"),
+        ("resources: {memory_mib: 1Gi}", "resources.memory_mib = '1Gi': must be a whole number of MiB"),
+        ("resources: {cpu_milli: 1.5}", "resources.cpu_milli = 1.5: must be a whole number of thousandths of a CPU"),
+        ("resources: {gpu_milli: 1.5}", "resources.gpu_milli = 1.5: must be a whole number of thousandths of a GPU"),
+        (
+            "resources: {gpu_milli: 1500}",
+            "resources.gpu_milli = 1500: above 1000 must be a multiple of 1000: a share sits on one device",
+        ),
+        (
+            "gpus: 8",
+            "gpus = 8: unknown field (did you mean resources.gpu_milli? 1000 is one GPU; docs/jobs.md lists all)",
+        ),
+        (
+            "resources: {nvidia.com/gpu: 8}",
+            f"resources.nvidia.com/gpu = 8: {ASKED_OTHERWISE}",
+        ),
+        (
+            "resources: {cpus: 8}",
+            "resources.cpus = 8: unknown field (did you mean cpu_milli? 1000 is one CPU; docs/jobs.md lists all)",
+        ),
+        (
+            "resources: {memory: 8G}",
+            "resources.memory = '8G': unknown field (did you mean memory_mib? 1024 is one GiB; docs/jobs.md lists all)",
+        ),
+        ("run: {driver: virtual, gpus: 1}", "run.gpus = 1: unknown field (docs/jobs.md lists them)"),
         ("tenat: b", "tenat = 'b': unknown field (did you mean tenant? docs/jobs.md lists all)"),
         (
             "resources: {gpu_mili: 1}",
@@ -133,6 +162,20 @@ def test_a_mistake_is_told_in_the_words_of_a_job_file(line: str, said: str) -> N
     with pytest.raises(JobFileError) as raised:
         read_jobs(f"id: a\ntenant: t\n{line}\n", "f")
     assert str(raised.value) == f"f: job 1 (a): {said}"
+
+
+@pytest.mark.parametrize("tenant", [None, "t"])
+def test_a_manifest_of_kubernetes_is_told_in_one_line_and_its_page_tells_how_a_job_is_written(
+    tenant: str | None,
+) -> None:
+    manifest = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: train}\nspec: {parallelism: 4}\n"
+    with pytest.raises(JobFileError) as raised:
+        read_jobs(manifest, "f", tenant)
+    assert str(raised.value) == (
+        "f: job 1: looks like a Kubernetes manifest (apiVersion); docs/coming-from.md says how a job is written here, "
+        "and docs/jobs.md lists its fields"
+    )
+    assert "apiVersion" in (DOCS / "coming-from.md").read_text(encoding="utf-8")
 
 
 def test_a_mistake_in_what_a_job_runs_is_named_as_it_stands_in_the_file() -> None:

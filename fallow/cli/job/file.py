@@ -14,12 +14,11 @@ from fallow.services.admission.policy.beside_room import of_another_tenant
 from fallow.shared.checker_words import HALF_A_CHARACTER
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten, written
 from fallow.shared.events.job_ids import in_short
-from fallow.shared.events.rules_told import causes, field_of, is_of_the_driver, rule_of
+from fallow.shared.events.rules_told import causes, field_of, is_of_the_driver, rule_of, unknown_field
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.unknown_fields import fields_around, read_valid
 from fallow.shared.events.value import plain
 from fallow.shared.events.values import Dependency, JobSpec
-from fallow.shared.near import near
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.files.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
 from fallow.shared.runtime.files.yaml_text import DEPTH_MOST, NUMBER_CHARS_MOST, YamlTextError, read_yaml_documents
@@ -29,6 +28,11 @@ EXPANSION_MOST = 100
 """So many times may aliases repeat what a file holds, in the mean."""
 
 MISTAKES_TOLD = 20
+
+MANIFEST = (
+    "looks like a Kubernetes manifest (apiVersion); docs/coming-from.md says how a job is written here, and "
+    "docs/jobs.md lists its fields"
+)
 
 
 class JobFileError(ErrorOfSeveralLines, ValueError):
@@ -159,6 +163,8 @@ def _with(item: Any, array: int | None, after: Sequence[Dependency]) -> Any:
 def _job(item: Any) -> JobSpec:
     if not isinstance(item, dict):
         raise ValueError(f"must be a mapping with the fields of a job (got {written(item)})")  # noqa: TRY004
+    if "apiVersion" in item and ("kind" in item or "metadata" in item):
+        raise ValueError(MANIFEST)
     # Through JSON, as admission reads it: strict about types, and no field that it does not know.
     text = json.dumps(item)
     if "\\ud" in text:
@@ -195,8 +201,8 @@ def _line(problem: Any) -> str:
     is_value = kind != "missing" and not isinstance(value, dict | list)
     shown = f" = {written(value)}" if is_value else ""
     rule = rule_of(field, kind, problem["msg"], context)
-    if kind == "extra_forbidden" and (name := near(str(problem["loc"][-1]), fields_around(JobSpec, problem["loc"]))):
-        rule = f"unknown field (did you mean {name}? docs/jobs.md lists all)"
+    if kind == "extra_forbidden":
+        rule = unknown_field(problem["loc"], fields_around(JobSpec, problem["loc"]))
     return f"{field}{shown}: {rule}" if field else rule
 
 

@@ -67,21 +67,23 @@ def home_of(file: CellFile, tenant: Tenant, spec: JobSpec) -> Home | Rejection:
     """Cell, queue and pools of a job."""
     for name in spec.pools:
         if all(pool.name != name for cell in file.cells for pool in cell.pools):
-            rule = f"is not a pool of the cell file{_there(pool.name for cell in file.cells for pool in cell.pools)}"
+            pools = [pool for cell in file.cells for pool in cell.pools]
+            meant = f"{name} is a GPU type: gpu_type" if any(pool.gpu_type == name for pool in pools) else ""
+            rule = f"is not a pool of the cell file{_there((pool.name for pool in pools), meant)}"
             return Rejection(RejectCode.UNKNOWN_POOL, "pools", name, rule)
         if tenant.pools and name not in tenant.pools:
             return Rejection(RejectCode.POOL_NOT_ALLOWED, "pools", name, f"is not open to tenant {tenant.name}")
     cell = cell_of(file, tenant, spec.cell, spec.pools)
     if isinstance(cell, Rejection):
         return cell
-    pools = _pools(cell, tenant, spec)
-    if isinstance(pools, Rejection):
-        return pools
+    chosen = _pools(cell, tenant, spec)
+    if isinstance(chosen, Rejection):
+        return chosen
     queue = spec.queue or tenant.queue or cell.default_queue
     if all(known.name != queue for known in cell.queues):
         rule = f"is not a queue of cell {cell.name}{_there(known.name for known in cell.queues)}"
         return Rejection(RejectCode.UNKNOWN_QUEUE, "queue", queue, rule)
-    return Home(cell, queue, pools)
+    return Home(cell, queue, chosen)
 
 
 def _pools(cell: CellPart, tenant: Tenant, spec: JobSpec) -> tuple[Pool, ...] | Rejection:
@@ -104,7 +106,8 @@ def _pools(cell: CellPart, tenant: Tenant, spec: JobSpec) -> tuple[Pool, ...] | 
     if spec.gpu_type is not None:
         may_use, chosen = chosen, [pool for pool in chosen if pool.gpu_type == spec.gpu_type]
         if not chosen:
-            types = _there(pool.gpu_type for pool in may_use)
+            meant = f"{spec.gpu_type} is a pool: pools" if any(pool.name == spec.gpu_type for pool in may_use) else ""
+            types = _there((pool.gpu_type for pool in may_use), meant)
             rule = f"is in none of the pools that the job may use in cell {cell.name}{types}"
             return Rejection(RejectCode.UNKNOWN_GPU_TYPE, "gpu_type", spec.gpu_type, rule)
     elif not spec.pools:
@@ -112,12 +115,16 @@ def _pools(cell: CellPart, tenant: Tenant, spec: JobSpec) -> tuple[Pool, ...] | 
     return tuple(chosen)
 
 
-def _there(names: Iterable[str]) -> str:
-    """The names that there are instead, as many as one reads: ` (there are a, b and 7 more)`."""
+def _there(names: Iterable[str], meant: str = "") -> str:
+    """The names that there are instead, as many as one reads: ` (there are a, b and 7 more)`; before them what was
+    probably meant.
+    """
     known, shown = list(dict.fromkeys(names)), list[str]()
     for name in known:
         if len(", ".join([*shown, name])) > NAMED_CHARACTERS_MOST:
             break
         shown.append(name)
     more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
-    return f" ({'there is' if len(known) == 1 else 'there are'} {', '.join(shown)}{more})" if shown else ""
+    there = f"{'there is' if len(known) == 1 else 'there are'} {', '.join(shown)}{more}" if shown else ""
+    told = "; ".join(filter(None, (meant, there)))
+    return f" ({told})" if told else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from fallow.services.placement.fit.device_selection import devices_for
 from fallow.services.placement.search.gang import POLICIES, place_gang
@@ -73,8 +74,9 @@ def test_workers_of_whole_groups_get_whole_groups_under_every_policy(policy: str
 
 
 def test_network_cards_that_do_not_add_up_are_refused() -> None:
-    with pytest.raises(ValueError, match="nics add up to 6, the node has 8 GPUs"):
+    with pytest.raises(ValidationError, match="must add up to gpus, which is 8") as raised:
         build_valid(NodeSpec, id="n", pool=POOL, gpus=8, nics=(2, 2, 2))
+    assert [problem["loc"] for problem in raised.value.errors()] == [("nics",)]
 
 
 SIZES = st.sampled_from(((), (8,), (4, 4), (2, 2, 2, 2), (2, 6), (1, 3, 4)))
