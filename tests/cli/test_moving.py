@@ -17,7 +17,7 @@ from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.log.follower import Follower
 from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
 from tests.cli.test_commands import call
-from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
+from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, in_full, running_cell
 
 pytestmark = pytest.mark.real_kafka
 
@@ -61,12 +61,15 @@ async def a_life(cell: RunningCell) -> None:
     await cell.submit(a_job("over", ms=50))
     await cell.until_over("over")
     await cell.submit(a_job(RUNNING, workers=2, gpus=8, ms=12_000))
-    await cell.until(
-        lambda c: RUNNING in c.state.jobs and c.state.jobs[RUNNING].status is JobStatus.RUNNING, what="a full cell"
-    )
+    await cell.until(is_full, what="a full cell")
     # Only now: two jobs submitted together may lie in two partitions, and come in either order.
     await cell.submit(a_job(WAITING, gpus=8, ms=100))
-    await cell.until(lambda c: WAITING in c.state.jobs, what="a job that waits")
+    await cell.until(lambda c: in_full(WAITING) in c.state.jobs, what="a job that waits")
+
+
+def is_full(cell: RunningCell) -> bool:
+    job = cell.state.jobs.get(in_full(RUNNING))
+    return job is not None and job.status is JobStatus.RUNNING
 
 
 async def live_and_export(here: Place, file: Path) -> subprocess.CompletedProcess[str]:

@@ -38,25 +38,27 @@ async def test_nodes_and_jobs_are_held_back_and_let_go(
             "Node node-000 of pool training (8 GPUs) is cordoned (a new fan).\n",
         )
         await cell.submit(a_job("long", gpus=8, ms=3_600_000))
-        await cell.until(lambda c: "long" in c.state.jobs and c.state.jobs["long"].attempt == 1, what="the long job")
+        await cell.until(
+            lambda c: "vision/long" in c.state.jobs and c.state.jobs["vision/long"].attempt == 1, what="the long job"
+        )
         await cell.submit(a_job("next", gpus=8, ms=100))
-        await cell.until(lambda c: "next" in c.state.jobs, what="the job that waits")
-        assert fallow("hold", "next").stdout == "Job next is held back.\n"
+        await cell.until(lambda c: "vision/next" in c.state.jobs, what="the job that waits")
+        assert fallow("hold", "next").stdout == "Job vision/next is held back.\n"
         again = fallow("hold", "next", "--json")
-        assert (again.returncode, json.loads(again.stdout)["answer"]) == (0, "Job next is held already.")
+        assert (again.returncode, json.loads(again.stdout)["answer"]) == (0, "Job vision/next is held already.")
         opened = fallow("node", "uncordon", "node-000", "--json")
         assert (opened.returncode, json.loads(opened.stdout)["ok"]) == (0, True)
         await cell.until(lambda c: c.state.nodes["node-000"].status is NodeStatus.READY, what="the open node")
-        assert cell.state.jobs["next"].status is JobStatus.HELD
+        assert cell.state.jobs["vision/next"].status is JobStatus.HELD
         freed = fallow("release", "next", "nobody", "next")
-        assert (freed.returncode, freed.stdout.splitlines()[0]) == (1, "Job next is no longer held.")
+        assert (freed.returncode, freed.stdout.splitlines()[0]) == (1, "Job vision/next is no longer held.")
         assert [line.split()[:6] for line in freed.stdout.splitlines()[1:]] == [
             ["A", "request", "(release)", "about", "job", "nobody"]
         ]
         await cell.until_over("next")
         drained = json.loads(fallow("node", "drain", "node-001", "--reason", "moves out", "--json").stdout)
-        assert (drained["ok"], drained["jobs"], drained["stop_ms"]) == (True, ["long"], None)
-        await cell.until(lambda c: c.state.jobs["long"].attempt == 2, what="the second attempt elsewhere")
+        assert (drained["ok"], drained["jobs"], drained["stop_ms"]) == (True, ["vision/long"], None)
+        await cell.until(lambda c: c.state.jobs["vision/long"].attempt == 2, what="the second attempt elsewhere")
         assert cell.state.nodes["node-001"].status is NodeStatus.DRAINING
         why = fallow("log", "why", "long").stdout
         assert "Node node-001 of pool training (8 GPUs) is draining" in why
