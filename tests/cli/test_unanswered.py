@@ -44,7 +44,7 @@ def test_what_tenants_wish_passes_admission_and_what_operators_order_does_not() 
 def test_submit_and_cancel_name_admission(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
         _end(Progress.of_specs([JobSpec(id="h3", tenant="ada")]), Until.STARTED, 8, "")
-    assert capsys.readouterr().err == f"fallow: {BY_ADMISSION}\n"
+    assert capsys.readouterr().err == f"fallow: {BY_ADMISSION.replace('h3', 'ada/h3')}\n"
     assert cancel.told_of("h3", [], 8).answer == BY_ADMISSION
 
 
