@@ -91,7 +91,7 @@ class RedisFunctions:
 
     async def _is_there(self) -> bool:
         """Whether the library is there as it is here: by its text, or by its word where this user may not see that."""
-        with contextlib.suppress(ViewNeedsChange, ViewMisused):
+        with contextlib.suppress(ViewNeedsChange):
             return await self.loaded_source() == library_source()
         try:
             return str(await self.ask("FCALL_RO", function("digest"), 0)) == library_digest()
@@ -120,17 +120,17 @@ class RedisFunctions:
 
 
 def source_in(told: Any) -> str | None:
-    """The text in an answer to FUNCTION LIST about one library: a list of names and values, or a map in RESP3. Raises
-    ViewMisused.
+    """The text of our library in an answer to FUNCTION LIST, which tells of all whose names differ in capitals alone: a
+    list of names and values each, or a map in RESP3. Raises ViewMisused.
     """
-    if told == []:
-        return None
     try:
-        [library] = told
-        fields = library if isinstance(library, dict) else dict(zip(library[::2], library[1::2], strict=True))
-        return str(fields["library_code"])
+        for library in told:
+            fields = library if isinstance(library, dict) else dict(zip(library[::2], library[1::2], strict=True))
+            if fields["library_name"] == LIBRARY:
+                return str(fields["library_code"])
     except (TypeError, ValueError, KeyError) as error:
         raise ViewMisused("FUNCTION LIST: what answers at this address is no Redis") from error
+    return None
 
 
 class PacksInC:

@@ -73,7 +73,7 @@ async def _told_of_each(
     access: Access, job_ids: Sequence[str], tenant: str | None, cell: str | None, reason: str, timeout_s: int
 ) -> AsyncGenerator[Outcome, None]:
     async with access.client() as client:
-        jobs = await in_full(client, job_ids, tenant, cell)
+        jobs = await in_full(client, job_ids, tenant, cell, at_end=True)
         async with aclosing(told_of_each(client, jobs, tenant, cell, reason, timeout_s)) as told:
             async for outcome in told:
                 yield outcome

@@ -96,7 +96,7 @@ async def _told_of_each(
     access: Access, wish_of: Callable[..., HoldJob | ReleaseJob], jobs: Jobs, timeout_s: int
 ) -> AsyncGenerator[Outcome, None]:
     async with access.client() as client:
-        for job in await in_full(client, jobs.typed, jobs.tenant, jobs.cell):
+        for job in await in_full(client, jobs.typed, jobs.tenant, jobs.cell, at_end=True):
             wish = wish_of(job=job)
             yield told_of(wish, await outcome_of(client, wish, wish.job, timeout_s * 1000), timeout_s)
 

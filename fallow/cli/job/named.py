@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -28,41 +27,55 @@ TenantName = Annotated[
 ]
 
 
-async def in_full(client: CellClient, typed: Sequence[str], tenant: str | None, cell: str | None) -> list[str]:
+async def in_full(
+    client: CellClient, typed: Sequence[str], tenant: str | None, cell: str | None, *, at_end: bool = False
+) -> list[str]:
     """Each of these jobs in full, once; one that no tenant has stays as it was typed. Ends the command where several
-    tenants have one. Raises ClientUnavailable.
+    tenants have one, or one tenant in several cells. `at_end`: by all that the log holds now, for a command that
+    changes the job. Raises ClientUnavailable.
     """
-    found = [await _matches(client, each, tenant, cell) for each in typed]
-    for each, jobs in zip(typed, found, strict=True):
+    found: dict[str, str] = {}
+    for each in dict.fromkeys(typed):
+        if "/" in each or tenant is not None:
+            found[each] = full_id(tenant or "", each)
+            continue
+        places = await matches(client, each, cell, at_end=at_end)
+        jobs = sorted({job for _, job in places})
         if len(jobs) > 1:
             end_with(Exit.USAGE, f"fallow: {several(each, jobs)}")
-    return list(dict.fromkeys(jobs[0] if jobs else each for each, jobs in zip(typed, found, strict=True)))
+        if len(places) > 1:
+            there = " and ".join(f"in {name}" for name, _ in places[:NAMED_MOST])
+            end_with(Exit.USAGE, f"fallow: {jobs[0]} is a job {there}: name its cell by --cell")
+        found[each] = jobs[0] if jobs else each
+    return list(dict.fromkeys(found.values()))
 
 
-async def one_in_full(access: Access, typed: str, tenant: str | None, cell: str | None) -> str:
+async def one_in_full(access: Access, typed: str, tenant: str | None, cell: str | None, *, at_end: bool = False) -> str:
     """The same of one job, by a client of its own; the command's own client tells of a fence."""
     async with access.client(tells_fence=False) as client:
-        return (await in_full(client, [typed], tenant, cell))[0]
+        return (await in_full(client, [typed], tenant, cell, at_end=at_end))[0]
 
 
-async def _matches(client: CellClient, typed: str, tenant: str | None, cell: str | None) -> Sequence[str]:
-    if "/" in typed or tenant is not None:
-        return [full_id(tenant or "", typed)]
-    return await matches(client, typed, cell)
-
-
-async def matches(client: CellClient, own: str, cell: str | None) -> Sequence[str]:
-    """The jobs of this id, in full, as the view knows them; where it knows none, or is away, as the log tells. Raises
-    ClientUnavailable.
+async def matches(client: CellClient, own: str, cell: str | None, *, at_end: bool = False) -> list[tuple[str, str]]:
+    """The jobs of this id, in full, each behind its cell, as the view knows them. Where the view of a cell does not
+    say, or none knows any, the log tells. Raises ClientUnavailable.
     """
-    found: dict[str, None] = {}
     cells = client.cells if cell is None else (cell,)
-    for name in cells:
-        with suppress(ClientUnavailable):
-            found |= dict.fromkeys((await client.names(name, own)).value)
-    for name in () if found else cells:
-        found |= dict.fromkeys(await client.names_told(name, own))
-    return sorted(found)
+    seen = {name: await _seen(client, name, own, at_end=at_end) for name in cells}
+    is_found = any(seen.values())
+    for name, jobs in seen.items():
+        if jobs is None or not is_found:
+            seen[name] = await client.names_told(name, own)
+    return [(name, job) for name, jobs in seen.items() for job in sorted(jobs or ())]
+
+
+async def _seen(client: CellClient, cell: str, own: str, *, at_end: bool) -> Sequence[str] | None:
+    """What the view of a cell says; None where it does not, or with `at_end` is behind the log."""
+    try:
+        newest = [decision.version async for decision in client.newest(cell, 1)] if at_end else []
+        return (await client.names(cell, own, at_least=newest[-1] if newest else None)).value
+    except ClientUnavailable:
+        return None
 
 
 def several(own: str, jobs: Sequence[str]) -> str:

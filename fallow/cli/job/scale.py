@@ -47,7 +47,7 @@ def scale(
     """Give a service more replicas or fewer. The others go on; new ones come as there is room."""
     access, changes = access_of(context), JobChanges(workers=workers, workers_min=fewest)
     cell = None if cell is None else access.cell(cell)
-    job_id = run(one_in_full(access, job_id, tenant, cell))
+    job_id = run(one_in_full(access, job_id, tenant, cell, at_end=True))
     news = run(_scale(access, job_id, parted(job_id)[0] or tenant, cell, changes))
     if news is None:
         end_with(Exit.AWAY, f"fallow: {unanswered(job_id, Passes.ADMISSION, WAIT_S)}")
