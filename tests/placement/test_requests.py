@@ -319,6 +319,14 @@ def test_a_request_of_long_ago_that_comes_again_concerns_no_later_job_of_the_sam
 
 
 @pytest.mark.parametrize("array", [None, 3])
+def test_a_request_of_long_ago_tells_another_tenant_nothing_of_the_job(array: int | None) -> None:
+    request = replace(cancel("job-0", tenant="bob"), sent_ms=LONG_AGO_MS)
+    (refused,) = used_twice(array=array).tell(request)
+    assert isinstance(refused, JobRefused)
+    assert (refused.code, refused.text) == (RefuseCode.NOT_THE_TENANTS_JOB, "")
+
+
+@pytest.mark.parametrize("array", [None, 3])
 def test_a_hold_of_long_ago_that_comes_again_concerns_no_later_job_of_the_same_id(array: int | None) -> None:
     world = used_twice(array=array)
     world.sent_ms = LONG_AGO_MS

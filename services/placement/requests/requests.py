@@ -213,8 +213,9 @@ def _own_jobs(decision: DecisionBuilder, event: JobCancelRequested | JobUpdateRe
     already.
     """
     job_id, tenant, array = event.job, event.tenant, decision.state.arrays.get(event.job)
-    why = too_old(event.sent_ms, array or decision.state.jobs.get(job_id))
-    if why:
+    known = array or decision.state.jobs.get(job_id)
+    owner = None if known is None else known.tenant if isinstance(known, ArrayJob) else known.spec.tenant
+    if owner == tenant and (why := too_old(event.sent_ms, known)):
         decision.emit(_refused(job_id, request, RefuseCode.REQUEST_TOO_OLD, tenant, why))
         return []
     if array is None:
