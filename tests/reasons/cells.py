@@ -11,6 +11,7 @@ from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.events.effects import NodeSilent
+from fallow.shared.events.job_ids import own_id
 from fallow.shared.events.nodes import RunStatusUpdate
 from fallow.shared.events.operations import CellPolicy, PlanMaintenance, ReclaimFrom
 from fallow.shared.events.queue import QueueDiscipline
@@ -90,7 +91,7 @@ def told(of: VirtualCell) -> WhyNot:
 
 def waiting(of: VirtualCell) -> Job:
     """The job that it is about."""
-    return of.state.jobs.get(LATE) or of.state.jobs[f"{ARRAY}.1"]
+    return next(job for job in of.state.jobs.values() if own_id(job.id) in (LATE, f"{ARRAY}.1"))
 
 
 def no_such_nodes() -> VirtualCell:

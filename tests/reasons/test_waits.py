@@ -56,13 +56,13 @@ NUMBERS: dict[PendingReason, tuple[str, ...]] = {
     ),
     PendingReason.RESERVED_FOR_OTHER: ("1 of 1 worker would fit now", "tenant bob, gpu: 0 GPUs in use"),
     PendingReason.BEHIND_HEAD: (
-        "it may not pass head, the head of queue line (strict-fifo), which waits for 16 GPUs in train",
-        "ahead of it in queue line: 1 job for 16 GPUs: head",
+        "it may not pass ada/head, the head of queue line (strict-fifo), which waits for 16 GPUs in train",
+        "ahead of it in queue line: 1 job for 16 GPUs: ada/head",
     ),
     PendingReason.BACKOFF: ("not before day 0 00:00:10.010",),
     PendingReason.MAINTENANCE: ("maintenance of node n7-0 begins at day 0 00:00:01.000",),
     PendingReason.NOT_BEFORE: ("not before day 0 01:00:00.000",),
-    PendingReason.AFTER: ("it waits for the end of first",),
+    PendingReason.AFTER: ("it waits for the end of ada/first",),
     PendingReason.ARRAY_LIMIT: ("1 of 2 nodes whole",),
     PendingReason.HELD: ("no job is ahead of it in queue line",),
 }
@@ -90,7 +90,9 @@ def test_a_head_that_waited_for_long_is_named_with_the_time_since_when_it_is_one
     cell = behind_a_head_that_waited_for_long()
     text = "\n".join(lines(told(cell), waiting(cell).spec))
     assert told(cell).codes == (PendingReason.BEHIND_HEAD,)
-    assert "it may not pass head, since day 0 00:00:00.001 the head of queue line (backfill), which waits for" in text
+    assert (
+        "it may not pass ada/head, since day 0 00:00:00.001 the head of queue line (backfill), which waits for" in text
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,8 +134,10 @@ def test_a_job_that_waits_for_one_that_nobody_knows_is_told_that_first_though_th
     submit(full, LATE, after=(Dependency(job="frist"),))
     found = told(full)
     assert found.codes == (PendingReason.AFTER, PendingReason.NO_FREE_GPUS)
-    assert found.unknown == ("frist",)
-    assert "no such job is known: frist; submit it, or cancel this one" in "\n".join(lines(found, waiting(full).spec))
+    assert found.unknown == ("ada/frist",)
+    assert "no such job is known: ada/frist; submit it, or cancel this one" in "\n".join(
+        lines(found, waiting(full).spec)
+    )
 
 
 def test_of_a_dependency_that_is_known_nothing_is_said() -> None:
@@ -146,7 +150,7 @@ def test_of_a_dependency_that_is_known_nothing_is_said() -> None:
 def test_a_held_job_that_could_never_run_is_told_the_latter_first() -> None:
     small = cell(*leaves(2))
     submit(small, LATE, workers=3)
-    small.tell(HoldJob(cell="c", job=LATE))
+    small.tell(HoldJob(cell="c", job=f"ada/{LATE}"))
     small.settle()
     assert told(small).codes == (PendingReason.NO_SUCH_NODES, PendingReason.HELD)
 
@@ -179,5 +183,5 @@ def test_what_nodes_lack_that_a_job_may_not_use_is_no_reason_for_it() -> None:
     apply(found.state, NodeSilent(node=node.id, boot=node.boot, silent_wall_ms=15_000), found.now_ms)
     assert told(found).codes == (PendingReason.NO_FREE_GPUS,)
     submit(found, "other", tolerations=("slow",))
-    why = why_not(found.state, found.state.jobs["other"], found.file.cells[0].queues, found.now_ms)
+    why = why_not(found.state, found.state.jobs["ada/other"], found.file.cells[0].queues, found.now_ms)
     assert why.codes == (PendingReason.NODES_SILENT,)

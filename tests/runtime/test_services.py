@@ -65,8 +65,8 @@ async def test_wrong_settings_end_a_service_with_their_own_code(run: Run) -> Non
 
 async def test_who_is_not_ready_in_time_is_named_with_the_reason(run: Run) -> None:
     async with run("tiny", FALLOW_READY_AFTER_MS="60000") as services:
-        with pytest.raises(StackError, match=r"not ready after 3 s: \{'tiny': 'starting'\}"):
-            await services.wait_ready(wait_s=3)
+        with pytest.raises(StackError, match=r"not ready after 8 s: \{'tiny': 'starting'\}"):
+            await services.wait_ready(wait_s=8)
 
 
 async def test_a_killed_service_comes_back_as_another_process(run: Run) -> None:
