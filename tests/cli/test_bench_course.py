@@ -21,6 +21,7 @@ from fallow.bench.real.pipeline import is_held
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import encode
+from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.reasons import CancelReason, FailReason
 from fallow.shared.events.values import JobSpec
 from tests.cli.test_bench import load_of
@@ -31,14 +32,20 @@ def record(*effects: e.AnyEffect) -> bytes:
     return encode(Decision(cell="cell-a", epoch=1, version=1, at_ms=0, effects=effects))
 
 
-def test_jobs_of_the_load_that_leave_the_queue_are_found_by_their_bytes() -> None:
+@pytest.mark.parametrize("tenant", ["bench", "team-1", "t" * 63])
+def test_jobs_of_the_load_that_leave_the_queue_are_found_by_their_bytes(tenant: str) -> None:
+    """As admission names them: in full."""
+
+    def named(number: int) -> str:
+        return full_id(tenant, job_id(number))
+
     value = record(
-        e.JobEnqueued(spec=JobSpec(id=job_id(7), tenant="bench"), submit_ms=0, digest="0" * 32),
-        e.JobStarted(job=job_id(1), attempt=1),
-        e.JobFinished(job=job_id(2), attempt=1),
-        e.JobFailed(job=job_id(3), reason=next(iter(FailReason)), text='"kind":"JobFinished","job":"bench-4"'),
-        e.JobCancelled(job=job_id(5), reason=CancelReason.ASKED),
-        e.JobCancelled(job="fill-00000006"),
+        e.JobEnqueued(spec=JobSpec(id=named(7), tenant=tenant), submit_ms=0, digest="0" * 32),
+        e.JobStarted(job=named(1), attempt=1),
+        e.JobFinished(job=named(2), attempt=1),
+        e.JobFailed(job=named(3), reason=next(iter(FailReason)), text='"kind":"JobFailed","job":"bench/bench-4"'),
+        e.JobCancelled(job=named(5), reason=CancelReason.ASKED),
+        e.JobCancelled(job=full_id(tenant, "fill-00000006")),
     )
     assert [int(number) for number in LEFT.findall(value)] == [1, 3, 5]
     assert value.count(ENQUEUED) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import random
 import shutil
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from fallow.services.executor.processes import remove_as_user, supervisor
 from fallow.services.executor.processes.user_traces import remove_traces
 from tests.executor.test_remove_tree import dig
 
@@ -181,3 +183,16 @@ def test_what_cannot_be_removed_is_told_in_one_line(shared: Path) -> None:
     with pytest.raises(OSError, match=rf"user {GONE} .*Permission denied.*kept") as told:
         remove_traces(GONE, [shared])
     assert "\n" not in str(told.value)
+
+
+def test_rights_are_given_up_there_as_a_worker_gives_them_up() -> None:
+    """Two programs that may import nothing of each other."""
+    steps = [
+        [
+            line
+            for line in inspect.getsource(program.become_user).splitlines()
+            if line.startswith("    os.") or "with" in line
+        ]
+        for program in (remove_as_user, supervisor)
+    ]
+    assert steps[0] == steps[1] != []

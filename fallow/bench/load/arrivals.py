@@ -63,7 +63,7 @@ class Arrivals:
 
 ENQUEUED = b'"kind":"JobEnqueued"'
 STARTED = b'"kind":"JobStarted"'
-LEFT = re.compile(rb'"kind":"Job(?:Started|Failed|Cancelled)","job":"(?:[a-z0-9-]+/)?bench-(\d+)"')
+LEFT = re.compile(rb'"kind":"Job(?:Started|Failed|Cancelled)","job":"[a-z0-9-]+/bench-(\d+)"')
 """How a record says it of a job of the load: texts of others cannot, for their quotation marks are escaped."""
 
 

@@ -37,7 +37,7 @@ def main() -> int:
     user, paths = int(sys.argv[1]), [path for path in sys.stdin.buffer.read().split(b"\0") if path]
     libc = ctypes.CDLL(None, use_errno=True)
     try:
-        become(user)
+        become_user(user)
         for path in paths:
             remove_owned(Path(os.fsdecode(path)), user)
         remove_kernel_objects(user, libc)
@@ -47,8 +47,10 @@ def main() -> int:
     return 0
 
 
-def become(user: int) -> None:
-    """Give up all rights for those of this user, for good. Raises OSError."""
+def become_user(user: int) -> None:
+    """Give up all rights for those of this user, for good, as a worker does (`supervisor.py`: neither program may
+    import the other). Raises OSError.
+    """
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
