@@ -44,6 +44,8 @@ from tests.placement.world import CELL, DIGEST
 
 OWNERS, NODES, STEPS, JOBS = 12, 16, 60, 50
 SMALL_STEPS, SMALL_JOBS, SMALL_MANY = 25, 15, (1, 2, 5)
+LONG_STEPS, LONG_JOBS = 40, 25
+"""Of small cells in which owners wait for long: with fewer jobs more is kept in one of twenty only."""
 JUDGED_PART = 0.5
 """So many of all changes of a small cell are judged."""
 QUEUES = (Queue(name="default"), Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO))
@@ -69,7 +71,8 @@ class Cell:
             self.do(e.NodeChanged(spec=self._node(number), boot="boot-1", status=NodeStatus.READY))
         for number in range(OWNERS):
             self.do(e.QuotaSet(quota=self._quota(number)))
-        self.do(*(effect for _ in range(SMALL_JOBS if is_small else JOBS) for effect in self._enqueued()))
+        jobs = JOBS if not is_small else LONG_JOBS if is_long else SMALL_JOBS
+        self.do(*(effect for _ in range(jobs) for effect in self._enqueued()))
 
     def do(self, *effects: e.AnyEffect) -> None:
         """These come into force; what is kept then is what is kept when all is looked at."""
@@ -267,7 +270,7 @@ def lived(seed: int, steps: int = STEPS, *, is_long: bool = False) -> Cell:
 def lived_small(seed: int, *, is_long: bool = False) -> Cell:
     """A cell of fewer jobs behind fewer steps. Half of its changes are judged, and so is how it ends."""
     cell = Cell(Random(seed), is_long=is_long, is_small=True)
-    for _ in range(SMALL_STEPS):
+    for _ in range(LONG_STEPS if is_long else SMALL_STEPS):
         cell.step()
     cell.judge()
     return cell
