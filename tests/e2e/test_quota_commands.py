@@ -42,8 +42,9 @@ async def test_a_start_waits_for_a_quota_and_follows_when_it_is_raised(
         set_ = fallow("quota", "set", "vision", "--gpu-type", "gpu", "--guaranteed", "4", "--no-borrows")
         assert (set_.returncode, set_.stderr) == (0, "")
         assert set_.stdout == "Tenant vision is guaranteed 4 GPUs of type gpu, no limit, borrows nothing.\n"
-        await cell.submit(a_job("first", gpus=4, ms=60_000), a_job("second", gpus=4, ms=60_000))
+        await cell.submit(a_job("first", gpus=4, ms=60_000))
         await cell.until(runs("first"), what="the first job")
+        await cell.submit(a_job("second", gpus=4, ms=60_000))
         await cell.until(waits_for_quota("second"), what="the reason of the second job")
         raised = fallow("quota", "set", "vision", "--borrows", "--limit", "8", "--json")
         assert (raised.returncode, json.loads(raised.stdout)["ok"]) == (0, True)

@@ -24,7 +24,7 @@ from fallow.shared.log.port import Outgoing
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.cli.test_commands import call
 from tests.contract.eventually import eventually
-from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
+from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, in_full, running_cell
 from tests.signing import STRANGERS, signed
 
 pytestmark = pytest.mark.real_kafka
@@ -141,7 +141,7 @@ async def until_over(cell: RunningCell, job: str) -> None:
     await cell.submit(a_job(job))
 
     async def is_over() -> bool:
-        return job in (await folded(cell)).finished
+        return in_full(job) in (await folded(cell)).finished
 
     await eventually(is_over, within_s=30)
 

@@ -84,7 +84,9 @@ async def test_a_job_without_a_gang_grows_as_room_comes_and_ends_when_all_of_its
     kafka: str, redis_url: str, namespace: str, tmp_path: Path
 ) -> None:
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=1) as cell:
-        await cell.submit(a_job("before", gpus=7, ms=1_500, priority=1), a_job("job", workers=4, ms=2_000, gang=False))
+        await cell.submit(a_job("before", gpus=7, ms=3_000))
+        await cell.until(lambda c: "JobRunning" in c.story("before"), what="the job before to run")
+        await cell.submit(a_job("job", workers=4, ms=6_000, gang=False))
         await until_it_has(cell, "job", 1)
         await cell.until_over("before")
         await until_it_has(cell, "job", 4)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from fallow.services.executor.processes.searches import SEARCHERS_MOST, Searches
+from fallow.services.executor.processes.supervisor import SUPERVISES, processes, supervisors_among
 from tests.executor.processes import Machine
 
 WORKERS = 12
@@ -61,6 +64,32 @@ async def test_workers_whose_supervisors_are_gone_are_swept_a_few_at_a_look(mach
     assert 0 < max(searches_of_a_look(machine) for _ in range(3)) <= MOST
     await machine.until("running", "running", "failed")
     assert machine.alive() == []
+
+
+FORKS = """
+import os, signal
+child = os.fork()
+if child == 0:
+    signal.pause()
+print(child, flush=True)
+signal.pause()
+"""
+
+
+def test_a_worker_that_has_yet_to_run_its_program_is_not_taken_for_its_supervisor() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", FORKS], env={SUPERVISES: "m/job/1/0"}, stdout=subprocess.PIPE, text=True
+    ) as supervisor:
+        assert supervisor.stdout is not None
+        worker = int(supervisor.stdout.readline())
+        try:
+            assert supervisors_among(processes(), "m/job/1/0") == [supervisor.pid]
+            assert supervisors_among([worker], "m/job/1/0") == [worker], "its supervisor is not looked at"
+            found = Searches("m/").supervisors("m/job/1/0")
+            assert [pid for pid, _ in found] == [supervisor.pid]
+        finally:
+            os.kill(worker, signal.SIGKILL)
+            supervisor.kill()
 
 
 def test_each_worker_has_its_turn_to_search_before_another_has_a_second_one() -> None:

@@ -272,6 +272,7 @@ def lived_small(seed: int, *, is_long: bool = False) -> Cell:
     cell = Cell(Random(seed), is_long=is_long, is_small=True)
     for _ in range(LONG_STEPS if is_long else SMALL_STEPS):
         cell.step()
+    cell.do()  # time may have passed since something was done
     cell.judge()
     return cell
 

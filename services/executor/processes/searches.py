@@ -6,7 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fallow.services.executor.processes.supervisor import SUPERVISES, environments_among, processes, start_ticks
+from fallow.services.executor.processes.supervisor import (
+    SUPERVISES,
+    environments_among,
+    processes,
+    start_ticks,
+    without_forks,
+)
 
 SEARCHERS_MOST = 4
 """So many workers may search the machine themselves between two looks: those that nobody supervises any more. One does
@@ -41,8 +47,9 @@ class Searches:
         """
         if self._supervisors is None:
             self._supervisors = {}
-            for pid, marks in environments_among(self.listed(), self._mark, SUPERVISES):
-                ticks = start_ticks(pid)
+            found = dict(environments_among(self.listed(), self._mark, SUPERVISES))
+            for pid in without_forks([*found]):
+                marks, ticks = found[pid], start_ticks(pid)
                 for each in marks if ticks is not None else ():
                     self._supervisors.setdefault(each, []).append((pid, ticks or 0))
         return self._supervisors.get(mark, [])

@@ -528,7 +528,15 @@ def supervisors_among(pids: list[int], mark: str) -> list[int]:
     """Of these processes those that pose as supervisors with this mark, and are their agent's user's: anybody may give
     a process of his own such an environment.
     """
-    return _search(pids, mark, SUPERVISES, (os.geteuid(),))[0]
+    return without_forks(_search(pids, mark, SUPERVISES, (os.geteuid(),))[0])
+
+
+def without_forks(pids: list[int]) -> list[int]:
+    """Of these processes those that none of them has begun. A worker has its supervisor's environment until it runs its
+    program: one that is taken for a supervisor then is told later what is for the supervisor alone.
+    """
+    parents = {pid: int(fields[1]) for pid in pids if (fields := stat_of(pid)) is not None}
+    return [pid for pid in pids if parents.get(pid) not in parents]
 
 
 def environments_among(pids: list[int], mark: str, name: str) -> list[tuple[int, list[str]]]:
