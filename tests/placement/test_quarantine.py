@@ -12,7 +12,7 @@ from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES, RECEN
 from fallow.services.placement.lifecycle.runs.retry import FAULTS_MOST, RUNS_WELL_MS
 from fallow.shared.cluster.model.config import Tenant
 from fallow.shared.events import effects as e
-from fallow.shared.events.operations import Cordon, RemoveNode, Uncordon
+from fallow.shared.events.operations import Cordon, PlanMaintenance, RemoveNode, Uncordon
 from fallow.shared.events.reasons import FailReason
 from fallow.shared.events.values import JobSpec, NodeStatus, Resources, RetryPolicy
 from tests.hypothesis_profile import reaches
@@ -427,6 +427,18 @@ def test_a_node_that_says_other_things_of_itself_between_failures_is_taken_out_a
             assert world.state.nodes["n1"].spec.taints == ("warm",)
         world.tell(joined("n1", labels=labels))
     assert not is_ready(world, "n1")
+
+
+def test_a_node_that_labels_itself_while_it_is_emptied_for_its_maintenance_keeps_its_row() -> None:
+    world = shared_cell()
+    end_badly(world, *names(1, 2))
+    row = world.state.nodes["n1"].failed_jobs
+    begin_ms = world.now_ms
+    world.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=begin_ms, end_ms=begin_ms + 3_600_000))
+    world.tell(joined("n1", labels={"here": "yes", "heat": "1"}))
+    node = world.state.nodes["n1"]
+    assert (node.status, node.in_maintenance, node.spec.labels["heat"]) == (NodeStatus.DRAINING, True, "1")
+    assert node.failed_jobs == row != ()
 
 
 @pytest.mark.parametrize("other", [{"boot": "b2"}, {"gpus": 4}, {"pool": "other"}, {"memory_mib": 1_000}])

@@ -93,11 +93,12 @@ def _failed_before(node: Node, effect: e.NodeChanged) -> _Failed:
     """
     spec, known = effect.spec, node.spec
     says_more = (spec, effect.offered) != (known, node.offered)
+    status = node.wanted if node.in_maintenance and node.status is NodeStatus.DRAINING else node.status
     is_same = (
         says_more
         and (spec.pool, spec.gpus, spec.gpu_type, spec.cpu_milli, spec.memory_mib)
         == (known.pool, known.gpus, known.gpu_type, known.cpu_milli, known.memory_mib)
-        and (effect.boot, effect.status, effect.quarantined) == (node.boot, node.status, node.quarantined)
+        and (effect.boot, effect.status, effect.quarantined) == (node.boot, status, node.quarantined)
     )
     if not is_same:
         return (), (), (), ()
