@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +22,7 @@ from fallow.shared.view.redis_view import RedisFunctions
 from fallow.shared.view.store import CellView
 from tests.cli.cells import publish, show
 from tests.cli.logs import an_honest_log
+from tests.cli.warm import warm
 
 TOP = Path(__file__).parents[2]
 Fallow = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -31,10 +31,7 @@ Fallow = Callable[..., "subprocess.CompletedProcess[str]"]
 def call(*words: str, stdin: str = "", **variables: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FALLOW_")}
     environment = {**kept, "PYTHONPATH": environment_with(TOP)["PYTHONPATH"], "COLUMNS": "120", **variables}
-    command = [sys.executable, "-m", "fallow.cli", *words]
-    return subprocess.run(
-        command, capture_output=True, text=True, input=stdin, env=environment, cwd=TOP, timeout=60, check=False
-    )
+    return warm(words, environment, stdin)
 
 
 @pytest.fixture
