@@ -1,4 +1,4 @@
-"""What tests call is what `python -m fallow.cli` is: a command is the same from a process that has loaded it already."""
+"""What tests call is what `python -m fallow.cli` is: a command from a process that has loaded it is the same one."""
 
 from __future__ import annotations
 
