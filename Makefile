@@ -18,7 +18,7 @@ $(READY): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $(READY)
 
-# All tests; what is skipped says why. On two cores, whole stacks last. Choose: make test ARGS="tests/log -x",
+# All tests; what is skipped says why. On two cores, the hardest first. Choose: make test ARGS="tests/log -x",
 # which runs on one core, as CORES=0 does.
 CORES ?= $(if $(ARGS),0,2)
 test: $(READY)

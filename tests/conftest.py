@@ -43,6 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # xdist writes the group of a test there; with a pytest that has no such attribute it scatters them, without a word.
+    if config.getoption("dist", "no") == "loadgroup" and not hasattr(pytest.Item, "_nodeid"):
+        raise pytest.UsageError("this pytest keeps no group of tests on one core: take that of requirements.lock")
     config.stash[CHOICES] = {}
     config.stash[REACHED] = Counter()
     config.pluginmanager.register(Stopwatch(config.stash.setdefault(SPENT, {})))
@@ -107,26 +110,22 @@ class ReachCount:
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in a hook of the same name
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Where tests run on several cores, those of one file stay together. Whole stacks come last, so that most of the
-    machine is theirs, and those that are the hardest on it run one after the other.
+    """Where tests run on several cores, those of one file stay together. Those that are the hardest on the machine come
+    first and run one after the other: they wait for much, and meanwhile the other core tries out properties.
     """
     if config.getoption("--no-servers"):
         items[:] = [item for item in items if not _needs_a_server(item)]
     if not hasattr(config, "workerinput"):
         return
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(STACKS if _is_hard_on_the_machine(item) else str(item.path)))
-    items.sort(key=lambda item: (_runs_a_stack(item), not _is_hard_on_the_machine(item)))
+        item.add_marker(pytest.mark.xdist_group(STACKS if _is_hard_on_the_machine(item) else item.location[0]))
+    items.sort(key=lambda item: not _is_hard_on_the_machine(item))
 
 
 def _needs_a_server(item: pytest.Item) -> bool:
     asked_for = getattr(item, "fixturenames", ())
     marked = item.get_closest_marker("real_kafka") or item.get_closest_marker("docker")
     return marked is not None or any(name in asked_for for name in SERVERS)
-
-
-def _runs_a_stack(item: pytest.Item) -> bool:
-    return item.path.relative_to(Path(__file__).parent).parts[0] in WHOLE_STACKS
 
 
 def _is_hard_on_the_machine(item: pytest.Item) -> bool:
