@@ -7,7 +7,6 @@ into the fewest equal workers that fit into one. Node files have node_id, gpu_ty
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
@@ -27,6 +26,7 @@ from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.value import build_valid
 from fallow.shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
+from fallow.shared.runtime.files.table import rows_of_table
 from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
 from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
 
@@ -184,7 +184,7 @@ def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
     try:
         must_be_file(path, may_be_pipe=True)
         with unpacked(path) as packed, TextIOWrapper(packed, encoding="utf-8") as file:
-            reader = csv.DictReader(file)
+            reader = rows_of_table(file)
             missing = [column for column in needed if column not in (reader.fieldnames or ())]
             if missing:
                 there = f"there are {', '.join(reader.fieldnames)}" if reader.fieldnames else "it has none"

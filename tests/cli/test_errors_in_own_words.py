@@ -23,6 +23,7 @@ from fallow.shared.checker_words import in_our_words
 from fallow.shared.log.admin.access_rules import AccessFileError, parse_access
 from fallow.shared.log.admin.topics import TopicsFileError, parse_topics
 from fallow.shared.runtime.endings import WRONG_SETTINGS
+from fallow.shared.runtime.files.table import LINE_CHARS_MOST
 from tests.cli.logs import an_honest_log
 
 FOREIGN = (
@@ -144,6 +145,24 @@ def test_a_packed_file_that_is_no_text(told: Told) -> None:
 def test_a_field_of_a_table_that_is_too_long(told: Told) -> None:
     long = JOBS + b"a," + b"t" * 200_000 + b",0,1,1\n"
     assert told("jobs", long).endswith("cannot be read: a field has more than 131072 characters")
+
+
+def test_a_table_of_one_line_is_refused_before_all_of_it_is_read(told: Told) -> None:
+    """Of a packed file of a few kilobytes."""
+    line = b"a," * (LINE_CHARS_MOST // 2) + b"a\n"
+    packed = gzip.compress(line + b"x" * 4 * LINE_CHARS_MOST)
+    assert told("jobs", packed, "given.gz").endswith("cannot be read: a line has more than 1048576 characters")
+
+
+def test_a_line_behind_the_first_may_be_no_longer(told: Told) -> None:
+    assert told("jobs", JOBS + b"a," * LINE_CHARS_MOST).endswith(
+        "cannot be read: a line has more than 1048576 characters"
+    )
+
+
+def test_a_column_that_stands_twice_is_refused(told: Told) -> None:
+    told_of = told("jobs", b"job_id," + JOBS)
+    assert told_of.endswith("cannot be read: two columns are named 'job_id'")
 
 
 def test_a_table_without_a_head(told: Told) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
+from fallow.shared.runtime.files.table import DoubledColumn, LongLine
 from fallow.shared.runtime.system_words import words_of_system
 
 READING_FAILS = (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error)
@@ -43,6 +44,8 @@ def why_unread(error: Exception) -> str:
         return "is no gzip file"
     if isinstance(error, gzip.BadGzipFile | EOFError | zlib.error):
         return "is a damaged gzip file"
+    if isinstance(error, LongLine | DoubledColumn):
+        return str(error)
     if isinstance(error, csv.Error):
         is_long = "field limit" in str(error)
         return f"a field has more than {csv.field_size_limit()} characters" if is_long else "is no table of CSV"
