@@ -8,7 +8,10 @@ from itertools import takewhile
 
 from fallow.services.placement.queue.fair_share import Shares
 from fallow.services.placement.queue.fair_share_heap import FairShareHeap, came_of
+from fallow.services.placement.queue.lines.classes import room_of
 from fallow.services.placement.requests.arrays import may_start_one_more
+from fallow.services.placement.search.quota_check import is_ever_allowed
+from fallow.services.placement.search.reason_precedence import STRUCTURAL
 from fallow.shared.cluster.capacity.gpu_types import types_for
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.job import Job, JobStatus
@@ -34,7 +37,7 @@ def turns_of(state: CellState, queue: Queue, jobs: Iterable[Job], now_ms: int) -
     each once.
 
     In fair-share order each of them counts as started before the next one is chosen: so it tells whose turn it would
-    be, if there were room for all.
+    be, if there were room for all. One that may never start counts for nothing: no walk ever starts it.
     """
     if queue.order is not QueueOrder.FAIR_SHARE:
         return _in_order(queue, jobs)
@@ -56,18 +59,41 @@ def _by_shares(state: CellState, lines: Mapping[str, Iterator[Job]], now_ms: int
     usage = dict(state.usage)
     firsts = {tenant: next(line, None) for tenant, line in lines.items()}
     came = {tenant: came_of(job) for tenant, job in firsts.items() if job is not None}
-    turns = FairShareHeap(Shares(state, now_ms, usage), came)
+    turns, able = FairShareHeap(Shares(state, now_ms, usage), came), _Able(state)
     while (tenant := turns.first()) is not None:
         job = firsts[tenant]
         assert job is not None, "else it has left"
         yield job
-        _charge(state, usage, job.spec)
+        if able.may_start(job):
+            _charge(state, usage, job.spec)
         firsts[tenant] = after = next(lines[tenant], None)
         if after is None:
             turns.leave()
         else:
             came[tenant] = came_of(after)
             turns.moved()
+
+
+class _Able:
+    """Which jobs may start one day: not those that no node could take, nor those that their quotas keep off for good.
+    Jobs of one class are looked at once.
+    """
+
+    def __init__(self, state: CellState) -> None:
+        self._state = state
+        self._known: dict[tuple[object, ...], bool] = {}
+
+    def may_start(self, job: Job) -> bool:
+        """Whether the job may."""
+        if job.deferred in STRUCTURAL:
+            return False
+        if not self._state.quotas:
+            return True
+        key = (*room_of(self._state, job.spec), job.spec.tenant, job.spec.preemptible)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = is_ever_allowed(self._state, job)
+        return known
 
 
 def _charge(state: CellState, usage: Usage, spec: JobSpec) -> None:

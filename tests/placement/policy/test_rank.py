@@ -71,8 +71,10 @@ def test_why_a_job_waits_tells_the_share_of_its_tenant() -> None:
 def test_in_a_strict_queue_a_tenant_at_its_limit_keeps_back_only_itself() -> None:
     queue = Queue(name="q", order=FAIR, discipline=QueueDiscipline.STRICT_FIFO)
     world = world_of(queue)
-    world.tell(set_quotas(quota("ada", 0)))
-    world.tell(*(admitted(spec_of(job, tenant=tenant, queue="q")) for job, tenant in (("a0", "ada"), ("a1", "ada"))))
+    world.tell(joined("n2", 2))
+    world.tell(*(admitted(spec_of(f"{tenant}-runs", tenant=tenant, queue="q")) for tenant in ("ada", "eve")))
+    world.tell(set_quotas(quota("ada", 1)))
+    world.tell(*(admitted(spec_of(job, tenant="ada", queue="q")) for job in ("a0", "a1")))
     world.tell(*(admitted(spec_of(job, tenant="eve", queue="q")) for job in ("e0", "e1")))
     codes = {job: why_not(world.state, world.job(job), (queue,), 0).codes for job in ("a0", "a1", "e0", "e1")}
     assert PendingReason.BEHIND_HEAD not in codes["a0"] + codes["e0"]
