@@ -15,7 +15,7 @@ from fallow.shared.events.encoding import shorten
 from fallow.shared.view.keys import keys_of
 from fallow.shared.view.row_text import NoRow, account_rows, job_row, node_row, pool_rows
 from fallow.shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
-from fallow.shared.view.store import FENCED, SHOWS, Functions, ViewNeedsChange, ViewUnavailable
+from fallow.shared.view.store import FENCED, SHOWS, TOO_MANY, Functions, ViewNeedsChange, ViewUnavailable
 
 T = TypeVar("T")
 
@@ -62,6 +62,16 @@ class ViewFenced(ViewUnavailable):
         self.cell = cell
 
 
+class TooManyNamesakes(ViewUnavailable):
+    """More jobs have names as elements of an array have than the view looks through. The log tells, or a full name."""
+
+    def __init__(self, cell: str) -> None:
+        super().__init__(
+            f"more jobs of cell {cell} are named as elements of an array of this id are than the view looks through"
+        )
+        self.cell = cell
+
+
 class ViewForeign(ViewNeedsChange):
     """What Redis holds under the view's keys is not as Fallow writes it. A view that is gone is built anew."""
 
@@ -99,7 +109,7 @@ class ViewReader:
         return await self._read(cell, "read_job", [job_id], _first_job, at_least)
 
     async def names(self, cell: str, own: str, *, at_least: int | None = None) -> Read[tuple[str, ...]]:
-        """The jobs and arrays, in full, that have this id of their tenants, by name."""
+        """The jobs and arrays, in full, that have this id of their tenants, by name. Raises TooManyNamesakes, too."""
         return await self._read(cell, "read_names", [own, *STATUSES], _names, at_least)
 
     async def jobs(
@@ -152,6 +162,8 @@ class ViewReader:
             raise NoSuchCell(cell)
         if answer[0] == FENCED and len(answer) == 1:
             raise ViewFenced(cell)
+        if answer[0] == TOO_MANY:
+            raise TooManyNamesakes(cell)
         if answer[0] not in SHOWS:
             raise ViewRebuilding(cell)
         try:

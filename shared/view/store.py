@@ -12,6 +12,9 @@ OK, FENCED = "OK", "FENCED"
 SHOWS = frozenset({OK, FENCED})
 """How the answer to a read begins; FENCED where the log behind the view cannot be trusted."""
 
+TOO_MANY = "TOO_MANY"
+"""The answer to a read that would have had to look at more than any read may."""
+
 REBUILD_RESTS_WALL_MS = 5_000
 """A rebuild that has put no rows for so long is taken for dead."""
 

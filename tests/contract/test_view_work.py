@@ -5,7 +5,8 @@ is counted, in Lua in this process and on a real server.
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +23,17 @@ from fallow.shared.view.store import Functions, ViewMisused
 
 KEYS = keys_of("fallow", "main")
 STATUSES = tuple(JobStatus)
-TENANTS, QUEUES, NODES, JOBS = 8, 4, 30, 2_200
+TENANTS, QUEUES, NODES = 8, 4, 30
+PLAIN = 2_200
+NAMED_ALIKE = {"few": 3, "many": 0, "much": 40}
+"""How many jobs of each tenant and status are named as elements of an array of this id are, and are none."""
+
+NAMESAKES_MOST = 500
+"""So many of them are passed over before a look-up leaves off."""
+
+ELEMENTS = 100
+"""So many elements has each tenant's `many`; `few` and `much` have one each, behind all that are named alike."""
+
 FIXED = 30
 """Asked for by every read: where the view stands, and whether it is whole."""
 
@@ -96,18 +107,38 @@ async def counting(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     server.stop()
 
 
+@cache
+def jobs_there() -> tuple[tuple[str, JobStatus], ...]:
+    """Every job, in full, and its status."""
+    plain = [(f"tenant-{number % TENANTS}/job-{number}", STATUSES[number % len(STATUSES)]) for number in range(PLAIN)]
+    alike = [
+        (f"tenant-{tenant}/{own}.0{number:02}x{status}", status)
+        for own, count in NAMED_ALIKE.items()
+        for tenant in range(TENANTS)
+        for number in range(count)
+        for status in STATUSES
+    ]
+    elements = [
+        (f"tenant-{tenant}/{own}.{number}", STATUSES[-1])
+        for own in NAMED_ALIKE
+        for tenant in range(TENANTS)
+        for number in (range(ELEMENTS) if own == "many" else (9,))
+    ]
+    return (*plain, *alike, *elements)
+
+
 async def fill(functions: Functions) -> None:
-    rows = list[str]()
-    for number in range(JOBS):
-        job, status = f"job-{number}", STATUSES[number % len(STATUSES)]
+    rows, queued = list[str](), 0
+    for number, (job, status) in enumerate(jobs_there()):
         is_queued = status is JobStatus.QUEUED
         place = place_in_queue(f"queue-{number % QUEUES}", (0, 0, number, job)) if is_queued else ""
-        rows += [job, f"tenant-{number % TENANTS} {status} {place}\n{job}"]
+        rows += [job, f"{job.partition('/')[0]} {status} {place}\n{job}"]
+        queued += is_queued
+    jobs = str(len(rows) // 2)
     for number in range(NODES):
         rows += [f"node-{number}", "[]"]
-    queued = sum(number % len(STATUSES) == 0 for number in range(JOBS))
-    counts = [str(JOBS), "0", str(NODES), "0", "0", "0"]
-    totals = [str(JOBS), str(NODES), "0", str(queued)]
+    counts = [jobs, "0", str(NODES), "0", "0", "0"]
+    totals = [jobs, str(NODES), "0", str(queued)]
     await functions.call("begin_rebuild", KEYS, ["r/1", "", "0", "0"])
     await functions.call("load_rows", KEYS, ["r/1", "0", *counts, *rows])
     answer = await functions.call("finish_rebuild", KEYS, ["r/1", "1", "1", "c", "0", "[]", *totals])
@@ -118,16 +149,18 @@ def worth(name: str, arguments: list[str]) -> int:
     """The most that a read may ask for, beside a few commands that each makes."""
     match name:
         case "read_jobs":
-            page = min(int(arguments[2]), JOBS)
+            page = min(int(arguments[2]), len(jobs_there()))
             return 4 * page + len(STATUSES) * (1 + min(page, AT_ONCE))
         case "read_queue":
-            return 4 * min(int(arguments[1]), JOBS // len(STATUSES) // QUEUES + 1)
+            waiting = sum(status is JobStatus.QUEUED for _, status in jobs_there())
+            return 4 * min(int(arguments[1]), waiting // QUEUES + 1)
         case "read_nodes":
             return NODES
         case "read_tenants":
             return TENANTS * (2 + len(STATUSES))
         case "read_names":
-            return TENANTS * (2 + len(STATUSES))
+            alike = NAMED_ALIKE.get(arguments[0], 0) * len(STATUSES) * TENANTS
+            return TENANTS * (4 + len(STATUSES)) + 2 * min(alike, NAMESAKES_MOST + 1)
         case "read_summary":
             return len(STATUSES) + 3 * QUEUES
     return 2
@@ -143,22 +176,23 @@ NAMES = (
     "read_queue",
     "read_summary",
 )
-LONG = ("x" * 300, "job-1" * 20_000, "é" * 5_000, "\n" * 300)
-WORDS = (*STATUSES, *LONG, "", "0", "3", "2000", "10000", "10001", "999999999", "-1", "1e9", "tenant-1", "queue-1")
+LONG = ("x" * 300, "tenant-1/job-1" * 20_000, "é" * 5_000, "\n" * 300)
+NUMBERS = ("3", "2000", "10000", "999999999", "10001", "0", "-1", "1e9")
+WORDS = (*STATUSES, *LONG, *NUMBERS, "", "tenant-1", "queue-1")
 
 
 def hostile(name: str, chance: random.Random) -> list[str]:
     """Arguments that may be right at their beginning, and then many statuses or words."""
+
+    def one_of(*good: str) -> str:
+        return chance.choice(good if chance.random() < 0.7 else WORDS)
+
     begins = {
-        "read_jobs": [
-            chance.choice(("", "tenant-1", *LONG)),
-            chance.choice(("", "job-1", *LONG)),
-            chance.choice(WORDS),
-        ],
-        "read_tenants": [chance.choice(("0", "1", "3", "5000", "999999999"))],
-        "read_names": [chance.choice(("job-1", "job", *LONG))],
-        "read_queue": [chance.choice(("queue-1", *LONG)), chance.choice(WORDS)],
-        "read_job": [chance.choice(WORDS)],
+        "read_jobs": [one_of("", "tenant-1"), one_of("", "tenant-1/job-1"), one_of(*NUMBERS[:3])],
+        "read_tenants": [one_of(*NUMBERS[:2])],
+        "read_names": [one_of("job-1", "many.7", *NAMED_ALIKE)],
+        "read_queue": [one_of("queue-1", "queue-2"), one_of(*NUMBERS[:3])],
+        "read_job": [one_of("tenant-1/job-1", "tenant-2/many.7")],
     }
     begin = begins.get(name, [])
     match chance.randrange(4):
@@ -175,23 +209,42 @@ def hostile(name: str, chance: random.Random) -> list[str]:
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_read_asks_for_no_more_than_its_page_is_worth(counting: Counting, name: str) -> None:
     chance = random.Random(name)
-    answered = 0
-    for _ in range(60):
+    found = 0
+    for _ in range(150):
         arguments, before = hostile(name, chance), await counting.work()
-        told = await outcome(counting.functions, name, arguments)
+        told, answer = await outcome(counting.functions, name, arguments)
         most = FIXED if told else FIXED + worth(name, arguments)
         assert (len(told) < 200, await counting.work() - before <= most) == (True, True), arguments[:5]
-        answered += not told
-    assert answered
+        found += len(answer) > len(STANDS)
+    assert found >= 5
 
 
-async def outcome(functions: Functions, name: str, arguments: list[str]) -> str:
-    """What a refusal says; "" for an answer."""
+STANDS = ("OK", "version", "cursor", "at_ms")
+"""How an answer begins; behind it stands what was found."""
+
+
+async def outcome(functions: Functions, name: str, arguments: list[str]) -> tuple[str, list[Any]]:
+    """What a refusal says, "" for an answer; and the answer."""
     try:
-        await functions.call(name, KEYS, arguments)
+        return "", await functions.call(name, KEYS, arguments)
     except ViewMisused as error:
-        return str(error)
-    return ""
+        return str(error), []
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("own", "tenants"),
+    [("job-9", [1]), ("many.7", range(TENANTS)), ("many", range(TENANTS)), ("few", range(TENANTS)), ("none", [])],
+)
+async def test_what_has_an_id_is_found_in_every_tenant(counting: Counting, own: str, tenants: Sequence[int]) -> None:
+    answer = await counting.functions.call("read_names", KEYS, [own, *STATUSES])
+    assert (answer[0], sorted(answer[len(STANDS) :])) == ("OK", [f"tenant-{tenant}/{own}" for tenant in tenants])
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_look_up_among_too_many_that_are_named_alike_says_so(counting: Counting) -> None:
+    """And names none of those that it has seen: there may be others."""
+    assert await counting.functions.call("read_names", KEYS, ["much", *STATUSES]) == ["TOO_MANY"]
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -217,11 +270,7 @@ async def test_a_read_takes_no_key_for_another(counting: Counting, name: str) ->
 @pytest.mark.parametrize("tenant", ["", "tenant-3"])
 async def test_pages_of_several_statuses_follow_each_other_by_id(counting: Counting, tenant: str) -> None:
     statuses = ["queued", "running", "finished"]
-    wanted = sorted(
-        f"job-{number}"
-        for number in range(JOBS)
-        if STATUSES[number % len(STATUSES)] in statuses and tenant in ("", f"tenant-{number % TENANTS}")
-    )
+    wanted = sorted(job for job, status in jobs_there() if status in statuses and tenant in ("", job.partition("/")[0]))
     for limit in (7, 10_000):
         found, after = list[str](), ""
         while page := await ids_of(counting.functions, tenant, after, limit, statuses):

@@ -11,12 +11,14 @@ from typing import Any, Protocol
 from redis import Redis
 from redis.exceptions import ResponseError
 
+from fallow.shared.events.effects import JobEnqueued
+from fallow.shared.events.values import JobSpec
 from fallow.shared.view.apply import Rows, all_rows, stand_of, totals_of
 from fallow.shared.view.keys import keys_of
 from fallow.shared.view.library import function, library_source
 from fallow.shared.view.lupa_view import LuaFunctions, Store
 from fallow.shared.view.store import CellView, Functions, ViewMisused
-from tests.cli.logs import an_honest_log, enqueued
+from tests.cli.logs import DIGEST, an_honest_log, enqueued
 from tests.fuzz.targets import Target, corpus_of
 
 WRITES = ("apply", "begin_rebuild", "load_rows", "finish_rebuild", "fence")
@@ -144,9 +146,19 @@ class Noting:
         return await self._inner.call(name, keys, arguments)
 
 
+NAMED_ALIKE = (
+    JobSpec(id="vision/many.3", tenant="vision", array_of="vision/many", array_index=3),
+    JobSpec(id="search/many.0x", tenant="search"),
+    JobSpec(id="vision/odd.0x", tenant="vision"),
+    JobSpec(id="vision/odd.1", tenant="vision", array_of="vision/odd", array_index=1),
+)
+"""An element of an array, another behind a job that is named nearly so, and a job that is only named so."""
+
+
 def seeds_and_views() -> tuple[list[bytes], list[Content]]:
     """Honest calls, and the contents of a view that is being built and of one that is whole."""
-    here, log = InLua(), an_honest_log()
+    here, log = InLua(), an_honest_log("vision/")
+    log.write(*(JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST) for spec in NAMED_ALIKE))
     noting, views = Noting(here.lua), list[Content]()
     view = CellView(noting, KEYS)
     done(view.begin_rebuild("p/1", None, 5))
@@ -159,16 +171,17 @@ def seeds_and_views() -> tuple[list[bytes], list[Content]]:
     done(view.finish_rebuild("p/1", stand_of(log.state), totals_of(log.state)))
     views.append(here.content())
     expected = log.state.offset + 1
-    log.write(enqueued("late"))
+    log.write(enqueued("vision/late"))
     changed: Rows = next(iter(all_rows(log.state, 500)))
     done(view.apply(expected, stand_of(log.state), changed))
     calls = [
         *noting.calls,
         ["read_jobs", "", "", "10", "queued", "running"],
-        ["read_jobs", "vision", "a", "1", "queued"],
+        ["read_jobs", "vision", "vision/a", "1", "queued"],
     ]
-    calls += [["read_cursor"], ["read_job", "first"], ["read_nodes"], ["read_tenants", "1", "queued", "running"]]
-    calls += [["read_names", "first", "queued", "running"]]
+    calls += [["read_cursor"], ["read_job", "vision/first"], ["read_nodes"]]
+    calls += [["read_tenants", "1", "queued", "running"]]
+    calls += [["read_names", own, "queued", "running"] for own in ("first", "many", "many.3", "odd")]
     calls += [["read_queue", "default", "10"], ["read_summary", "queued", "running"]]
     return [json.dumps(call).encode() for call in calls], views
 
@@ -199,7 +212,12 @@ class Calls:
                 f"here {answer}, on the server {there}"
             )
             assert self._server.content() == after, "the server holds something else"
-        return str(answer[0])
+        return "FOUND" if is_found(call[0], answer) else str(answer[0])
+
+
+def is_found(name: str, answer: list[Any]) -> bool:
+    """Whether a read has found something."""
+    return name in READS and answer[0] == "OK" and len(answer) > 4
 
 
 def outcome(server: Server, call: list[str], view: Content) -> list[Any]:
@@ -252,4 +270,10 @@ def of_jobs(content: Content) -> list[list[str]]:
 
 def view_target(name: str, server: Server | None, share: int) -> Target:
     seeds, views = seeds_and_views()
-    return Target(name, Calls(views, server).run, corpus_of("view", seeds), share, ())
+    return Target(
+        name,
+        Calls(views, server).run,
+        corpus_of("view", seeds),
+        share,
+        tuple(f"{read} NOT_READY NOT_READY FOUND" for read in READS),
+    )

@@ -16,7 +16,7 @@ from fallow.cli.node import nodes
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.values import JobSpec
-from fallow.shared.view.reader import ViewForeign, ViewReader
+from fallow.shared.view.reader import TooManyNamesakes, ViewForeign, ViewReader
 from fallow.shared.view.row_text import NoRow, account_rows, job_row, job_text, node_row, node_text, pool_rows
 from fallow.shared.view.store import ViewUnavailable
 from tests.cluster.examples import cell, node
@@ -86,3 +86,9 @@ async def test_who_reads_such_a_view_is_told_what_to_do(answer: Sequence[Any]) -
         await ViewReader(Answering(answer), "n").job("main", "j")
     assert isinstance(told.value, ViewUnavailable)
     assert "flush Redis: it comes back" in str(told.value)
+
+
+async def test_a_look_up_that_the_view_left_off_is_no_answer() -> None:
+    with pytest.raises(TooManyNamesakes, match="more jobs of cell main are named as elements") as told:
+        await ViewReader(Answering(["TOO_MANY"]), "n").names("main", "many")
+    assert isinstance(told.value, ViewUnavailable)
