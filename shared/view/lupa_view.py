@@ -124,14 +124,16 @@ class Store:
 
 
 class LuaFunctions:
-    """The functions as the port has them. `is_away` makes them unavailable; `lose_tail` takes them back in time."""
+    """The functions as the port has them, from this release's library or another text of one. `is_away` makes them
+    unavailable; `lose_tail` takes them back in time.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, source: str | None = None) -> None:
         self.store = Store()
         self.is_away = False
         self._lua = LuaRuntime(encoding=None, unpack_returned_tuples=True)
         self._functions: dict[str, Any] = {}
-        self._load()
+        self._load(library_source() if source is None else source)
 
     async def call(self, name: str, keys: Sequence[str], arguments: Sequence[str]) -> Any:
         """As the port says."""
@@ -158,7 +160,7 @@ class LuaFunctions:
         """Lose everything but the functions."""
         self.store = Store()
 
-    def _load(self) -> None:
+    def _load(self, source: str) -> None:
         # Lua would keep these functions alive for as long as they keep Lua, where no collector of garbage looks.
         functions = weakref.proxy(self)
         redis = self._lua.table_from(
@@ -169,7 +171,7 @@ class LuaFunctions:
             }
         )
         self._lua.globals()[b"redis"] = redis
-        self._lua.execute(library_source().split("\n", 1)[1].encode())
+        self._lua.execute(source.split("\n", 1)[1].encode())
 
     def _register(self, name: Any, callback: Any = None) -> None:
         if callback is None:
