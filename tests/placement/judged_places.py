@@ -8,7 +8,8 @@ is kept for those before counted as in use. It does not say which of several rig
 * If it does not, all of it comes together there when what is in use on these nodes ends, though all that is free and
   not kept goes to others and stays with them; else there is no other node where anything is free.
 
-A gang that must be in one unit of the network, or whose slices must be, counts where it is only.
+The workers that the job has already stay where they are: what they hold comes to no other worker of it. A gang that
+must be in one unit of the network, or whose slices must be, counts where it is only.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import Kept
-from fallow.shared.events.values import GPU, JobSpec, Level, Wish
+from fallow.shared.events.values import GPU, JobSpec, Level, Wish, WorkerPlace
 
 Room = Mapping[str, int]
 """How many workers of a job each of some nodes holds."""
@@ -48,9 +49,9 @@ def wrong_places(state: CellState, spec: JobSpec, kept: Kept) -> str | None:
     return None
 
 
-def useless_places(state: CellState, spec: JobSpec, kept: Kept) -> str | None:
-    """Why the job will not start in these places; or None. A part of a job, shares, and what maintenance shuts are not
-    judged.
+def useless_places(state: CellState, spec: JobSpec, kept: Kept, own: Sequence[WorkerPlace] = ()) -> str | None:
+    """Why the job, which has its `own` workers if it runs, will not start in these places, or no worker more of it; or
+    None. A part of a job, shares, and what maintenance shuts are not judged.
     """
     most = max(part for _, part in kept.owners)
     if spec.resources.gpu_milli < GPU or most < spec.gpus_milli or state.maintenance_starts:
@@ -65,24 +66,31 @@ def useless_places(state: CellState, spec: JobSpec, kept: Kept) -> str | None:
             held = {name: _holds(spec, state.nodes[name], *have) for name, have in on.items()}
             fits = _are_together(spec, [state.nodes[name] for name in on], held)
             return None if fits else f"the job fits into {pool}, and of {spec.workers} workers its places hold {held}"
-    return _never_together(state, spec, on, by_pool)
+    all_of = {node.id: _all_but(node, own) for nodes in by_pool.values() for node in nodes}
+    return _never_together(state, spec, on, by_pool, all_of)
 
 
 def _never_together(
-    state: CellState, spec: JobSpec, on: Mapping[str, Have], by_pool: Mapping[str, Sequence[Node]]
+    state: CellState,
+    spec: JobSpec,
+    on: Mapping[str, Have],
+    by_pool: Mapping[str, Sequence[Node]],
+    all_of: Mapping[str, Have],
 ) -> str | None:
-    """Why what is kept on these nodes will never hold a job that does not fit now."""
+    """Why what is kept on these nodes will never hold a job that does not fit now. It could have `all_of` a node in the
+    end.
+    """
     nodes = [state.nodes[name] for name in on]
-    there = {node.id: _holds(spec, node, *_to_come(node, on[node.id])) for node in nodes}
+    there = {node.id: _holds(spec, node, *_to_come(node, on[node.id], all_of[node.id])) for node in nodes}
     if _are_together(spec, nodes, there):
         return None
     pools = {node.pool: None for node in nodes} or by_pool
     for part in [part for pool in pools for part in _parts(spec, by_pool[pool], nodes)]:
-        if not _are_together(spec, part, {node.id: _holds(spec, node, *_all_of(node)) for node in part}):
+        if not _are_together(spec, part, {node.id: _holds(spec, node, *all_of[node.id]) for node in part}):
             continue  # it could not be there
         for node in part:
             is_kept = on.get(node.id, NOTHING)[0] == _free(node).bit_count()
-            if not is_kept and _holds(spec, node, *_all_of(node)) > there.get(node.id, 0):
+            if not is_kept and _holds(spec, node, *all_of[node.id]) > there.get(node.id, 0):
                 return f"of {spec.workers} workers {there} come together, and what is free on {node.id} is not kept"
     return None
 
@@ -132,14 +140,18 @@ def _now(spec: JobSpec, node: Node) -> Have:
     return (_free(node).bit_count(), has.cpu_milli - node.cpu_used, has.memory_mib - node.memory_used)
 
 
-def _all_of(node: Node) -> Have:
-    """What it could have if nothing was in use there."""
-    return (node.spec.gpus - node.failed.bit_count(), node.spec.cpu_milli, node.spec.memory_mib)
+def _all_but(node: Node, own: Iterable[WorkerPlace]) -> Have:
+    """What it could have if nothing but its own workers was there."""
+    has, here = node.spec, [place for place in own if place.node == node.id]
+    taken = {device: None for place in here for device in place.devices}
+    gpus = sum(1 for device in range(has.gpus) if device not in taken and not node.failed >> device & 1)
+    cpu, memory = sum(place.cpu_milli for place in here), sum(place.memory_mib for place in here)
+    return (gpus, has.cpu_milli - cpu, has.memory_mib - memory)
 
 
-def _to_come(node: Node, kept: Have) -> Have:
-    """What it could have when what is in use there has ended, and what is free and not kept is in use."""
-    gpus, cpu, memory = _all_of(node)
+def _to_come(node: Node, kept: Have, all_of: Have) -> Have:
+    """What of all this it could have when what is in use there has ended, and what is free and not kept is in use."""
+    gpus, cpu, memory = all_of
     lost = _free(node).bit_count() - kept[0]
     lost_cpu, lost_memory = (
         node.spec.cpu_milli - node.cpu_used - kept[1],

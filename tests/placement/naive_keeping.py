@@ -172,7 +172,8 @@ class _Book:
         places = pick(self._state, spec, _reach_beside_own(self._state, spec, job), most, since_ms)
         kept = Kept(tuple(owners), places.places, is_whole)
         assert wrong_places(self._state, spec, kept) is None, (job.id, wrong_places(self._state, spec, kept))
-        assert useless_places(self._state, spec, kept) is None, (job.id, useless_places(self._state, spec, kept))
+        useless = useless_places(self._state, spec, kept, job.workers)
+        assert useless is None, (job.id, useless)
         found = [kept, *([Kept(tuple(owners), places.more, is_whole, is_more=True)] if places.more else [])]
         for each in found[1:]:
             assert wrong_places(self._state, spec, each) is None, (job.id, wrong_places(self._state, spec, each))

@@ -8,7 +8,7 @@ import pytest
 
 from fallow.shared.cluster.quota.kept_places import Kept, KeptPlace
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
+from fallow.shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish, WorkerPlace
 from tests.placement.judged_places import useless_places, wrong_places
 from tests.placement.world import World, cell_with, joined, spec_of
 
@@ -103,3 +103,24 @@ def test_memory_counts_as_gpus_do() -> None:
 
 def test_a_part_of_a_job_is_not_judged() -> None:
     assert useless_places(cell(2, 2).state, own(4, 2), kept(place(0, 0b1111 << 2), gpus=4)) is None
+
+
+def test_what_a_job_has_already_comes_to_no_other_worker_of_it() -> None:
+    """A worker runs, and four GPUs beside it are free. Where all memory is its own, there is no room for another."""
+    spec = replace(own(2), resources=Resources(gpu_milli=2 * GPU, memory_mib=40))
+    world = cell(4)
+    world.state.nodes["n0"].memory_used = 64
+    whole = WorkerPlace(rank=0, node="n0", devices=(0, 1), gpu_milli=2 * GPU, memory_mib=64)
+    half = replace(whole, memory_mib=24)
+    assert useless_places(world.state, spec, kept(), [whole]) is None
+    assert useless_places(world.state, spec, kept(), [half]) is not None
+    assert useless_places(world.state, spec, kept(), []) is not None
+
+
+def test_a_worker_on_a_broken_gpu_takes_nothing_of_those_that_are_healthy() -> None:
+    world = cell(7)
+    world.state.nodes["n0"].failed = 1
+    mine = WorkerPlace(rank=0, node="n0", devices=(0, 1, 2, 3), gpu_milli=4 * GPU)
+    assert useless_places(world.state, own(4), kept(), [mine]) is not None
+    world.state.nodes["n0"].failed = 1 << 6
+    assert useless_places(world.state, own(4), kept(), [mine]) is None

@@ -216,6 +216,12 @@ def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_loo
     reaches("places are kept for several owners at once", many.reached["owners at most"] > 1)
 
 
+@pytest.mark.parametrize("seed", [9_999, 10_101, 10_261])
+def test_nothing_is_kept_where_the_jobs_own_workers_leave_no_room_for_another(seed: int) -> None:
+    """They take all CPUs or memory of a node of which GPUs are free."""
+    SomeOwners(Random(seed)).live()
+
+
 def test_the_property_is_about_something() -> None:
     reached = Counter[str]()
     for seed in range(12):
