@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from heapq import heapify, heappop
 from typing import Any
 
-from fallow.services.placement.fit.empty_capacity import could_ever_start, could_hold, could_hold_singly, reach_of
+from fallow.services.placement.fit.empty_capacity import could_ever_start, could_hold, reach_of
 from fallow.services.placement.owners.claim_places import pick
 from fallow.services.placement.owners.kept_index import KeptIndex, KeptSum, Tally, kept_in
 from fallow.services.placement.owners.owners import has_owners
@@ -26,7 +26,7 @@ from fallow.services.placement.service import PlacementService
 from fallow.shared.cluster.capacity.gpu_types import types_for
 from fallow.shared.cluster.model.independent_workers import in_line
 from fallow.shared.cluster.model.job import Job, JobStatus
-from fallow.shared.cluster.model.node import bits
+from fallow.shared.cluster.model.node import Node, bits
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import Kept, KeptPlaces, taken
 from fallow.shared.cluster.quota.quota import over_limit
@@ -34,11 +34,12 @@ from fallow.shared.cluster.quota.room import firm_room, lineage
 from fallow.shared.cluster.quota.tree import Account, Branch
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec
+from fallow.shared.events.values import GPU, JobSpec, NodeStatus, Resources, WorkerPlace
 from tests.placement.judged_places import useless_places, wrong_places
 from tests.placement.oracle import LinesWorld
 
 KINDS_MOST = 8
+CLOSED = (NodeStatus.CORDONED, NodeStatus.DRAINING)
 
 Where = tuple[object, ...]
 
@@ -196,15 +197,24 @@ class _Book:
 def _reach_beside_own(state: CellState, spec: JobSpec, job: Job) -> dict[str, int]:
     """Where one more worker of the job could be: not where its own workers leave no room for it."""
     reach = dict(reach_of(state, spec))
-    for node_id, many in Counter(place.node for place in job.workers).items():
+    for node_id in dict.fromkeys(place.node for place in job.workers):
         node = state.nodes[node_id]
-        wants, devices = spec.resources, node.spec.gpus - node.failed.bit_count()
-        room = devices * max(GPU // wants.gpu_milli, 1) // max(wants.gpu_milli // GPU, 1)
-        room = min(room, node.spec.cpu_milli // wants.cpu_milli if wants.cpu_milli else room)
-        room = min(room, node.spec.memory_mib // wants.memory_mib if wants.memory_mib else room)
-        if many >= room:
+        if not _has_room_beside(node, [place for place in job.workers if place.node == node_id], spec.resources):
             reach[node.pool] = reach.get(node.pool, 0) & ~(1 << state.pools[node.pool].number(node_id))
     return {pool: mask for pool, mask in reach.items() if mask}
+
+
+def _has_room_beside(node: Node, own: Sequence[WorkerPlace], wants: Resources) -> bool:
+    """Whether the node would hold a worker more beside these, if nothing else ran there."""
+    healthy = [device for device in range(node.spec.gpus) if not node.failed >> device & 1]
+    on = Counter(device for place in own for device in place.devices)
+    if wants.gpu_milli < GPU:
+        fits = any(on[device] < GPU // wants.gpu_milli for device in healthy)
+    else:
+        fits = sum(not on[device] for device in healthy) * GPU >= wants.gpu_milli
+    cpu_milli = node.spec.cpu_milli - sum(place.cpu_milli for place in own)
+    memory_mib = node.spec.memory_mib - sum(place.memory_mib for place in own)
+    return fits and cpu_milli >= wants.cpu_milli and memory_mib >= wants.memory_mib
 
 
 def _where(spec: JobSpec) -> Where:
@@ -254,13 +264,17 @@ def _first_of(state: CellState, line: Line) -> str:
 
 def _waits_for_room(state: CellState, job: Job) -> bool:
     """Whether room on open nodes is what the job lacks: not an element whose array may have no more, nor one that could
-    never be, nor one that runs and whose own workers are all that its nodes hold.
+    never be, nor one that runs and whose own workers are all that its open nodes hold.
     """
     if job.status is JobStatus.QUEUED and not may_start_one_more(state, job.spec):
         return False
-    if job.status is not JobStatus.QUEUED and not could_hold_singly(state, job.spec, len(job.workers) + 1):
+    if not (could_ever_start(state, job) and is_ever_allowed(state, job)):
         return False
-    return could_ever_start(state, job) and is_ever_allowed(state, job) and bool(reach_of(state, in_line(job)))
+    if job.status is JobStatus.QUEUED:
+        return bool(reach_of(state, in_line(job)))
+    found = _reach_beside_own(state, in_line(job), job)
+    ids = [state.pools[pool].ids[number] for pool, mask in found.items() for number in bits(mask)]
+    return any(state.nodes[node_id].status not in CLOSED for node_id in ids)
 
 
 def _waits_for_maintenance(state: CellState, job: Job) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.job import HOLDING
 from fallow.shared.events import nodes as n
+from fallow.shared.events.operations import Cordon
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
@@ -153,6 +154,41 @@ def test_nothing_is_kept_for_a_worker_that_no_node_holds_beside_the_others_of_it
     assert beside.ends_until_start(job, 2, most=200) is None
     assert len(beside.world.job("own").workers) == 2
     assert beside.world.state.tree.kept.all == ()
+
+
+def test_a_gpu_that_breaks_under_a_worker_takes_no_room_of_the_next_one() -> None:
+    """Four GPUs stay healthy beside those of the worker, which goes on with three that are and the broken one."""
+    job = replace(own(2, 4), gang=False, workers_min=1)
+    beside = Beside(cell_of(2), job, flow())
+    beside.world.tell(admitted(job, 2))
+    ended = on_node(beside, "n0")[:4]
+    beside.world.tell(*(finished(borrower, "n0") for borrower in ended))
+    (worker,) = beside.world.job("own").workers
+    beside.world.tell(report("n0", failed=worker.devices[:1]))
+    for borrower in on_node(beside, "n0"):
+        assert len(beside.world.job("own").workers) == 1
+        beside.world.tell(finished(borrower, "n0"))
+    assert [place.node for place in beside.world.job("own").workers] == ["n0", "n0"]
+
+
+def test_a_job_that_only_a_closed_node_would_hold_more_of_keeps_nothing_from_another_of_its_owner() -> None:
+    """Where its worker runs there is room for no other; the other job takes a node that is too small for the first."""
+    job = replace(own(2, 4), gang=False, workers_min=1)
+    nodes = [joined("n0", 4), joined("n1", 2), joined("n2", 8), joined("n3", 2)]
+    beside = Beside(nodes, job, flow())
+    beside.world.tell(Cordon(cell=CELL, node="n2"), admitted(job, 2))
+    beside.world.tell(*(finished(borrower, "n0") for borrower in on_node(beside, "n0")))
+    assert [place.node for place in beside.world.job("own").workers] == ["n0"]
+    beside.world.tell(admitted(spec_of("small", 2), 3))
+    for borrower in on_node(beside, "n1"):
+        beside.world.tell(finished(borrower, "n1"))
+    assert [place.node for place in beside.world.job("small").workers] == ["n1"]
+
+
+def on_node(beside: Beside, node: str) -> list[str]:
+    """The borrower's jobs there."""
+    jobs = beside.world.state.jobs.values()
+    return [each.id for each in jobs if each.id != "own" and each.workers and each.workers[0].node == node]
 
 
 def test_a_job_of_which_more_workers_are_wanted_than_its_limit_lets_start_starts_with_those_that_it_may_have() -> None:

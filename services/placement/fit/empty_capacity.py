@@ -7,8 +7,7 @@ new at the moment count, since they may do so again.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
@@ -17,9 +16,19 @@ from fallow.shared.cluster.capacity.hardware import Hardware, Kind, UnitsAlike, 
 from fallow.shared.cluster.capacity.node_filter_index import marks_of, needs_of
 from fallow.shared.cluster.model.independent_workers import in_line
 from fallow.shared.cluster.model.job import Job
+from fallow.shared.cluster.model.node import Node, mask_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, Resources, TopologyRequest, Wish
+from fallow.shared.events.values import (
+    GPU,
+    WORKERS_MOST,
+    JobKind,
+    JobSpec,
+    Resources,
+    TopologyRequest,
+    Wish,
+    WorkerPlace,
+)
 
 
 class Form(NamedTuple):
@@ -83,17 +92,42 @@ def open_room(state: CellState, spec: JobSpec) -> int:
     return sum(_open_room(state, state.pools[name], spec) for name in spec.pools or state.pools if name in state.pools)
 
 
+def could_hold_one_more(state: CellState, job: Job) -> bool:
+    """Whether any open node would hold a worker more of a job that runs, beside those that it has there, if nothing
+    else ran on it.
+    """
+    left = without(reach_of(state, in_line(job)), full_of_own(state, job))
+    return any(mask & ~hardware_of(state, state.pools[name]).closed for name, mask in left.items())
+
+
 def full_of_own(state: CellState, job: Job) -> Reach:
-    """The nodes that would hold no more workers of a job that runs than it has there, if nothing else ran on them."""
+    """The nodes that would hold no worker of a job that runs beside those that it has there, if nothing else ran on
+    them.
+    """
     found: Reach = {}
-    for node_id, many in Counter(place.node for place in job.workers).items():
-        name = state.nodes[node_id].pool
-        pool = state.pools[name]
-        bit, form = 1 << pool.number(node_id), _form_of(state, pool, job.spec)
-        kinds = hardware_of(state, pool).kinds
-        if many >= max((_on(kind, form) for kind, mask in kinds.items() if mask & bit), default=0):
-            found[name] = found.get(name, 0) | bit
+    for node_id in dict.fromkeys(place.node for place in job.workers):
+        node = state.nodes[node_id]
+        if not _room_beside(node, [place for place in job.workers if place.node == node_id], job.spec.resources):
+            bit = 1 << state.pools[node.pool].number(node_id)
+            found[node.pool] = found.get(node.pool, 0) | bit
     return found
+
+
+def _room_beside(node: Node, own: Sequence[WorkerPlace], wants: Resources) -> int:
+    """How many workers more a node holds beside these, if nothing else ran there. What of these is on broken GPUs takes
+    nothing of the healthy ones.
+    """
+    healthy, has = node.all_devices & ~node.failed, node.spec
+    on = [mask_of(place.devices) & healthy for place in own]
+    if wants.gpu_milli < GPU:
+        room = _by_gpus(healthy.bit_count(), wants.gpu_milli) - sum(1 for devices in on if devices)
+    else:
+        room = _by_gpus(healthy.bit_count() - sum(devices.bit_count() for devices in on), wants.gpu_milli)
+    if wants.cpu_milli:
+        room = min(room, (has.cpu_milli - sum(place.cpu_milli for place in own)) // wants.cpu_milli)
+    if wants.memory_mib:
+        room = min(room, (has.memory_mib - sum(place.memory_mib for place in own)) // wants.memory_mib)
+    return max(0, room)
 
 
 Reach = dict[str, int]

@@ -15,7 +15,7 @@ from fallow.services.placement.fit.empty_capacity import (
     Reach,
     could_ever_start,
     could_hold,
-    could_hold_singly,
+    could_hold_one_more,
     full_of_own,
     reach_of,
 )
@@ -221,11 +221,13 @@ class _Choice:
 
 def could_use_room(state: CellState, job: Job) -> bool:
     """Whether room on open nodes is what the job lacks: not one that could never be, nor one that runs and whose own
-    workers are all that its nodes hold. Its array is not looked at.
+    workers are all that its open nodes hold. Its array is not looked at.
     """
-    if job.status is not JobStatus.QUEUED and not could_hold_singly(state, job.spec, len(job.workers) + 1):
+    if not (could_ever_start(state, job) and is_ever_allowed(state, job)):
         return False
-    return could_ever_start(state, job) and is_ever_allowed(state, job) and bool(reach_of(state, in_line(job)))
+    if job.status is not JobStatus.QUEUED:
+        return could_hold_one_more(state, job)
+    return bool(reach_of(state, in_line(job)))
 
 
 def _where(spec: JobSpec) -> Where:
