@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.fold.apply import apply
@@ -264,13 +264,18 @@ class Ledger:
         return {job: None, **self.elements.get(job, {})}
 
     def _left_over(self, decision: Decision) -> list[Event]:
+        """Those for one job have their answers first: any element's may be the answer to one for its array."""
         answers = Counter(key for effect in decision.effects for key in answered_by(effect))
-        left = [event for event in self._read(decision) if not self._is_answered(event, answers)]
+        read = sorted(self._read(decision), key=lambda event: about(event) in self.elements)
+        left = [event for event in read if not self._is_answered(event, answers)]
         return self._without_what_is_so(left, decision)
 
     def _is_answered(self, event: Event, answers: Counter[tuple[str, str]]) -> bool:
+        """One answer is enough: the first elements may end between two commands for their array, which others answer
+        then.
+        """
         found = self._answers_to(event, answers)
-        answers.subtract(found if kind_of(event) not in ONE_FOR_ALL else ())
+        answers.subtract(found[:1] if kind_of(event) not in ONE_FOR_ALL else ())
         return bool(found)
 
     def _without_what_is_so(self, left: list[Event], decision: Decision) -> list[Event]:
@@ -399,6 +404,10 @@ def all_is_read(world: World) -> bool:
     return all(read.get(source) == len(stream) for source, stream in world.inputs.items())
 
 
+@example(  # an element of an array ends, and both are updated in one record
+    steps=[("submit", [6_986_072], True), ("progress", 5, True), ("commands", [4, 260], False)],
+    fates=[],
+)
 @given(steps=TALES, fates=st.lists(st.sampled_from((Fate.KEPT,) * 4 + BAD_FATES), max_size=60))
 def test_what_was_read_was_done_or_refused_in_the_same_record(
     steps: list[tuple[str, Any, bool]], fates: list[Fate]
@@ -422,3 +431,35 @@ def test_a_command_to_an_array_that_ends_in_the_same_record_was_answered() -> No
     assert [type(effect) for effect in effects] == [e.JobRefused, e.JobFinished]
     assert [*Ledger(world.inputs).unsettled(world)] == []
     assert judged(world) == []
+
+
+def test_an_update_of_an_array_may_be_answered_by_an_element_that_a_later_one_names() -> None:
+    """The first element is over: the update of the array is told of the second one, that of the first is refused."""
+    world = cell_with(joined("n1"))
+    world.tell(admitted(replace(spec_of("a"), array=2)))
+    world.tell(started("a.0"), finished("a.0"))
+    effects = world.tell(update("a", priority=0), update("a.0", priority=0))
+    assert [type(effect) for effect in effects] == [e.JobUpdated, e.JobRefused]
+    assert [*Ledger(world.inputs).unsettled(world)] == []
+    assert judged(world) == []
+
+
+def test_two_updates_of_an_array_are_answered_by_two_elements_where_one_ends_between_them() -> None:
+    world = cell_with(joined("n1", 1))
+    world.run(spec_of("b"))
+    world.tell(admitted(replace(spec_of("a"), array=2)))
+    effects = world.tell(update("a", priority=0), cancel("a.0"), update("a", priority=0))
+    assert [type(effect) for effect in effects] == [e.JobUpdated, e.JobCancelled, e.JobUpdated]
+    assert [*Ledger(world.inputs).unsettled(world)] == []
+    assert judged(world) == []
+
+
+def test_an_update_that_was_read_beside_others_and_not_answered_is_found() -> None:
+    """What was read as the first of three updates, for an array of two, has no answer: the others have one each."""
+    world = cell_with(joined("n1", 1))
+    world.run(spec_of("b"))
+    world.tell(admitted(replace(spec_of("a"), array=2)))
+    effects = world.tell(None, update("a", priority=0), update("a.1", priority=0))
+    assert [effect.job for effect in effects if isinstance(effect, e.JobUpdated)] == ["a.0", "a.1"]
+    world.inputs["jobs-0"][-3] = update("a", priority=0)
+    assert [*Ledger(world.inputs).unsettled(world)] == [update("a", priority=0)]
