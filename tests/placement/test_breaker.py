@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
@@ -21,8 +23,11 @@ from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, Fate, World, admitted, cell_with, finished, joined, report, seen, spec_of
 
 WAIT_S, PATIENCE_S = 60, 40
-TICK_S, PAIR_S = 3, 2
+TICK_S = 5
 """Where much time passes in each of many examples, nodes report and the writer looks so often only."""
+
+UNTOLD_S = 15
+"""So much of a node's silence, half of its lease, no writer tells the log: a new writer begins to count there."""
 
 
 def cell_of(count: int, *, wait_s: int = WAIT_S, per_minute: int = 6) -> World:
@@ -34,13 +39,12 @@ def cell_of(count: int, *, wait_s: int = WAIT_S, per_minute: int = 6) -> World:
     return world
 
 
-def pass_seconds(world: World, seconds: int, *speaking: str) -> list[tuple[int, str]]:
-    """Time passes while these nodes report. Which nodes are lost, and after how many seconds."""
+def pass_seconds(world: World, seconds: int, *speaking: str, tick_s: int = 1) -> list[tuple[int, str]]:
+    """Time passes, a tick at once, while these nodes report. Which nodes are lost, and after how many seconds."""
     made: list[tuple[int, str]] = []
-    for second in range(1, seconds + 1):
-        world.hand_over(*(report(node) for node in speaking))
-        effects = world.pass_time(1_000)
-        made += [(second, effect.node) for effect in effects if isinstance(effect, e.LeaseExpired)]
+    for begin_s in range(0, seconds, tick_s):
+        end_s = min(begin_s + tick_s, seconds)
+        made += [(end_s, node) for node in pass_tick(world, end_s - begin_s, *speaking)]
     return made
 
 
@@ -76,7 +80,7 @@ def test_nodes_that_fall_silent_one_after_the_other_are_held_all_the_same(phases
     for second in range(10):
         late = [node for node, phase in zip(nodes, phases, strict=False) if phase >= second]
         assert pass_seconds(world, 1, *late, *talkers) == []
-    assert pass_seconds(world, PATIENCE_S + WAIT_S - 11, *talkers) == []
+    assert pass_seconds(world, PATIENCE_S + WAIT_S - 11, *talkers, tick_s=TICK_S) == []
     assert world.service.leases_frozen
 
 
@@ -110,10 +114,12 @@ def test_no_minute_loses_more_than_the_set_rate_once_many_are_silent(
     nodes = sorted(world.state.nodes)
     silent = max(BREAKER_NODES, count * percent // 100 + 1)
     assume(silent <= count)
-    at = [second for second, _ in pass_seconds(world, PATIENCE_S + WAIT_S, *nodes[silent:])]
+    world.checks = False
+    assert pass_seconds(world, PATIENCE_S + WAIT_S, *nodes[silent:], tick_s=TICK_S) == []
     if stints:
         world.restart()
-    at += [second for second, _ in pass_seconds(world, 120, *nodes[silent:])]
+    at = [second for second, _ in pass_seconds(world, 120, *nodes[silent:], tick_s=1 if per_minute > 6 else 2)]
+    world.check()
     most = {at_s: sum(at_s <= other < at_s + 60 for other in at) for at_s in at}
     reaches("several nodes are lost one after the other", len(at) > 1)
     assert max(most.values(), default=0) <= per_minute + 1
@@ -211,16 +217,16 @@ def test_writers_that_take_turns_lose_together_no_more_nodes_at_once_than_one_ma
     count: int, falls: list[int], turns_s: list[int]
 ) -> None:
     """Nodes fall silent for good, each at a time of its own; what is lost before the breaker holds is told."""
-    wait_s = 300
+    wait_s, tick_s = 300, 3
     world, recent = cell_of(count, wait_s=wait_s), list[int]()
     world.checks = False
     silent_from = dict(zip(sorted(world.state.nodes), sorted(falls), strict=False))
     turns, next_turn = 0, turns_s[0]
     losses, is_held = 0, False
-    for second in range(TICK_S, 360, TICK_S):
+    for second in range(tick_s, 360, tick_s):
         speaking = [node for node in world.state.nodes if silent_from.get(node, second) >= second]
         living = count - len(lost(world))
-        now = pass_tick(world, TICK_S, *speaking)
+        now = pass_tick(world, tick_s, *speaking)
         is_held |= world.service.leases_frozen
         losses += len(now)
         if now and not world.service.leases_frozen:
@@ -335,48 +341,92 @@ def test_of_many_silent_nodes_those_that_hold_jobs_are_lost_first_whatever_they_
     assert requeued_after(world, "job", busy, *others) == PATIENCE_S + WAIT_S + 1
 
 
-@example(waves=[(1, 72), (1, 0)], busy=set(), per_minute=6, stint_s=10_000)
-@example(waves=[(7, 141), (2, 0)], busy=set(), per_minute=6, stint_s=75)
+@dataclass
+class Told:
+    """What became of nodes that fell silent in waves, by the second: `held_s` are the ticks behind which losses were
+    held back, `restarts_s` those behind which another writer took over.
+    """
+
+    tick_s: int
+    silent_s: dict[str, int] = field(default_factory=dict)
+    gone: list[tuple[int, str]] = field(default_factory=list)
+    held_s: dict[int, None] = field(default_factory=dict)
+    restarts_s: list[int] = field(default_factory=list)
+
+    def note(self, world: World, second: int) -> None:
+        """What this tick has brought, also by the first decisions of a writer that took over behind it."""
+        known = {node for _, node in self.gone}
+        self.gone += [(second, node) for node in lost(world) if node not in known]
+        if world.state.evictions is not None:
+            self.held_s[second] = None
+
+    def overdue_s(self, node: str) -> int:
+        """The tick behind which its lease has run out, whoever writes."""
+        return self.silent_s[node] + PATIENCE_S + self.tick_s
+
+    def waited_s(self) -> dict[str, int]:
+        """For how long each node was lost later than with its lease."""
+        return {node: at_s - self.overdue_s(node) + self.tick_s for at_s, node in self.gone}
+
+    def is_overdue_while_held(self, node: str) -> bool:
+        """Whether others were held back when its lease ran out. For a writer that took over meanwhile it runs out later
+        by as much as the log did not tell of its silence, and others may be let go by then.
+        """
+        begin_s = end_s = self.overdue_s(node)
+        if any(self.silent_s[node] <= at_s < begin_s for at_s in self.restarts_s):
+            end_s += UNTOLD_S
+        return all(at_s in self.held_s for at_s in range(begin_s, end_s + 1, self.tick_s))
+
+
+def fall_silent(world: World, waves: list[tuple[int, int]], tick_s: int, stint_s: int) -> Told:
+    """So many nodes of each wave fall silent, and so much time passes behind it; until all of them are lost."""
+    told, left_s, second = Told(tick_s), stint_s, 0
+    for many, pause_s in [*waves, (0, PATIENCE_S + WAIT_S + 180)]:
+        talkers = [node for node in sorted(world.state.nodes) if node not in told.silent_s]
+        told.silent_s |= dict.fromkeys(talkers[:many], second)
+        for _ in range(0, pause_s, tick_s):
+            if many == 0 and len(told.gone) == len(told.silent_s):
+                break
+            second, left_s = second + tick_s, left_s - tick_s
+            pass_tick(world, tick_s, *talkers[many:])
+            if left_s <= 0:
+                world.restart()
+                told.restarts_s.append(second)
+                left_s = stint_s
+            told.note(world, second)
+    return told
+
+
+@example(waves=[(1, 72), (1, 0)], busy=set(), per_minute=6, tick_s=2, stint_s=10_000)
+@example(waves=[(7, 141), (2, 0)], busy=set(), per_minute=6, tick_s=2, stint_s=75)
+@example(waves=[(1, 91), (3, 75), (1, 0)], busy=set(), per_minute=30, tick_s=2, stint_s=75)
+@example(waves=[(1, 0), (1, 0), (8, 0)], busy=set(), per_minute=30, tick_s=5, stint_s=75)
 @given(
     waves=st.lists(st.tuples(st.integers(1, 8), st.integers(0, 150)), min_size=1, max_size=4),
     busy=st.sets(st.integers(0, 15), max_size=6),
     per_minute=st.sampled_from([6, 30]),
+    tick_s=st.sampled_from([5, 5, 5, 2]),
     stint_s=st.sampled_from([10_000, 75]),
 )
 def test_each_silent_node_has_its_own_wait_and_then_no_minute_loses_more_than_the_rate(
-    waves: list[tuple[int, int]], busy: set[int], per_minute: int, stint_s: int
+    waves: list[tuple[int, int]], busy: set[int], per_minute: int, tick_s: int, stint_s: int
 ) -> None:
     """Nodes fall silent in waves, the first of which is a large part of the cell; some of them hold jobs."""
-    world = cell_of(16, per_minute=per_minute)
-    nodes, left_s, gone = sorted(world.state.nodes), stint_s, list[tuple[int, str]]()
-    world.run(*(spec_of(f"job-{number}", 8) for number in range(16)))
-    idle = [f"job-{number}" for number in range(16) if number not in busy]
-    world.tell(*(finished(job, world.nodes_of(job)[0]) for job in idle))
+    world = cell_of(0, per_minute=per_minute)
+    world.tell(*(joined(f"n{number:02}") for number in sorted(busy)))
+    world.run(*(spec_of(f"job-{number}", 8) for number in sorted(busy)))
+    world.tell(*(joined(f"n{number:02}") for number in range(16) if number not in busy))
     world.checks = False
-    silent_since: dict[str, int] = {}
-    is_held, second = dict[int, bool](), 0
-    for many, pause_s in [(4, 30), *waves, (0, PATIENCE_S + WAIT_S + 180)]:
-        talkers = [node for node in nodes if node not in silent_since]
-        silent_since |= dict.fromkeys(talkers[:many], second)
-        is_last = many == 0
-        for _ in range(0, pause_s, PAIR_S):
-            if is_last and len(gone) == len(silent_since):
-                break
-            second, left_s = second + PAIR_S, left_s - PAIR_S
-            gone += [(second, node) for node in pass_tick(world, PAIR_S, *talkers[many:])]
-            is_held[second] = world.state.evictions is not None
-            if left_s in (0, -1):
-                world.restart()
-                left_s = stint_s
+    told = fall_silent(world, [(4, 30), *waves], tick_s, stint_s)
     world.check()
-    overdue_s = {node: at_s + PATIENCE_S + PAIR_S for node, at_s in silent_since.items()}
-    waited_s = {node: at_s - overdue_s[node] + PAIR_S for at_s, node in gone}
-    reaches("a node falls silent while others are held", sum(is_held[overdue_s[node]] for node in waited_s) > 4)
+    waited_s = told.waited_s()
+    waiting = [node for node in waited_s if told.is_overdue_while_held(node)]
+    reaches("a node falls silent while others are held", len(waiting) > 4)
     # Where the last of those that were held back was lost just before, the next one is a loss like any other.
-    assert all(waited_s[node] >= WAIT_S for node in waited_s if is_held[overdue_s[node]])
+    assert all(waited_s[node] >= WAIT_S for node in waiting)
     assert all(wait_s >= 0 for wait_s in waited_s.values())
-    assert sorted(node for _, node in gone) == sorted(silent_since)
-    most = max(sum(at_s <= other < at_s + 60 for other, _ in gone) for at_s, _ in gone)
+    assert sorted(waited_s) == sorted(told.silent_s)
+    most = max(sum(at_s <= other < at_s + 60 for other, _ in told.gone) for at_s, _ in told.gone)
     # Once the last of those that were held back is lost, others are lost as ever: at once, if they are so few.
     assert most <= per_minute + BREAKER_NODES - 1
 
@@ -403,5 +453,5 @@ def test_nodes_that_are_silent_for_equally_long_go_by_the_submission_of_their_jo
     world.tell(*(joined(f"n{name}", gpus) for gpus, name in enumerate(names, 1)))
     world.tell(*(admitted(spec_of(f"job-{gpus}", gpus), submit_ms=ms) for gpus, ms in enumerate(submits, 1)))
     at = {world.nodes_of(f"job-{gpus}")[0]: ms for gpus, ms in enumerate(submits, 1)}
-    gone = [node for _, node in pass_seconds(world, PATIENCE_S + WAIT_S + 60)]
+    gone = [node for _, node in pass_seconds(world, PATIENCE_S + WAIT_S + 60, tick_s=TICK_S)]
     assert [at[node] for node in gone] == list(range(6))
