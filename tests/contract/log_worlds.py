@@ -93,6 +93,7 @@ class KafkaWorld:
         self.bootstrap = bootstrap
         self._admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
         self._logs: list[Log] = []
+        self._asking: Log | None = None
 
     async def start(self) -> None:
         await self._admin.start()
@@ -115,27 +116,44 @@ class KafkaWorld:
 
     @asynccontextmanager
     async def open_transaction(self, tp: TopicPartition, values: list[bytes]) -> AsyncIterator[None]:
-        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=f"tx-{next(_numbers)}")
-        await producer.start()
+        producer = await self._in_transaction(tp, values)
         try:
-            await producer.begin_transaction()
-            for value in values:
-                await producer.send_and_wait(tp[0], value, partition=tp[1])
             yield
             await producer.commit_transaction()
         finally:
             await producer.stop()
 
     async def transaction(self, tp: TopicPartition, values: list[bytes], *, commits: bool) -> None:
-        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=f"tx-{next(_numbers)}")
+        """Its end is written when this returns: Kafka says that a transaction is over before it writes that into the
+        partition, so that other records may come to stand between, and none behind its first can be read until then.
+        """
+        producer = await self._in_transaction(tp, values)
+        try:
+            await (producer.commit_transaction() if commits else producer.abort_transaction())
+        finally:
+            await producer.stop()
+        if self._asking is None:
+            self._asking = await self.log()
+        log = self._asking
+
+        async def is_over() -> bool:
+            return await log.end_offsets([tp]) == await log.written_ends([tp])
+
+        await eventually(is_over)
+
+    async def _in_transaction(self, tp: TopicPartition, values: list[bytes]) -> AIOKafkaProducer:
+        """A producer that has written these and not ended its transaction. Other test processes have other ids."""
+        name = f"tx-{time.time_ns()}-{next(_numbers)}"
+        producer = AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=name)
         await producer.start()
         try:
             await producer.begin_transaction()
             for value in values:
                 await producer.send_and_wait(tp[0], value, partition=tp[1])
-            await (producer.commit_transaction() if commits else producer.abort_transaction())
-        finally:
+        except BaseException:
             await producer.stop()
+            raise
+        return producer
 
     async def topic_that_refuses(self, code: Refusal) -> str:
         name = f"contract-{time.time_ns()}-{next(_numbers)}"
