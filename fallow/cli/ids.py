@@ -1,4 +1,4 @@
-"""What an id given on the command line must be, checked before anything is asked: callbacks of its arguments."""
+"""What ids and words given on the command line must be, checked before anything is asked: callbacks of arguments."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ def a_tenant(value: str | None) -> str | None:
     from fallow.shared.events.rules_told import NAME_RULE  # noqa: PLC0415 - the same
 
     return None if not value else str(_checked(value, Name, NAME_RULE))
+
+
+def a_reason(value: str) -> str:
+    """Words that a command brings for people."""
+    from fallow.shared.events.base import TEXT_CHARACTERS_MOST, Line  # noqa: PLC0415 - keeps `fallow --help` quick
+    from fallow.shared.events.rules_told import LINE_RULE  # noqa: PLC0415 - the same
+
+    return str(_checked(value, Line, f"{LINE_RULE}, of at most {TEXT_CHARACTERS_MOST} characters"))
 
 
 def _checked(value: str | list[str], kind: Any, rule: str) -> str | list[str]:

@@ -22,6 +22,7 @@ __all__ = [
     "EventMeta",
     "JobId",
     "Label",
+    "Line",
     "Millis",
     "Name",
     "NodeId",
@@ -54,6 +55,19 @@ Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]{
 TEXT_CHARACTERS_MOST = 500
 Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MOST), Field(max_length=TEXT_CHARACTERS_MOST)]
 """Words for people. No code reads it."""
+
+CONTROL_CHARACTERS = r"\x00-\x1f\x7f-\x9f"
+"""What a terminal obeys instead of showing it (C0, DEL and C1), as it stands in a pattern."""
+
+LINE_PATTERN = rf"^[^{CONTROL_CHARACTERS}\u2028\u2029]*$"
+"""One line for every reader: some take U+2028 and U+2029 for the end of one."""
+
+Line = Annotated[
+    str, Meta(max_length=TEXT_CHARACTERS_MOST), StringConstraints(pattern=LINE_PATTERN, max_length=TEXT_CHARACTERS_MOST)
+]
+"""Words for people that a command brings. What a node or a service says is `Text`: what it tells is needed, whatever
+the words are in which it does.
+"""
 
 Count = Annotated[int, Meta(ge=0, le=LARGEST_INTEGER), Field(ge=0, le=LARGEST_INTEGER)]
 """Something counted, from 0."""

@@ -14,10 +14,10 @@ from fallow.shared.events.base import (
     Count,
     JobId,
     Label,
+    Line,
     Millis,
     Name,
     NodeId,
-    Text,
     Value,
 )
 
@@ -38,8 +38,8 @@ class Operation(Command, CellEvent):
     stands there proves nothing.
     """
 
-    by: Text = ""
-    voucher: Text = ""
+    by: Line = ""
+    voucher: Line = ""
 
 
 def claimed(by: str) -> str:
@@ -60,7 +60,7 @@ class Cordon(Operation, type="fallow.node.cordon.v1", topic="operations"):
     """Place nothing new on this node."""
 
     node: NodeId
-    reason: Text = ""
+    reason: Line = ""
 
 
 class Uncordon(Operation, type="fallow.node.uncordon.v1", topic="operations"):
@@ -74,7 +74,7 @@ class Drain(Operation, type="fallow.node.drain.v1", topic="operations"):
 
     node: NodeId
     deadline_ms: Millis | None = None
-    reason: Text = ""
+    reason: Line = ""
 
 
 class DeclareLost(Operation, type="fallow.node.declare-lost.v1", topic="operations"):
@@ -83,7 +83,7 @@ class DeclareLost(Operation, type="fallow.node.declare-lost.v1", topic="operatio
     """
 
     node: NodeId
-    reason: Text = ""
+    reason: Line = ""
 
 
 class RemoveNode(Operation, type="fallow.node.remove.v1", topic="operations"):
@@ -108,7 +108,7 @@ class PlanMaintenance(Operation, type="fallow.node.plan-maintenance.v1", topic="
     node: NodeId
     begin_ms: Millis
     end_ms: Millis
-    reason: Text = ""
+    reason: Line = ""
 
 
 class CancelMaintenance(Operation, type="fallow.node.cancel-maintenance.v1", topic="operations"):

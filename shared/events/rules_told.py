@@ -6,13 +6,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from fallow.shared.checker_words import in_our_words
-from fallow.shared.events.base import JobId, Label, Name, NodeId
-from fallow.shared.events.values import NO_NUL_PATTERN, VARIABLE_PATTERN, LabelRule
+from fallow.shared.events.base import LINE_PATTERN, JobId, Label, Name, NodeId
+from fallow.shared.events.values import HANDED_PATTERN, VARIABLE_PATTERN, LabelRule
 from fallow.shared.near import near
 
 ID_RULE = "must be 1 to 128 of a to z, 0 to 9, '.', '_' and '-', beginning and ending with a letter or a digit"
 JOB_RULE = f"{ID_RULE}; TENANT/ID says whose job it is"
 NAME_RULE = "must be 1 to 63 of a to z, 0 to 9 and '-', beginning and ending with a letter or a digit"
+LINE_RULE = "must be one line without control characters"
 LABEL_RULE = "must be 1 to 128 letters, digits, '.', '_', '/' and '-', beginning and ending with a letter or a digit"
 
 _PATTERNS: dict[str, str] = {
@@ -21,8 +22,9 @@ _PATTERNS: dict[str, str] = {
 }
 
 _PATTERNS |= {
-    VARIABLE_PATTERN: "the name of a variable must have a character, and neither '=' nor NUL",
-    NO_NUL_PATTERN: "must hold no NUL",
+    LINE_PATTERN: LINE_RULE,
+    VARIABLE_PATTERN: "the name of a variable must have a character, and neither '=' nor a control character",
+    HANDED_PATTERN: "must hold no control characters but tab and newline",
     get_args(LabelRule)[2].pattern: "must be KEY=A, KEY=A|B, KEY!=A, KEY or !KEY, without spaces",
 }
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from fallow.shared.events.base import LARGEST_INTEGER, Command, JobId, Millis, Name, Text, Value
+from fallow.shared.events.base import LARGEST_INTEGER, Command, JobId, Line, Millis, Name, Value
 from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.values import WORKERS_MOST, JobSpec
 
@@ -31,7 +31,7 @@ class CancelJob(Command, type="fallow.job.cancel.v1", topic="submissions"):
     job: JobId
     tenant: Name
     cell: Name | None = None
-    reason: Text = ""
+    reason: Line = ""
 
     def key(self) -> str:
         """The job, in full."""

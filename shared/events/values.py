@@ -9,7 +9,19 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 from pydantic import AfterValidator, StringConstraints
 
-from fallow.shared.events.base import LARGEST_INTEGER, Count, JobId, Label, Millis, Name, NodeId, Text, Value
+from fallow.shared.events.base import (
+    CONTROL_CHARACTERS,
+    LARGEST_INTEGER,
+    LINE_PATTERN,
+    Count,
+    JobId,
+    Label,
+    Millis,
+    Name,
+    NodeId,
+    Text,
+    Value,
+)
 from fallow.shared.events.value import WrongField, told_of
 
 GPU = 1000
@@ -29,15 +41,20 @@ Device = Annotated[int, Meta(ge=0, lt=DEVICES_MOST)]
 
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 
-NO_NUL_PATTERN = r"^[^\x00]*$"
+HANDED_PATTERN = rf"^(?:[^{CONTROL_CHARACTERS}]|[\t\n])*$"
 
-Handed = Annotated[str, StringConstraints(pattern=NO_NUL_PATTERN)]
-"""What the kernel is handed for a process: any text without NUL, where it ends for the kernel."""
+Handed = Annotated[str, StringConstraints(pattern=HANDED_PATTERN)]
+"""What a process is handed as an argument or in a variable. Scripts for `sh -c` have lines and tabs; no other control
+character is text, and NUL would end it for the kernel.
+"""
 
-VARIABLE_PATTERN = r"^[^\x00=]+$"
+VARIABLE_PATTERN = rf"^[^{CONTROL_CHARACTERS}\u2028\u2029=]+$"
 
 Variable = Annotated[str, StringConstraints(pattern=VARIABLE_PATTERN)]
 """The name of an environment variable: it ends at the first `=`."""
+
+Folder = Annotated[str, StringConstraints(pattern=LINE_PATTERN)]
+"""The path of a folder on the machines."""
 
 LabelRule = Annotated[
     str,
@@ -131,13 +148,13 @@ class ProcessRun(Value, tag_field="driver", tag="process"):
 
     driver: ClassVar[str] = "process"
     argv: Annotated[
-        tuple[Annotated[str, Meta(max_length=8192), StringConstraints(pattern=NO_NUL_PATTERN)], ...],
+        tuple[Annotated[str, Meta(max_length=8192), StringConstraints(pattern=HANDED_PATTERN)], ...],
         Meta(min_length=1, max_length=1000),
         AfterValidator(_names_a_program),
     ]
     env: dict[Variable, Handed] = {}
-    dir: Handed | None = None
-    checkpoint_dir: Handed | None = None
+    dir: Folder | None = None
+    checkpoint_dir: Folder | None = None
 
 
 Run = VirtualRun | ProcessRun

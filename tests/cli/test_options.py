@@ -57,6 +57,8 @@ ARGUMENTS = {"file": "{job}", "files": "{file}", "workers": "1", "version": "1",
 WORKS = ("up", "demo", "replay", "feed", "service", "agent", "faults", "case", "simulate", "bench")
 """Commands that would begin to work: they are given nothing but wrong values."""
 
+WORDS = ["a fan that makes noise \x1b[2J", "a fan that makes noise\n", "x" * 501]
+
 WRONG = {
     "up --replicas": ["placement", "x=1", f"placement={DIGITS}", "placement=-1", "placement=²", "placement=1000"],
     "replay --nodes": ["nofile", "0", "-1", DIGITS, "²"],
@@ -66,6 +68,11 @@ WRONG = {
     "bench pipeline --placement": ["nonsense"],
     "bench latency --placement": ["nonsense"],
     "submit --after": ["a:when"],
+    "cancel --reason": WORDS,
+    "node cordon --reason": WORDS,
+    "node drain --reason": WORDS,
+    "node maintain --reason": WORDS,
+    "node lost --reason": WORDS,
     "node drain --within": ["soon", "-1s", DIGITS + "s"],
     "node maintain --from": ["soon", "-1s", "2026-13-01 12:30"],
     "node maintain --until": ["soon", "-1s"],

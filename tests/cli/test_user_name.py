@@ -6,7 +6,9 @@ import os
 
 import pytest
 
+from fallow.cli.node.operate import operation
 from fallow.cli.user_name import user_name
+from fallow.shared.events.operations import Uncordon
 
 UNKNOWN_UID = 2_000_000_011
 VARIABLES = ("LOGNAME", "USER", "LNAME", "USERNAME")
@@ -32,3 +34,9 @@ def test_a_user_that_has_no_name_is_called_nothing(monkeypatch: pytest.MonkeyPat
 def test_a_name_that_is_no_text_can_be_written_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", os.fsdecode(b"ad\xff"))
     assert user_name() == "ad?"
+
+
+def test_a_name_that_a_terminal_would_obey_is_one_that_a_command_can_bring(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ad\x1b[2J\n")
+    assert user_name() == "ad?[2J?"
+    assert operation(Uncordon, cell="main", node="n").by == "ad?[2J?"

@@ -12,7 +12,7 @@ import typer
 
 from fallow.cli.access import Access, access_of, in_turn
 from fallow.cli.failures import Exit
-from fallow.cli.ids import a_job
+from fallow.cli.ids import a_job, a_reason
 from fallow.cli.job.meant import known_jobs, meant_job
 from fallow.cli.job.named import TenantName, in_full
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
@@ -53,7 +53,7 @@ def cancel(
         typer.Argument(metavar="ID...", callback=a_job, help="The jobs' ids, or TENANT/ID.", show_default=False),
     ],
     tenant: TenantName = None,
-    reason: Annotated[str, typer.Option(help="Words for the audit trail.")] = "",
+    reason: Annotated[str, typer.Option(callback=a_reason, help="Words for the audit trail.")] = "",
     timeout_s: Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for each answer.")] = 30,
     cell: CellName = None,
     as_json: AsJson = False,

@@ -10,7 +10,7 @@ import typer
 
 from fallow.cli.access import access_of, run
 from fallow.cli.failures import Exit, end_with, say
-from fallow.cli.ids import a_node
+from fallow.cli.ids import a_node, a_reason
 from fallow.cli.node.answers import answers_to, rows_by_id, tell_each, unknown_among
 from fallow.cli.node.emptying import named
 from fallow.cli.node.operate import operation
@@ -30,7 +30,7 @@ Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds
 def lost(
     context: typer.Context,
     nodes: Nodes,
-    reason: Annotated[str, typer.Option(help="Words that the log keeps.")] = "",
+    reason: Annotated[str, typer.Option(callback=a_reason, help="Words that the log keeps.")] = "",
     yes: Annotated[bool, typer.Option("--yes", help="Also nodes that report, without being asked.")] = False,
     timeout_s: Timeout = 30,
     cell: CellName = None,

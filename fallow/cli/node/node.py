@@ -12,7 +12,7 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.now import cell_now_ms
 from fallow.cli.cell.retry import patiently
 from fallow.cli.failures import Exit, end_with, refuse, say
-from fallow.cli.ids import a_node
+from fallow.cli.ids import a_node, a_reason
 from fallow.cli.log.newest import newest_state
 from fallow.cli.node.answers import answers_to, is_refused, other_nodes, rows_by_id, tell_each, unknown_among
 from fallow.cli.node.emptying import EMPTY, as_object, to_be_stopped
@@ -52,7 +52,7 @@ app.command()(lost)
 app.command()(remove)
 
 NodeName = Annotated[str, typer.Argument(metavar="NODE", callback=a_node, help="The node's id.", show_default=False)]
-Reason = Annotated[str, typer.Option(help="Words that are shown with the node.")]
+Reason = Annotated[str, typer.Option(callback=a_reason, help="Words that are shown with the node.")]
 Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds to wait for the answer.")]
 
 
