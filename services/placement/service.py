@@ -20,7 +20,7 @@ from fallow.services.placement.lifecycle.nodes import maintenance, nodes, quaran
 from fallow.services.placement.lifecycle.nodes.breaker import Breaker, counts, with_lost
 from fallow.services.placement.lifecycle.nodes.earlier_reports import EarlierReports
 from fallow.services.placement.lifecycle.nodes.event_dedup import StaleReason
-from fallow.services.placement.lifecycle.nodes.invalid_events import RejectedEvent
+from fallow.services.placement.lifecycle.nodes.invalid_events import RejectedEvent, of_unknown_type
 from fallow.services.placement.lifecycle.nodes.leases import is_to_be_noted, silent_after_ms
 from fallow.services.placement.lifecycle.nodes.node_events import NodeEvents
 from fallow.services.placement.lifecycle.runs import runs
@@ -878,8 +878,7 @@ class PlacementService:
                 return None
             case _:
                 # A command in another topic than its own, for example: its sender finds it among the dead letters.
-                text = f"ce_type: placement reads no {event.type}"
-                self._strays.append((item, RejectedEvent(DeadLetterReason.UNKNOWN_TYPE, text)))
+                self._strays.append((item, of_unknown_type(event)))
         return None
 
     def _backfills(self, job: Job) -> bool:
@@ -950,6 +949,14 @@ class PlacementService:
             case o.OfferLoan() | o.RecallLoan():
                 settings.refuse(
                     decision, event.loan, ProposalCode.UNSUPPORTED, "loans are not carried out by this version"
+                )
+            case o.ReloadCell():
+                pass  # the shell has read the file anew before it handed this over
+            case _:
+                # Of a node the answer is looked for under the node, else under the type.
+                about = getattr(event, "node", event.type)
+                settings.refuse(
+                    decision, about, ProposalCode.UNSUPPORTED, f"{event.type} is not carried out by this version"
                 )
 
     def _walk(self, decision: DecisionBuilder) -> bool:

@@ -8,7 +8,7 @@ else in it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,12 +22,12 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events import operations as o
 from fallow.shared.events import proposals as p
-from fallow.shared.events.base import Event
+from fallow.shared.events.base import TYPES, Event
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
 from fallow.shared.events.reasons import StopReason
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import AfterWhen, Dependency, JobKind, Level, RetryPolicy
+from fallow.shared.events.values import AfterWhen, Dependency, JobKind, Level, RetryPolicy, WorkerPlace
 from fallow.simulator.history.evidence import Answer, CellEvidence, LogEntry
 from fallow.simulator.history.judge import judge_cell
 from tests.hypothesis_profile import reaches
@@ -114,48 +114,65 @@ def submission(number: int) -> JobAdmitted:
 
 
 def command(number: int) -> Event:
-    """Anything that a tenant, an operator or another service may want."""
+    """Anything that a tenant, an operator or another service may want. Only what is wanted draws its own numbers: there
+    are not enough digits for all.
+    """
     draw = Digits(number)
-    kind, job, node, tenant = draw.below(16), draw.of(TARGETS), draw.of((*NODES, "n9")), draw.of(TENANTS)
-    wanted: tuple[Event, ...] = (
-        cancel(job, tenant),
-        update(job, tenant, priority=draw.below(5)),
-        update(job, tenant, workers=1 + draw.below(4)),
-        update(job, tenant, workers_min=1 + draw.below(4)),
-        update(job, tenant, max_run_ms=1 + draw.below(2_000)),
-        o.HoldJob(cell=CELL, job=job),
-        o.ReleaseJob(cell=CELL, job=job),
-        o.Cordon(cell=CELL, node=node),
-        o.Uncordon(cell=CELL, node=node),
-        o.Drain(cell=CELL, node=node, deadline_ms=draw.of((None, 0, 3_000))),
-        o.PlanMaintenance(cell=CELL, node=node, begin_ms=draw.below(4_000), end_ms=draw.below(6_000)),
-        o.CancelMaintenance(cell=CELL, node=node),
-        set_quotas(quota(draw.of(("ada", "bob", "nobody")), draw.below(9))),
-        o.SetPolicy(
-            cell=CELL,
-            policy=o.CellPolicy(start_timeout_wall_ms=1 + draw.below(60_000)),
-            fields=("start_timeout_wall_ms",),
-        ),
-        o.SetPolicy(cell=CELL, policy=o.CellPolicy(placement=draw.of(("best-fit", "worst")))),
-        another(draw),
-    )
-    return wanted[kind]
+    wanted = draw.of((*OF_JOBS, *OF_NODES, *OF_CELLS, *REFUSED_BY_THIS_VERSION))
+    return wanted(draw)
 
 
-def another(draw: Digits) -> Event:
-    """What this version refuses, whatever the state."""
-    victim = p.Victim(job="a", attempt=1)
-    head: dict[str, Any] = {"cell": CELL, "proposal": "p1", "version": 1}
-    wanted: tuple[Event, ...] = (
-        o.AdvanceTime(cell=CELL, now_ms=5),
-        o.OfferLoan(cell=CELL, loan="loan-1", nodes=("n1",)),
-        o.RecallLoan(cell=CELL, loan="loan-1", count=1, deadline_ms=9),
-        p.LoanProposed(**head, loan="loan-1", nodes=("n1",), to_pool="train"),
-        p.ReclaimProposed(**head, loan="loan-1", nodes=("n1",), deadline_ms=9),
-        p.PreemptionProposed(**head, preemptor="b", victims=(victim,), reason=StopReason.PRIORITY),
-        p.ResizeProposed(**head, resizes=(p.Resize(job="a", attempt=1, workers=2),)),
-    )
-    return draw.of(wanted)
+OF_JOBS: tuple[Callable[[Digits], Event], ...] = (
+    lambda draw: cancel(draw.of(TARGETS), draw.of(TENANTS)),
+    lambda draw: update(draw.of(TARGETS), draw.of(TENANTS), priority=draw.below(5)),
+    lambda draw: update(draw.of(TARGETS), draw.of(TENANTS), workers=1 + draw.below(4)),
+    lambda draw: update(draw.of(TARGETS), draw.of(TENANTS), workers_min=1 + draw.below(4)),
+    lambda draw: update(draw.of(TARGETS), draw.of(TENANTS), max_run_ms=1 + draw.below(2_000)),
+    lambda draw: o.HoldJob(cell=CELL, job=draw.of(TARGETS)),
+    lambda draw: o.ReleaseJob(cell=CELL, job=draw.of(TARGETS)),
+)
+OF_NODES: tuple[Callable[[Digits], Event], ...] = (
+    lambda draw: o.Cordon(cell=CELL, node=a_node(draw)),
+    lambda draw: o.Uncordon(cell=CELL, node=a_node(draw)),
+    lambda draw: o.Drain(cell=CELL, node=a_node(draw), deadline_ms=draw.of((None, 0, 3_000))),
+    lambda draw: o.PlanMaintenance(cell=CELL, node=a_node(draw), begin_ms=draw.below(4_000), end_ms=draw.below(6_000)),
+    lambda draw: o.CancelMaintenance(cell=CELL, node=a_node(draw)),
+    lambda draw: o.DeclareLost(cell=CELL, node=a_node(draw)),
+    lambda draw: o.RemoveNode(cell=CELL, node=a_node(draw)),
+)
+OF_CELLS: tuple[Callable[[Digits], Event], ...] = (
+    lambda draw: set_quotas(quota(draw.of(("ada", "bob", "nobody")), draw.below(9))),
+    lambda draw: o.RemoveQuota(cell=CELL, tenant=draw.of(TENANTS), gpu_type=draw.of((None, "gpu"))),
+    lambda draw: o.SetPolicy(
+        cell=CELL,
+        policy=o.CellPolicy(start_timeout_wall_ms=1 + draw.below(60_000)),
+        fields=("start_timeout_wall_ms",),
+    ),
+    lambda draw: o.SetPolicy(cell=CELL, policy=o.CellPolicy(placement=draw.of(("best-fit", "worst")))),
+    lambda _draw: o.ReloadCell(cell=CELL),
+)
+OF_A_PROPOSAL: dict[str, Any] = {"cell": CELL, "proposal": "p1", "version": 1}
+REFUSED_BY_THIS_VERSION: tuple[Callable[[Digits], Event], ...] = (
+    lambda _draw: o.AdvanceTime(cell=CELL, now_ms=5),
+    lambda _draw: o.OfferLoan(cell=CELL, loan="loan-1", nodes=("n1",)),
+    lambda _draw: o.RecallLoan(cell=CELL, loan="loan-1", count=1, deadline_ms=9),
+    lambda _draw: p.LoanProposed(**OF_A_PROPOSAL, loan="loan-1", nodes=("n1",), to_pool="train"),
+    lambda _draw: p.ReclaimProposed(**OF_A_PROPOSAL, loan="loan-1", nodes=("n1",), deadline_ms=9),
+    lambda _draw: p.PreemptionProposed(
+        **OF_A_PROPOSAL, preemptor="b", victims=(p.Victim(job="a", attempt=1),), reason=StopReason.PRIORITY
+    ),
+    lambda _draw: p.MigrationProposed(
+        **OF_A_PROPOSAL,
+        victim=p.Victim(job="a", attempt=1),
+        places=(WorkerPlace(rank=0, node="n1", devices=(0,), gpu_milli=1_000, cpu_milli=1, memory_mib=1),),
+    ),
+    lambda _draw: p.ResizeProposed(**OF_A_PROPOSAL, resizes=(p.Resize(job="a", attempt=1, workers=2),)),
+)
+"""Whatever the state."""
+
+
+def a_node(draw: Digits) -> str:
+    return draw.of((*NODES, "n9"))
 
 
 class Tale:
@@ -216,7 +233,8 @@ class Tale:
         """A node is lost, comes back as it was, or boots again."""
         draw = Digits(number)
         node, kind = draw.of(NODES), draw.below(3)
-        boot = self.world.state.nodes[node].boot
+        known = self.world.state.nodes.get(node)
+        boot = "boot-1" if known is None else known.boot
         self.world.hand_over((lost(node, boot), report(node, boot=boot), joined(node, 3, boot=f"boot-{number}"))[kind])
 
     def _restart(self, _number: int) -> None:
@@ -314,6 +332,8 @@ class Ledger:
                 wanted = {name: getattr(event.policy, name) for name in event.fields}
                 policy = replace(self.state.policy, **wanted) if wanted else event.policy
                 return policy == self.state.policy
+            case o.ReloadCell():
+                return True  # the shell has read the file before placement sees the command
         return not isinstance(event, JobUpdateRequested | o.Operation | p.Proposal)
 
 
@@ -337,7 +357,10 @@ def about(event: Event) -> str:
             return event.spec.id
         case JobCancelRequested() | JobUpdateRequested() | o.HoldJob() | o.ReleaseJob():
             return event.job
-        case o.Cordon() | o.Uncordon() | o.Drain() | o.PlanMaintenance() | o.CancelMaintenance():
+        case (
+            o.Cordon() | o.Uncordon() | o.Drain() | o.PlanMaintenance() | o.CancelMaintenance() | o.DeclareLost()
+            | o.RemoveNode()
+        ):  # fmt: skip
             return event.node
         case o.OfferLoan() | o.RecallLoan():
             return event.loan
@@ -376,7 +399,7 @@ def answered_by(effect: e.AnyEffect) -> Iterator[tuple[str, str]]:  # noqa: C901
             yield "release", effect.job
         case e.NodeChanged():
             yield "refused or changed", effect.spec.id
-        case e.MaintenanceSet():
+        case e.MaintenanceSet() | e.LeaseExpired() | e.NodeRemoved():
             yield "refused or changed", effect.node
         case e.QuotaSet():
             yield "set-quota", "set-quota"
@@ -420,6 +443,11 @@ def test_what_was_read_was_done_or_refused_in_the_same_record(
     assert [*Ledger(tale.world.inputs).unsettled(tale.world)] == []
     assert judged(tale.world) == []
     assert all_is_read(tale.world)
+
+
+def test_every_command_of_the_language_is_drawn() -> None:
+    drawn = {type(command(number)) for number in range(100)}
+    assert [kind for kind in TYPES.values() if issubclass(kind, o.Operation | p.Proposal) and kind not in drawn] == []
 
 
 def test_a_command_to_an_array_that_ends_in_the_same_record_was_answered() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fallow.services.placement.lifecycle.nodes.event_dedup import Word
 from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST
+from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST, Event
 from fallow.shared.events.encoding import encode
 from fallow.shared.events.nodes import SEQ_AHEAD_WALL_MS, DeviceFailed, NodeEvent, NodeJoined, NodeReport, seq_most
 from fallow.shared.events.reasons import DeadLetterReason
@@ -39,6 +39,11 @@ def stray(state: CellState, cell: CellPart, event: NodeEvent) -> RejectedEvent |
             text = f"device: {device} is none of the {node.spec.gpus} of node {node.id}"
             return RejectedEvent(DeadLetterReason.UNKNOWN_DEVICE, text, is_news=True)
     return None
+
+
+def of_unknown_type(event: Event) -> RejectedEvent:
+    """What placement has no use for."""
+    return RejectedEvent(DeadLetterReason.UNKNOWN_TYPE, f"ce_type: placement reads no {event.type}")
 
 
 def number_most(stamped_ms: int | None) -> int:

@@ -28,7 +28,12 @@ from fallow.shared.events.nodes import (
     NodeReport,
     NodeReturned,
     RunEvent,
+    RunFailed,
+    RunFinished,
+    RunProgressed,
+    RunStarted,
     RunStatusUpdate,
+    RunStopped,
 )
 from fallow.shared.events.values import NodeStatus
 
@@ -81,7 +86,7 @@ class NodeEvents:
             else:
                 if isinstance(event, LivingNode):
                     self.leases.told(decision, event)
-                _handle(decision, event)
+                stray = _handle(decision, event) or stray
         return stray
 
     def hear_reports(
@@ -140,7 +145,8 @@ class NodeEvents:
         return True
 
 
-def _handle(decision: DecisionBuilder, event: NodeEvent) -> None:
+def _handle(decision: DecisionBuilder, event: NodeEvent) -> RejectedEvent | None:
+    """Do what a node's word asks for. Why it is to be set aside, or None."""
     match event:
         case NodeJoined():
             nodes.join(decision, event)
@@ -150,5 +156,10 @@ def _handle(decision: DecisionBuilder, event: NodeEvent) -> None:
             nodes.said_lost(decision, event)
         case DeviceFailed():
             nodes.device_failed(decision, event)
-        case RunEvent():
+        case RunStarted() | RunStopped() | RunFinished() | RunFailed():
             runs.note_run(decision, event)
+        case RunProgressed():
+            pass  # how far a run has come decides nothing
+        case _:
+            return strays.of_unknown_type(event)
+    return None

@@ -37,13 +37,13 @@ _ENDS = frozenset({RunStatus.FINISHED, RunStatus.FAILED})
 """The ends that a run comes to by itself."""
 
 
-def note_run(decision: DecisionBuilder, event: RunEvent) -> None:
+def note_run(decision: DecisionBuilder, event: RunStarted | RunStopped | RunFinished | RunFailed) -> None:
     """Keep one run's news for the end of the turn. A failure that was the node's counts as a stop, not against the
     job.
     """
-    status, job = _STATUS.get(type(event)), _current(decision, event.job, event.attempt)
+    status, job = _STATUS[type(event)], _current(decision, event.job, event.attempt)
     key = None if job is None else _key(job, event.node, event.rank, event.turn)
-    if status is None or job is None or key is None:
+    if job is None or key is None:
         return
     if isinstance(event, RunFailed):
         status = _failure(decision, event, key)
