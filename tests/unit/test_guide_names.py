@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -107,32 +108,45 @@ def names_some(value: ast.expr) -> bool:
     return any(names_some(part) for part in parts_of if isinstance(part, ast.expr))
 
 
+def assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """What a module, a class or an object has, by its name."""
+    for body in (tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))):
+        for node in body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    yield name, value
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                    yield name, value
+    for part in ast.walk(tree):
+        match part:
+            case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
+                yield name, value
+            case ast.AnnAssign(target=ast.Attribute(value=ast.Name(id="self"), attr=name), value=ast.expr() as value):
+                yield name, value
+
+
 def tables() -> Iterator[tuple[str, str]]:
-    """Each such table of the production code, of a module or of a class: its file and its name."""
+    """Each such table of the production code: its file and its name."""
     for path in sorted(chain.from_iterable((TOP / top).rglob("*.py") for top in ("fallow", "services", "shared"))):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for body in (tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))):
-            for node in body:
-                match node:
-                    case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                        pass
-                    case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                        pass
-                    case _:
-                        continue
-                if names_some(value):
-                    yield path.relative_to(TOP).as_posix(), name
+        for name, value in assigned(ast.parse(path.read_text(encoding="utf-8"))):
+            if names_some(value):
+                yield path.relative_to(TOP).as_posix(), name
 
 
 def asked_for(function: ast.AST) -> set[str]:
-    """The effects for which a function asks by `isinstance` or in the cases of a `match`, also one within it."""
+    """The effects for which a function asks by `isinstance`, in the cases of a `match`, or by comparing a kind with
+    them; also one within it.
+    """
     found: list[ast.AST] = []
     for node in ast.walk(function):
         match node:
             case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]):
                 found += ast.walk(kinds)
-            case ast.MatchClass(cls=kind):
+            case ast.MatchClass(cls=kind) | ast.MatchValue(value=kind):
                 found.append(kind)
+            case ast.Compare(left=left, comparators=others):
+                for side in (left, *others):
+                    found += side.elts if isinstance(side, ast.Tuple | ast.List | ast.Set) else [side]
     return {ast.unparse(each).rpartition(".")[2] for each in found if is_named(each)} & EFFECTS
 
 
@@ -150,7 +164,46 @@ def chains() -> Iterator[tuple[str, str]]:
                     yield path.relative_to(TOP).as_posix(), node.name
 
 
-@pytest.mark.parametrize("found", [tables, chains])
+KINDS = {kind.__name__ for kind in get_args(effects.AnyEffect)}
+FOLLOW_AN_ANSWER = {"answers_to", "answer_of", "give", "is_no_to"}
+"""By these the command line gives a command and waits for what comes of it, or knows a no to it."""
+
+
+def answers() -> Iterator[tuple[str, str]]:
+    """Each function of the command line that names the effect which is the yes to a command: its file and its name."""
+    for path in sorted((TOP / "fallow" / "cli").rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for body in (tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))):
+            for node in body:
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and knows_a_yes(node):
+                    yield path.relative_to(TOP).as_posix(), node.name
+
+
+def knows_a_yes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    parts = [part for line in function.body for part in ast.walk(line)]  # without the types of what it is given
+    names = {ast.unparse(part).rpartition(".")[2] for part in parts if is_named(part)} & KINDS
+    calls = {ast.unparse(part.func) for part in parts if isinstance(part, ast.Call)}
+    follows = "ProposalRefused" in asked_for(function) or not calls.isdisjoint(FOLLOW_AN_ANSWER)
+    return follows and names > names & {"ProposalRefused", "JobRefused"}
+
+
+@pytest.mark.parametrize(
+    ("text", "knows"),
+    [
+        ("run(answers_to(access, wishes, (NodeChanged,), wait_ms))", True),
+        ("isinstance(x, ProposalRefused) or isinstance(x, e.QuotaSet)", True),
+        ("done = JobHeld\nreturn isinstance(x, done) or is_no_to(x)", True),
+        ("isinstance(x, ProposalRefused)", False),
+        ("give(access, wish)", False),
+        ("isinstance(x, NodeChanged)", False),
+    ],
+)
+def test_what_knows_the_yes_to_a_command(text: str, *, knows: bool) -> None:
+    made = ast.FunctionDef("f", ast.arguments([], [], None, [], [], None, []), ast.parse(text).body, [])
+    assert knows_a_yes(made) is knows
+
+
+@pytest.mark.parametrize("found", [tables, chains, answers])
 def test_every_table_of_effects_or_reasons_and_every_function_that_goes_by_effects_is_named_by_the_guide(
     found: Callable[[], Iterator[tuple[str, str]]],
 ) -> None:
@@ -165,7 +218,10 @@ def test_every_table_of_effects_or_reasons_and_every_function_that_goes_by_effec
         ("isinstance(x, e.JobStarted) or isinstance(x, JobFailed)", {"JobStarted", "JobFailed"}),
         ("isinstance(x, e.JobStarted | e.JobFailed | int)", {"JobStarted", "JobFailed"}),
         ("isinstance(x, (JobStarted, JobFailed))", {"JobStarted", "JobFailed"}),
-        ("x is JobStarted or isinstance(x, str)", set()),
+        ("type(x) is JobStarted or kind is not e.JobFailed or isinstance(x, str)", {"JobStarted", "JobFailed"}),
+        ("type(x) in (e.JobStarted, JobFailed) or kind in OTHERS", {"JobStarted", "JobFailed"}),
+        ("match type(x):\n    case e.JobStarted | e.JobFailed:\n        pass", {"JobStarted", "JobFailed"}),
+        ("x == JobStarted(job=j) or give(JobFailed)", set()),
         ("match x:\n    case e.JobStarted() | JobFailed(job=j):\n        pass", {"JobStarted", "JobFailed"}),
     ],
 )
