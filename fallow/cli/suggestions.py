@@ -91,11 +91,32 @@ OPTIONS = {
 """Options of others, with ours."""
 
 
+STATUSES = {
+    **dict.fromkeys(("pending", "pd", "waiting", "unschedulable"), "queued"),
+    **dict.fromkeys(("completed", "complete", "succeeded", "done", "cd"), "finished"),
+    **dict.fromkeys(("completing", "terminating", "cg"), "stopping"),
+    **dict.fromkeys(("configuring", "creating", "containercreating", "cf"), "starting"),
+    **dict.fromkeys(("suspended", "paused"), "held"),
+    **dict.fromkeys(("timeout", "error", "oomkilled"), "failed"),
+}
+"""In which status a job of Slurm or of Kubernetes is, with ours."""
+
+
+def value_meant(option: str, value: str, known: Collection[str]) -> str:
+    """Which of the values that an option may have is meant by this one; "" where that is not known."""
+    ours = STATUSES.get(value.lower(), "") if option == "--status" else ""
+    return ours if ours in known else near(value, known) or ""
+
+
 def words_too_many(command: str, words: str) -> str:
     """What the words too many behind a command may have been meant for; "" where that is not known."""
+    first = words.partition(" ")[0]
+    if command == "jobs":
+        return f"one job is told by `fallow job {first}`, those of a tenant by --tenant"
+    if command == "nodes":
+        return f"one node is told by `fallow node show {first}`"
     if command != "quota set":
         return ""
-    first = words.partition(" ")[0]
     if first.isdecimal():
         return "a number of GPUs is given by an option: --limit 8, --guaranteed 8"
     return f"a GPU type is given by an option: --gpu-type {first}"

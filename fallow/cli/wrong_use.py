@@ -9,11 +9,12 @@ from typing import Any
 
 import typer
 
-from fallow.cli.suggestions import OPTION_WAYS, command_meant, option_meant, way_for, words_too_many
+from fallow.cli.suggestions import OPTION_WAYS, command_meant, option_meant, value_meant, way_for, words_too_many
 from fallow.shared.checker_words import in_our_words
 
 _NO_COMMAND = re.compile(r"No such command '(.*?)'\.", re.DOTALL)
-_NOT_ONE_OF = re.compile(r"^'.*' is not one of (?=')", re.DOTALL)
+_NOT_ONE_OF = re.compile(r"^'(.*)' is not one of (?=')", re.DOTALL)
+_ONE = re.compile(r"'(.*?)'")
 _TOO_MANY = re.compile(r"unexpected extra arguments? ?(?:\(s\))? ?\((.+)\)", re.DOTALL)
 
 
@@ -38,7 +39,16 @@ def in_one_line(error: typer.TyperException) -> str:
         return f"{command}: {option} is missing"
     value = _value(error)
     shown = "" if value is None else f" = {shorten(repr(value))}"
-    return f"{command}: {option}{shown}: {own_words(error.message)}"
+    return f"{command}: {option}{shown}: {own_words(error.message)}{_value_meant(option, in_our_words(error.message))}"
+
+
+def _value_meant(option: str, message: str) -> str:
+    """` (did you mean queued?)` behind the values that there are, or nothing."""
+    found = _NOT_ONE_OF.match(message)
+    if found is None:
+        return ""
+    meant = value_meant(option, found[1], _ONE.findall(message[found.end() :]))
+    return f" (did you mean {meant}?)" if meant else ""
 
 
 def _about_words(command: str, error: typer.TyperException) -> str:

@@ -85,7 +85,7 @@ async def test_of_several_jobs_all_are_told_and_the_command_ends(capsys: pytest.
     with pytest.raises(typer.Exit) as ended:
         await named(BOTH, "once", "hello")
     assert ended.value.exit_code == Exit.USAGE
-    said = "hello is a job of search and of vision: search/hello, vision/hello"
+    said = "several tenants have a job hello: name one, as search/hello or vision/hello, or give --tenant"
     assert capsys.readouterr().err == f"fallow: {said}\n"
 
 
@@ -118,7 +118,7 @@ async def test_a_cell_whose_view_is_away_is_asked_by_its_log(capsys: pytest.Capt
     client = Cells({"east": ["search/train"], "west": None}, {"west": ["vision/train"]})
     with pytest.raises(typer.Exit):
         await named(client, "train")
-    assert "search/train, vision/train" in capsys.readouterr().err
+    assert "search/train or vision/train" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("end", [VIEWED, VIEWED + 1])
@@ -149,6 +149,5 @@ async def test_ids_typed_twice_are_looked_up_once() -> None:
 def test_of_very_many_jobs_the_first_are_told() -> None:
     jobs = [f"t-{number:02}/a" for number in range(12)]
     told = several("a", jobs)
-    assert told.startswith("a is a job of t-00, of t-01, ")
-    assert told.endswith(", t-08/a, t-09/a and 2 more")
-    assert ", of t-09 and of 2 more: t-00/a, " in told
+    assert told.startswith("several tenants have a job a: name one, as t-00/a, t-01/a, ")
+    assert told.endswith(", t-08/a, t-09/a or one of 2 more, or give --tenant")

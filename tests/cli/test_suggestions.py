@@ -9,11 +9,27 @@ import pytest
 
 from fallow.cli.app import COMMANDS, main
 from fallow.cli.node.emptying import EMPTY
-from fallow.cli.suggestions import ELSEWHERE, IN_GROUPS, KINDS, NEVER_GUESSED, SCONTROL, WAYS, command_meant
+from fallow.cli.suggestions import (
+    ELSEWHERE,
+    IN_GROUPS,
+    KINDS,
+    NEVER_GUESSED,
+    SCONTROL,
+    STATUSES,
+    WAYS,
+    command_meant,
+)
 from fallow.services.placement.lifecycle.nodes.removal import STOP_IT
+from fallow.shared.cluster.model.job import JobStatus
 from tests.cli.test_options import LEAVES
 
 SEE_NODE = "See fallow node --help"
+TOO_MANY_FOR_JOBS = (
+    "fallow jobs: got unexpected extra argument(s) (vision/many); one job is told by `fallow job vision/many`, "
+    "those of a tenant by --tenant"
+)
+TOO_MANY_FOR_NODES = "fallow nodes: got unexpected extra argument(s) (n1 n2); one node is told by `fallow node show n1`"
+OURS = ", ".join(f"'{status}'" for status in JobStatus)
 
 GROUPS: dict[str, list[str]] = {}
 for words in LEAVES:
@@ -70,6 +86,19 @@ def test_a_mistyped_word_is_never_answered_with_a_command_that_nothing_takes_bac
         ("jobs --statu x", "fallow jobs: no such option: --statu; did you mean --status? See fallow jobs --help"),
         ("jobs --zzz", "fallow jobs: no such option: --zzz; see fallow jobs --help"),
         ("zzzzz", "fallow: no such command 'zzzzz'; see fallow --help"),
+        *(
+            (f"jobs --status {word}", f"fallow jobs: --status = '{word}': must be one of {OURS}{meant}")
+            for word, meant in (
+                ("pending", " (did you mean queued?)"),
+                ("PENDING", " (did you mean queued?)"),
+                ("Succeeded", " (did you mean finished?)"),
+                ("RUNNING", " (did you mean running?)"),
+                ("canceled", " (did you mean cancelled?)"),
+                ("zzz", ""),
+            )
+        ),
+        ("jobs vision/many", f"{TOO_MANY_FOR_JOBS}; see fallow jobs --help"),
+        ("nodes n1 n2", f"{TOO_MANY_FOR_NODES}; see fallow nodes --help"),
         ("scontrol release 7", "fallow: no such command 'scontrol'; did you mean fallow release ID? See fallow --help"),
         ("scontrol 7", "fallow: no such command 'scontrol'; did you mean fallow hold ID? See fallow --help"),
         ("get", "fallow: no such command 'get'; did you mean fallow jobs? See fallow --help"),
@@ -124,6 +153,11 @@ def test_every_command_that_is_told_is_one() -> None:
     for words in told:
         names = [word for word in words.split() if word.islower() and not word.startswith("-")]
         assert " ".join(names) in LEAVES, words
+
+
+def test_every_status_that_is_told_is_one() -> None:
+    assert {*STATUSES.values()} <= {*JobStatus}
+    assert {*STATUSES}.isdisjoint(JobStatus)
 
 
 def test_no_word_of_our_own_is_taken_for_one_of_others() -> None:

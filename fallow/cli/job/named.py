@@ -13,8 +13,8 @@ from fallow.cli.access import Access
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.ids import a_tenant
 from fallow.shared.client.port import CellClient, ClientUnavailable
-from fallow.shared.events.job_ids import full_id, parted
-from fallow.shared.near import NAMED_MOST, listed
+from fallow.shared.events.job_ids import full_id
+from fallow.shared.near import NAMED_MOST
 
 TenantName = Annotated[
     str | None,
@@ -79,8 +79,8 @@ async def _seen(client: CellClient, cell: str, own: str, *, at_end: bool) -> Seq
 
 
 def several(own: str, jobs: Sequence[str]) -> str:
-    """`hello is a job of search and of vision: search/hello, vision/hello`."""
-    *first, last = (f"of {parted(job)[0]}" for job in jobs[:NAMED_MOST])
+    """`several tenants have a job hello: name one, as search/hello or vision/hello, or give --tenant`."""
+    *first, last = jobs[:NAMED_MOST]
     if len(jobs) > NAMED_MOST:
-        first, last = [*first, last], f"of {len(jobs) - NAMED_MOST} more"
-    return f"{own} is a job {', '.join(first)} and {last}: {listed(jobs)}"
+        first, last = [*first, last], f"one of {len(jobs) - NAMED_MOST} more"
+    return f"several tenants have a job {own}: name one, as {', '.join(first)} or {last}, or give --tenant"
