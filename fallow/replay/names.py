@@ -9,6 +9,7 @@ NAME_CHARS_MOST = 63
 JOB_ID_CHARS_MOST = 128
 _NOT_IN_NAME = re.compile(r"[^a-z0-9-]+")
 _NOT_IN_ID = re.compile(r"[^a-z0-9._-]+")
+_END_OF_ELEMENTS = re.compile(r"\.([0-9]+)$")
 _NOT_IN_LABEL = re.compile(r"[^A-Za-z0-9._/-]+")
 
 
@@ -21,6 +22,8 @@ class Namer:
     empty: str
     given: dict[str, str] = field(default_factory=dict)
     taken: dict[str, None] = field(default_factory=dict)
+    are_jobs: bool = False
+    """Whether no name may end in a dot and a number: the cell names the elements of arrays so, and no other job."""
     next: dict[tuple[str, int], int] = field(default_factory=dict)
     """The lowest number of so many digits that may be free behind a beginning, or one of more digits."""
 
@@ -32,6 +35,7 @@ class Namer:
     def fresh(self, foreign: str) -> str:
         """A name for this foreign one that nothing has yet, not even the same foreign name before."""
         plain = self.illegal.sub("-", foreign.lower())[: self.chars_most].strip("._/-") or self.empty
+        plain = _END_OF_ELEMENTS.sub(r"-\1", plain) if self.are_jobs else plain
         ours = self._numbered(plain) if plain in self.taken else plain
         self.taken[ours] = None
         self.given.setdefault(foreign, ours)
@@ -58,8 +62,13 @@ def tenant_names(empty: str = "default") -> Namer:
 
 
 def job_ids() -> Namer:
-    """For jobs and nodes."""
-    return Namer(_NOT_IN_ID, JOB_ID_CHARS_MOST, "job")
+    """For jobs."""
+    return Namer(_NOT_IN_ID, JOB_ID_CHARS_MOST, "job", are_jobs=True)
+
+
+def node_ids() -> Namer:
+    """For nodes."""
+    return Namer(_NOT_IN_ID, JOB_ID_CHARS_MOST, "node")
 
 
 def label(foreign: str) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec.structs import force_setattr
 from pydantic import ValidationError
 
-from fallow.replay.names import job_ids, label, tenant_names
+from fallow.replay.names import job_ids, label, node_ids, tenant_names
 from fallow.replay.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
 from fallow.shared.events.encoding import shorten
 from fallow.shared.events.job_ids import full_id
@@ -86,7 +86,7 @@ def read_trace(jobs: Path, carry: Path | None = None, limit: int | None = None) 
 
 def read_nodes(path: Path) -> tuple[NodeSpec, ...]:
     """The nodes of a file that have GPUs, one pool for each GPU type. Raises WorkloadError."""
-    ids, pools = job_ids(), tenant_names(POOL)
+    ids, pools = node_ids(), tenant_names(POOL)
     nodes = []
     for number, row in rows_of(path, NODE_COLUMNS):
         where = f"{path.name} line {number}"

@@ -159,7 +159,7 @@ class AdmissionService:
     def _submit(self, event: SubmitJob, came_ms: int) -> Event:
         spec = in_short(event.job)
         submit_ms = came_ms if event.submit_ms is None else event.submit_ms
-        found = beside_room.of_another_tenant(spec) or self._admissible.home(spec)
+        found = beside_room.misnamed(spec) or self._admissible.home(spec)
         if isinstance(found, Rejection):
             return _rejected(event, spec.id, spec.tenant, found)
         late = self._admissible.priority_too_high(spec.tenant, spec.priority, "priority")

@@ -209,7 +209,8 @@ class JobSpec(Value):
 
     It starts at `not_before_ms` of cell time at the earliest, and when all of `after` are over as each of them says.
     With `array` it is submitted so many times, as elements `ID.0`, `ID.1`, ..., of which `array_max_running` at most
-    run at once. `array_of` and `array_index` tell which element it is: the cell sets them.
+    run at once. `array_of` and `array_index` tell which element it is: the cell sets them. No id that a submission
+    gives ends in a dot and a number: only elements are named so.
     """
 
     id: JobId

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.requests.arrays import ids
+from fallow.shared.cluster.model.arrays import is_element_of
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.submissions import SubmitJob
@@ -78,6 +80,37 @@ def test_a_job_that_waits_for_itself_or_twice_for_another_is_told_however_it_nam
     assert (itself.field, itself.value, itself.rule) == ("after", "hello", "names the job itself")
     twice = rejected(submit(after=[{"job": "hello"}, {"job": named}]))
     assert (twice.field, twice.value, twice.rule) == ("after", "hello", "stands twice")
+
+
+@pytest.mark.parametrize("array", [None, 3])
+@pytest.mark.parametrize("own", ["hello.0", "hello.7", "a.007", "llama-3.1", "2026.11.29", "0.0", "a..5", "many.3.4"])
+def test_no_submission_takes_an_id_that_elements_have(own: str, array: int | None) -> None:
+    """Such a job would be taken for an element, of an array that may not even be there."""
+    for named in (own, f"ada/{own}"):
+        found = rejected(submit(id=named, array=array))
+        assert (found.code, found.field, found.value) == (RejectCode.INVALID_FIELD, "id", own)
+        assert found.rule == "must not end in a dot and a number: only elements of arrays are named so"
+        assert (found.job, found.tenant) == (f"ada/{own}", "ada")
+
+
+@pytest.mark.parametrize("own", ["hello", "7", "hello-0", "hello.0x", "hello.x0", "llama-3.1-a", "3.1.b", "x_0"])
+def test_any_other_end_of_an_id_is_free(own: str) -> None:
+    assert admitted(submit(id=own)).spec.id == f"ada/{own}"
+
+
+ids_of_few_signs = st.text(st.sampled_from("a07.-"), min_size=1, max_size=6).filter(lambda own: own.strip(".-") == own)
+
+
+@given(ids_of_few_signs, st.none() | st.integers(1, 12))
+def test_of_what_is_admitted_the_elements_alone_are_named_as_elements(own: str, array: int | None) -> None:
+    found = answer(submit(id=own, array=array))
+    is_free = re.search(r"\.[0-9]+$", own) is None
+    reaches("an id ends as an element's does", not is_free)
+    assert isinstance(found, JobAdmitted) == is_free
+    if isinstance(found, JobAdmitted):
+        own_id, *elements = ids(found.spec)
+        assert all(is_element_of(each, own_id) for each in elements)
+        assert not is_element_of(own_id, own_id.rpartition(".")[0])
 
 
 names = st.sampled_from(["ada", "bob", "eve", LONGEST_TENANT])

@@ -14,6 +14,7 @@ from fallow.shared.events.value import plain
 
 DOCS = Path(__file__).parents[2] / "docs"
 VARIABLE_RULE = "the name of a variable must have a character, and neither '=' nor a control character"
+ELEMENTS_ALONE = "must not end in a dot and a number: only elements of arrays are named so"
 ASKED_OTHERWISE = "unknown field (did you mean gpu_milli? 1000 is one GPU; docs/jobs.md lists all)"
 
 
@@ -46,6 +47,10 @@ def test_a_tenant_stands_in_where_a_job_names_none() -> None:
         (
             "{id: A b, tenant: t}",
             f"f: job 1 (A b): id = 'A b': {JOB_RULE}",
+        ),
+        (
+            "{id: llama-3.1, tenant: t}",
+            f"f: job 1 (llama-3.1): id = 'llama-3.1': {ELEMENTS_ALONE}",
         ),
         ("{id: a, tenant: t, priority: 1.5}", "f: job 1 (a): priority = 1.5: must be a whole number"),
         (

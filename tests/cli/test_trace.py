@@ -64,6 +64,15 @@ def test_names_are_made_to_fit_the_rules_and_stay_apart(tmp_path: Path) -> None:
     assert [tenant.name for tenant in load.cell_file.tenants] == ["t-2", "t-2-2", "default"]
 
 
+def test_no_job_of_a_trace_is_named_as_elements_of_arrays_are_and_a_node_may_have_an_address(tmp_path: Path) -> None:
+    """Ids that went through a table of floats end so, and the steps of a Slurm job."""
+    rows = "".join(f"{job},t,0,1,1,1,,1,,\n" for job in ("1234.0", "1234-0", "1234.batch", "77.3.", "a.0", "a", "A.0"))
+    load = workload(written(tmp_path, HEAD + rows))
+    assert [s.job.id for s in submits(load)] == ["1234-0", "1234-0-2", "1234.batch", "77-3", "a", "a-0", "a-0-2"]
+    nodes = read_nodes(written(tmp_path, "node_id,gpu_type,gpus\n10.0.0.7,A100,8\n", "nodes.csv"))
+    assert [node.id for node in nodes] == ["10.0.0.7"]
+
+
 ONLY_NEEDED = "job_id,tenant,submit_s,gpus,duration_s\n"
 
 

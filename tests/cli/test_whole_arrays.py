@@ -17,8 +17,9 @@ from fallow.shared.client.port import Mark, News
 from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Command
+from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import HoldJob, ReleaseJob
-from fallow.shared.events.reasons import RefuseCode
+from fallow.shared.events.reasons import RefuseCode, RejectCode
 from fallow.shared.events.values import JobSpec
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import JobRow
@@ -133,6 +134,19 @@ async def test_a_no_about_the_whole_array_is_the_one_answer() -> None:
     no = News("main", e.JobRefused(job="many", request="hold", code=RefuseCode.WRONG_STATE, text="none waits"))
     outcome = await hold.outcome_of(Cell(rows("running"), [no]), HOLD, "many", 60_000)  # type: ignore[arg-type]
     assert outcome == hold.Held([no])
+
+
+@pytest.mark.parametrize(
+    "no",
+    [
+        e.JobRefused(job="ada/hello.3", request="cancel", code=RefuseCode.UNKNOWN_JOB, tenant="ada"),
+        JobRejected(job="ada/hello.3", tenant="ada", command="cancel", code=RejectCode.INVALID_FIELD),
+    ],
+)
+async def test_a_no_about_an_element_that_is_not_there_is_no_answer_about_a_job(no: e.Effect | JobRejected) -> None:
+    row = JobRow("ada/hello", "ada", JobStatus.RUNNING)
+    found = await cancel.outcome_of(Cell([row], [News("main", no)]), "ada/hello", "ada", "main", "", 20)  # type: ignore[arg-type]
+    assert found == []
 
 
 async def test_an_array_whose_first_element_is_forgotten_is_found_by_the_others() -> None:

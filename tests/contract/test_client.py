@@ -242,9 +242,7 @@ TWO_OF_ONE_ID = (
     JobSpec(id="vision/hello", tenant="vision"),
     JobSpec(id="search/hello", tenant="search"),
     JobSpec(id="search/oh-hello", tenant="search"),
-    JobSpec(id="vision/hello.5", tenant="vision"),
     JobSpec(id="ads/many.7", tenant="ads", array_of="ads/many", array_index=7),
-    JobSpec(id="vision/many.7", tenant="vision"),
     JobSpec(id="vision/many.0x", tenant="vision"),
     JobSpec(id="search/many.0x", tenant="search"),
 )
@@ -255,9 +253,9 @@ TWO_OF_ONE_ID = (
     [
         ("hello", ("search/hello", "vision/hello")),
         ("oh-hello", ("search/oh-hello",)),
-        ("hello.5", ("vision/hello.5",)),
-        ("many", ("ads/many", "vision/many")),
-        ("many.7", ("ads/many.7", "vision/many.7")),
+        ("many", ("ads/many",)),
+        ("many.7", ("ads/many.7",)),
+        ("many.0x", ("search/many.0x", "vision/many.0x")),
         ("many.", ()),
         ("none", ()),
     ],
@@ -269,8 +267,7 @@ async def test_jobs_are_found_by_the_id_that_their_tenants_chose(
     await world.show()
     assert (await client.names("main", own)).value == jobs
     await world.publish()
-    told = [job for job in jobs if job != "vision/many"]  # a job that is only named like an element
-    assert await client.names_told("main", own) == tuple(told)
+    assert await client.names_told("main", own) == jobs
 
 
 async def test_a_job_that_admission_turned_away_is_found_where_there_is_no_other_of_its_id(

@@ -28,7 +28,7 @@ from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events import effects as e
 from fallow.shared.events.job_ids import parted
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.reasons import RefuseCode, StopReason
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.view.rows import JobRow
 
@@ -207,7 +207,13 @@ async def answers(
 
 
 def _is_about(news: News, job_id: str) -> bool:
-    return news.job is not None and (news.job == job_id or is_element_of(news.job, job_id))
+    """Whether it is about the job, or about an element of the array. What somebody else wishes of an element that is
+    not there tells nothing.
+    """
+    if news.job is None or news.job == job_id or not is_element_of(news.job, job_id):
+        return news.job == job_id
+    is_unknown = isinstance(news.event, e.JobRefused) and news.event.code is RefuseCode.UNKNOWN_JOB
+    return not is_unknown and not isinstance(news.event, JobRejected)
 
 
 def _is_answer(tenant: str, news: News) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fallow.services.admission.policy.beside_room import of_another_tenant
+from fallow.services.admission.policy.beside_room import misnamed
 from fallow.shared.checker_words import HALF_A_CHARACTER
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten, written
 from fallow.shared.events.job_ids import in_short
@@ -170,7 +170,7 @@ def _job(item: Any) -> JobSpec:
     if "\\ud" in text:
         _must_be_characters(item)
     job = in_short(read_valid(JobSpec, text, forbid_unknown=True))
-    if (why := of_another_tenant(job)) is not None:
+    if (why := misnamed(job)) is not None:
         raise ValueError(f"{why.field} = {written(why.value)}: {why.rule}")
     size = len(encode(SubmitJob(job=job)))
     if size > SUBMISSION_BYTES_MOST:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fallow.services.admission.policy.resolve import Rejection
+from fallow.shared.cluster.model.arrays import is_named_as_element
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.base import CALENDAR_FROM_MS
 from fallow.shared.events.encoding import encode
@@ -32,10 +33,15 @@ def asks_for_more(spec: JobSpec) -> bool:
     )
 
 
-def of_another_tenant(spec: JobSpec) -> Rejection | None:
-    """Why a job cannot have its id, or wait for what it names: each tenant has ids of its own."""
+def misnamed(spec: JobSpec) -> Rejection | None:
+    """Why a job cannot have its id, or wait for what it names: each tenant has ids of its own, and those that elements
+    have are given by the cell alone. So nobody takes the id of an element, and whatever has one is one.
+    """
     if "/" in spec.id:
         return _not_of(spec.tenant, "id", spec.id)
+    if is_named_as_element(spec.id):
+        rule = "must not end in a dot and a number: only elements of arrays are named so"
+        return Rejection(RejectCode.INVALID_FIELD, "id", spec.id, rule)
     for dependency in spec.after:
         if "/" in dependency.job:
             rule = f"must be a job of tenant {spec.tenant}"

@@ -92,7 +92,12 @@ def leave(state: CellState, array_id: str, status: JobStatus) -> ArrayJob | None
     return array
 
 
+def is_named_as_element(job_id: str) -> bool:
+    """Whether the id ends in a dot and a number. The cell alone gives such ids, and only to elements."""
+    _, dot, index = job_id.rpartition(".")
+    return bool(dot) and index.isdecimal()
+
+
 def is_element_of(job_id: str, array: str) -> bool:
-    """Whether an element of this array would have this id."""
-    name, _, index = job_id.rpartition(".")
-    return name == array and index.isdecimal()
+    """Whether a job of the cell is an element of this array: its id tells, since no other job is named so."""
+    return is_named_as_element(job_id) and job_id.rpartition(".")[0] == array
