@@ -7,12 +7,12 @@ from typing import Any
 from fallow.cli.wrong_use import WrongValue
 
 
-def a_job(value: str | list[str]) -> str | list[str]:
-    """A job, or several, each by its id or as TENANT/ID."""
+def a_job(value: str | list[str] | None) -> str | list[str] | None:
+    """A job, or several, each by its id or as TENANT/ID; None where an option names none."""
     from fallow.shared.events.base import JobId  # noqa: PLC0415 - keeps `fallow --help` quick
     from fallow.shared.events.rules_told import JOB_RULE  # noqa: PLC0415 - the same
 
-    return _checked(value, JobId, JOB_RULE)
+    return None if value is None else _checked(value, JobId, JOB_RULE)
 
 
 def a_node(value: str | list[str]) -> str | list[str]:

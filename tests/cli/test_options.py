@@ -21,7 +21,7 @@ from fallow.cli.cell.policy import _read
 from fallow.cli.failures import Exit, without_address
 from fallow.cli.output.when import DURATION_RULE
 from fallow.local.data_folder import held
-from fallow.shared.events.rules_told import ID_RULE
+from fallow.shared.events.rules_told import ID_RULE, JOB_RULE
 
 DIGITS = "9" * 5_000
 LINE_CHARS_MOST = 1_000
@@ -299,7 +299,31 @@ def test_what_can_be_no_id_is_told_before_anything_is_asked(
 
 
 def test_ids_are_given_to_many_commands() -> None:
-    assert {case.values[0].command for case in IDS} >= {"job", "cancel", "hold", "log why", "node show", "node remove"}
+    commands = {"job", "jobs", "cancel", "hold", "log why", "node show", "node remove"}
+    assert {case.values[0].command for case in IDS} >= commands
+
+
+@pytest.mark.parametrize(
+    ("words", "shown", "rule"),
+    [
+        ("--tenant search --after vision/hello", "vision/hello", "must be a job of search, which --tenant names"),
+        ("--after vision/hello --tenant search", "vision/hello", "must be a job of search, which --tenant names"),
+        ("--after hello", "hello", "must be TENANT/ID where --tenant names no tenant"),
+        ("--after vision/hello/x", "vision/hello/x", JOB_RULE),
+        ("--tenant vision --after ../x", "../x", JOB_RULE),
+    ],
+)
+def test_a_list_of_jobs_goes_on_behind_one_of_its_own(
+    words: str, shown: str, rule: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert is_refused(["jobs", *words.split()], "--after", shown, monkeypatch, capsys, rule)
+
+
+@pytest.mark.parametrize("words", ["--after vision/hello", "--tenant vision --after hello", "--tenant a --after a/b"])
+def test_a_job_behind_which_a_list_goes_on_may_be_named_either_way(
+    words: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ends(["jobs", *words.split()], monkeypatch) == Exit.AWAY
 
 
 @pytest.mark.parametrize("given", [case for case in cases(str) if case.values[0].command.split()[0] not in WORKS])

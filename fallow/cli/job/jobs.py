@@ -11,13 +11,14 @@ import typer
 
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.retry import patiently
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.ids import a_job
 from fallow.cli.log.sentences import gpus
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import to_the_second
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.shared.cluster.model.job import FINAL, JobStatus
-from fallow.shared.events.job_ids import full_id, own_id
+from fallow.shared.events.job_ids import full_id, own_id, parted
 from fallow.shared.events.queue import QueueOrder
 from fallow.shared.near import listed, meant
 from fallow.shared.view.reader import LIMIT_MOST, Read
@@ -52,7 +53,12 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Only jobs that are not over: every such status.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=LIMIT_MOST, help="At most so many, by id.")] = 100,
-    after: Annotated[str, typer.Option(help="Only jobs behind this one: TENANT/ID, or with --tenant its id.")] = "",
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", callback=a_job, help="Only jobs behind this one: TENANT/ID, or with --tenant its id."
+        ),
+    ] = None,
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -63,8 +69,8 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
     access = access_of(context)
     name = access.cell(cell)
     wanted = {*(status or ()), *((each for each in JobStatus if each not in FINAL) if live else ())}
-    after = full_id(tenant or "", after) if after else ""
-    read, is_cut = run(_jobs(access, name, tenant, wanted, limit, after))
+    behind = _behind(after, tenant)
+    read, is_cut = run(_jobs(access, name, tenant, wanted, limit, behind))
     part = access.cells().cell(name)
     read = without_places(read, [queue.name for queue in part.queues if queue.order is QueueOrder.FAIR_SHARE])
     if as_json:
@@ -73,7 +79,21 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
     if not read.value and tenant is not None and tenant not in known:
         end_with(Exit.NO, f"fallow: {tenant} is no tenant of the cell file ({listed(known)}){meant(tenant, known)}")
     if not as_json:
-        _tell(name, read, after, is_cut=is_cut)
+        _tell(name, read, behind, is_cut=is_cut)
+
+
+def _behind(after: str | None, tenant: str | None) -> str:
+    """The job behind which the list goes on, in full; "" where it begins with the first. Ends the command where that
+    is a job of another tenant than those of the list, or of nobody.
+    """
+    if after is None:
+        return ""
+    whose = parted(after)[0] or tenant
+    if whose is None:
+        refuse("--after", after, "must be TENANT/ID where --tenant names no tenant")
+    if tenant not in (None, whose):
+        refuse("--after", after, f"must be a job of {tenant}, which --tenant names")
+    return full_id(whose, after)
 
 
 def _tell(cell: str, read: Read[tuple[JobRow, ...]], after: str, *, is_cut: bool) -> None:
