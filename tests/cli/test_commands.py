@@ -225,6 +225,9 @@ def test_waiting_for_an_answer_that_does_not_come_says_so(told: Fallow) -> None:
 def test_a_job_that_was_submitted_before_is_answered_from_the_view(told: Fallow) -> None:
     done = told("submit", "-", "--wait", "--timeout", "10", "--json", stdin="{id: second, tenant: vision}")
     assert (done.returncode, last(done)) == (0, {"submitted": 1, "jobs": {"vision/second": "running"}})
+    over = told("submit", "-", "--wait", "--timeout", "10", stdin="{id: first, tenant: vision}")
+    assert over.stdout == "vision/first was submitted before; it is finished. An id is used once.\n"
+    assert over.returncode == Exit.BEFORE
 
 
 def test_up_names_an_address_at_which_nothing_answers(redis_url: str, tmp_path: Path) -> None:

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from fallow.cli.failures import Exit
-from fallow.cli.job import cancel, hold, job
+from fallow.cli.job import cancel, hold, job, submit
 from fallow.cli.job.standing import FIRST_ROWS, are_free, are_held, rows_of, standing
-from fallow.cli.job.submit import _submitted_before
-from fallow.shared.client.answers import Progress
 from fallow.shared.client.port import Mark, News
 from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
 from fallow.shared.events import effects as e
@@ -42,6 +40,9 @@ class Cell:
     read: list[int] = field(default_factory=list)
     """How many rows each read of a page of jobs was of."""
 
+    async def submit(self, jobs: Sequence[JobSpec]) -> Mark:
+        return Mark({})
+
     async def operate(self, operation: Command) -> Mark:
         return Mark({})
 
@@ -68,6 +69,8 @@ class Cell:
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hold, "LOOK_AFTER_MS", 5)
     monkeypatch.setattr(cancel, "LOOK_AFTER_MS", 5)
+    for name in ("ANSWER_MS", "LATE_ANSWER_MS"):
+        monkeypatch.setattr(submit, name, 5)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +209,11 @@ async def test_what_is_over_is_not_cancelled_for_another_tenant(seen: tuple[JobR
     assert (outcome.code, "not_the_tenants_job" in outcome.answer) == (Exit.NO, True)
 
 
+async def earlier_of(cell: Cell, job: JobSpec) -> submit.Earlier:
+    """The rows by which a submission of this job is told that there was one before."""
+    return (await submit.found_of(cell, [job], None, 20, quiet=True)).earlier  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("seen", "stage"),
     [
@@ -217,9 +225,8 @@ async def test_what_is_over_is_not_cancelled_for_another_tenant(seen: tuple[JobR
 async def test_an_array_that_is_over_is_told_by_its_elements_when_it_is_submitted_again(
     seen: tuple[JobRow, ...], stage: JobStatus
 ) -> None:
-    progress = Progress.of_specs([JobSpec(id="many", tenant="ada", array=2)])
     seen = tuple(replace(row, id=f"ada/{row.id}") for row in seen)
-    earlier = await _submitted_before(Cell(seen), Mark({}), progress, ["ada/many"], quiet=True)  # type: ignore[arg-type]
+    earlier = await earlier_of(Cell(seen), JobSpec(id="many", tenant="ada", array=2))
     assert earlier == {"ada/many": seen[1:]}
     assert standing(earlier["ada/many"]) is stage
 
@@ -261,9 +268,8 @@ async def test_all_elements_of_an_array_are_found_however_many_there_are(count: 
 
 @pytest.mark.parametrize("others", ["running", "queued", "finished"])
 async def test_an_array_submitted_again_is_over_only_with_its_last_element(others: str) -> None:
-    progress = Progress.of_specs([JobSpec(id="many", tenant="ada", array=3)])
     seen = rows("finished", others, others, job="ada/many")
-    earlier = await _submitted_before(Cell(seen), Mark({}), progress, ["ada/many"], quiet=True)  # type: ignore[arg-type]
+    earlier = await earlier_of(Cell(seen), JobSpec(id="many", tenant="ada", array=3))
     assert earlier == {"ada/many": seen}
     assert (standing(earlier["ada/many"]) in FINAL) == (others == "finished")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -68,10 +69,55 @@ LOOK_FOR_MOST = 1_000
 LATE_ANSWER_MS = 500
 """So long an answer is looked for again where the view knows a job: what the view shows is in the log before."""
 
-Earlier = Mapping[str, tuple[JobRow, ...]]
+Earlier = dict[str, tuple[JobRow, ...]]
 """Jobs that were submitted before, with their rows, or those of an array's elements."""
 
 GOALS = {Until.ACCEPTED: Stage.WAITING, Until.STARTED: Stage.STARTED, Until.ENDED: Stage.FINISHED}
+
+
+@dataclass(slots=True)
+class Found:
+    """What became of jobs, and arrays, of these names after they were sent: how far they are, which of them were
+    submitted before, and why they wait as it was told meanwhile, "" where it was not.
+    """
+
+    names: list[str]
+    progress: Progress
+    earlier: Earlier = field(default_factory=Earlier)
+    told: str = ""
+
+    @property
+    def over_before(self) -> list[str]:
+        """Those that were submitted before and were over then: nothing runs for this submission."""
+        return [job for job, rows in self.earlier.items() if standing(rows) in FINAL]
+
+    def parts(self, job: str) -> tuple[str, ...]:
+        """The job, or the elements of the array."""
+        return self.progress.arrays.get(job, (job,))
+
+    def unanswered(self) -> list[str]:
+        """Those whose submission has no answer. Of an earlier array of that id some elements may be in the news."""
+        stages = self.progress.stages
+        return [job for job in self.names if any(stages[each] is Stage.UNANSWERED for each in self.parts(job))]
+
+    def note(self, seen: Earlier) -> None:
+        """Those of which these rows were seen, and to which no answer came since, were submitted before. They are as
+        far as the rows say; an element without one is over, since the view has forgotten it.
+        """
+        for job in self.unanswered():
+            if rows := seen.get(job):
+                self.earlier[job] = rows
+                self._take(job, rows)
+
+    def _take(self, job: str, rows: tuple[JobRow, ...]) -> None:
+        stages, of, whole = self.progress.stages, {row.id: row for row in rows}, standing(rows)
+        forgotten = whole if whole in FINAL else JobStatus.FINISHED
+        for part in self.parts(job):
+            if stages[part] is Stage.UNANSWERED:
+                row = of.get(part)
+                stages[part] = STAGES[row.status if row is not None else forgotten]
+                if row is not None and row.deferred is not None and row.status in WAITING:
+                    self.progress.waits[part] = row.deferred
 
 
 def elements(text: str | int) -> int:
@@ -104,16 +150,22 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
 ) -> None:
     """Submit jobs. Each is checked here before any is sent; the same job sent again does no harm.
 
-    Exit 1 if the cell turns one away within two seconds, 4 if one was submitted before and is over, so that nothing
-    runs. With --wait: exit 1 if one is rejected, refused, failed or
-    cancelled, or not so far in time; exit 3 if there is no answer.
+    Exit 1 if the cell turns one away within two seconds; with --wait, if one is rejected, refused, failed or
+    cancelled, or not so far in time, and 3 if there is no answer. With --wait and without it: exit 4 if one was
+    submitted before and was over, however it ended, so that nothing runs.
     """
     text, name = read_text(file)
     jobs = read_jobs(text, name, tenant, array=array, after=[_dependency(each) for each in after or []])
     for line in odd_units(jobs):
         say(f"fallow: {line}")
     goal = until or (Until.STARTED if wait else None)
-    progress, earlier, told = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
+    found = run(_submit(access_of(context), jobs, goal, timeout_s * 1000, quiet=as_json))
+    tell_and_end(jobs, goal, timeout_s, found, as_json=as_json)
+
+
+def tell_and_end(jobs: list[JobSpec], goal: Until | None, timeout_s: int, found: Found, *, as_json: bool) -> None:
+    """Tell how far the jobs are, and end the command with the code that says so where that is not 0."""
+    progress, earlier = found.progress, found.earlier
     if as_json:
         stages = {job: stage.value for job, stage in progress.stages.items()}
         said = {"submitted": len(jobs), "jobs": stages if goal else _sent(jobs, progress, earlier)}
@@ -123,10 +175,10 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     elif goal is None:
         _tell_sent(jobs, progress, earlier)
     if goal is not None:
-        _end(progress, goal, timeout_s, told)
-    elif progress.turned_away:
+        _end(progress, goal, timeout_s, found.told, found.over_before)
+    if progress.turned_away:
         raise typer.Exit(Exit.NO)
-    elif any(standing(rows) in FINAL for rows in earlier.values()):
+    if found.over_before:
         raise typer.Exit(Exit.BEFORE)
 
 
@@ -139,16 +191,17 @@ def reason_of(event: JobRefused | JobRejected) -> dict[str, Any]:
 
 def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> None:
     for job, rows in earlier.items():
-        print_sentence(f"{job} was submitted before; {_stand(job, rows)}. An id is used once.")
+        print_sentence(before(job, rows))
     sent = {job: None for job, said in _sent(jobs, progress, earlier).items() if said == SUBMITTED}
     if sent:
         which = [job for job in jobs if full_id(job.tenant, job.id) in sent]
         print_sentence(f"{len(sent)} submitted: {first_of(sent)} ({size_of(which)})")
 
 
-def _stand(job: str, rows: Sequence[JobRow]) -> str:
-    """`it is running`, or of an array `its elements: 2 finished, 1 running`."""
-    return f"it is {rows[0].status}" if rows[0].id == job else f"its elements: {statuses(rows)}"
+def before(job: str, rows: Sequence[JobRow]) -> str:
+    """What is told of a job, or an array, that was submitted before: nothing new came of it."""
+    stand = f"it is {rows[0].status}" if rows[0].id == job else f"its elements: {statuses(rows)}"
+    return f"{job} was submitted before; {stand}. An id is used once."
 
 
 def size_of(jobs: list[JobSpec]) -> str:
@@ -181,89 +234,95 @@ def _dependency(text: str) -> Dependency:
         refuse("--after", text, f"must be the id of a job, or ID:WHEN with {' or '.join(AfterWhen)}")
 
 
-async def _submit(
-    access: Access, jobs: list[JobSpec], goal: Until | None, wait_ms: int, *, quiet: bool
-) -> tuple[Progress, Earlier, str]:
-    """How far the jobs are; where that is not waited for, the state of those that were submitted before; and why they
-    wait as it was told meanwhile, "" where it was not.
-    """
-    progress, told = Progress.of_specs(jobs), ""
-    earlier: Earlier = {}
+async def _submit(access: Access, jobs: list[JobSpec], goal: Until | None, wait_ms: int, *, quiet: bool) -> Found:
     async with access.client() as client:
-        mark = await client.submit(jobs)
-        if goal is not None:
-            told = await follow(client, mark, progress, GOALS[goal], wait_ms, quiet=quiet)
-        else:
-            with contextlib.suppress(ClientUnavailable):  # they are sent; what became of them others can tell
-                await follow(client, mark, progress, Stage.WAITING, ANSWER_MS, quiet=quiet, only_bad=True)
-                names = [full_id(job.tenant, job.id) for job in jobs]
-                earlier = await _submitted_before(client, mark, progress, names, quiet=quiet)
-    return progress, earlier, told
+        return await found_of(client, jobs, goal, wait_ms, quiet=quiet)
 
 
-async def _submitted_before(
-    client: CellClient, mark: Mark, progress: Progress, jobs: list[str], *, quiet: bool
-) -> Earlier:
-    """The rows of those jobs that the view knows although this submission got no answer. The view of a fenced cell
-    knows jobs that the log may not hold: it answers for nobody.
+async def found_of(client: CellClient, jobs: list[JobSpec], goal: Until | None, wait_ms: int, *, quiet: bool) -> Found:
+    """Submit the jobs, and follow them as far as is wished. Raises ClientUnavailable, but where they are sent and not
+    waited for: what became of them others can tell.
     """
-    found: dict[str, tuple[JobRow, ...]] = {}
-    missing = [job for job in jobs if progress.stages[_followed(progress, job)] is Stage.UNANSWERED]
-    for job in missing[:LOOK_FOR_MOST]:
+    names = [full_id(job.tenant, job.id) for job in jobs]
+    found = Found(names, Progress.of_specs(jobs))
+    mark = await client.submit(jobs)
+    if goal is not None:
+        await follow(client, mark, found, GOALS[goal], wait_ms, quiet=quiet)
+        return found
+    with contextlib.suppress(ClientUnavailable):
+        await _turned_away(client, mark, found, ANSWER_MS, quiet=quiet)
+        rows = await _rows_of_unanswered(client, found)
+        if rows:
+            await _turned_away(client, mark, found, LATE_ANSWER_MS, quiet=quiet)
+        found.note(rows)
+    return found
+
+
+async def _turned_away(client: CellClient, mark: Mark, found: Found, wait_ms: int, *, quiet: bool) -> None:
+    """Take in answers for so long, and tell of the jobs that are turned away."""
+    began_ms, progress = monotonic_ms(), found.progress
+    async with aclosing(client.news(mark)) as batches:
+        async for some in batches:
+            for news in some:
+                if progress.take(news) and not quiet and isinstance(news.event, NO):
+                    print_sentence(words(news))
+            if progress.have(Stage.WAITING) or monotonic_ms() - began_ms > wait_ms:
+                return
+
+
+async def _rows_of_unanswered(client: CellClient, found: Found) -> Earlier:
+    """The rows of those jobs that the view knows although this submission got no answer: with the same content as an
+    earlier one it gets none. The view of a fenced cell knows jobs that the log may not hold: it answers for nobody.
+    """
+    rows: dict[str, tuple[JobRow, ...]] = {}
+    for job in found.unanswered()[:LOOK_FOR_MOST]:
         for cell in client.cells:
             read = await read_of(client, cell, job)
             if read.value and not read.is_fenced:
-                found[job] = await by_elements(client, cell, job, read.value)
-    if found:
-        await follow(client, mark, progress, Stage.WAITING, LATE_ANSWER_MS, quiet=quiet, only_bad=True)
-    return {job: rows for job, rows in found.items() if progress.stages[_followed(progress, job)] is Stage.UNANSWERED}
+                rows[job] = await by_elements(client, cell, job, read.value)
+    return rows
 
 
-async def follow(
-    client: CellClient,
-    mark: Mark,
-    progress: Progress,
-    goal: Stage,
-    wait_ms: int,
-    *,
-    quiet: bool = False,
-    only_bad: bool = False,
-) -> str:
-    """Tell each step of the jobs until all have reached the goal, or the time is over; with `only_bad`, tell of those
-    alone that are turned away. Returns why jobs wait, if that was told.
+async def follow(client: CellClient, mark: Mark, found: Found, goal: Stage, wait_ms: int, *, quiet: bool) -> None:
+    """Tell each step of the jobs until all have reached the goal, or the time is over; meanwhile, once, which of them
+    were submitted before, and why they wait.
     """
-    began_ms, looked, told = monotonic_ms(), False, ""
-    async with aclosing(client.news(mark)) as found:
-        async for some in found:
+    began_ms, rows, has_looked, is_told = monotonic_ms(), Earlier(), False, False
+    async with aclosing(client.news(mark)) as batches:
+        async for some in batches:
             for news in some:
-                if progress.take(news) and not quiet and not (only_bad and type(news.event) not in NO):
+                if found.progress.take(news) and not quiet:
                     print_sentence(words(news))
-            if not looked and not only_bad and monotonic_ms() - began_ms > LOOK_AFTER_MS:
-                looked = True
-                await _look(client, progress, quiet=quiet)
-                told = "" if quiet else why_it_waits(progress, progress.at(Stage.WAITING))
-                if told:
-                    print_sentence(f"Still waiting: {told}.")
-            if progress.have(goal) or monotonic_ms() - began_ms > wait_ms:
+            past_ms = monotonic_ms() - began_ms
+            if not has_looked and past_ms > LOOK_AFTER_MS:
+                has_looked, rows = True, await _rows_if_it_can(client, found)
+            if has_looked and not is_told and (not rows or past_ms > LOOK_AFTER_MS + LATE_ANSWER_MS):
+                is_told = True
+                _tell_meanwhile(found, rows, quiet=quiet)
+            if found.progress.have(goal) or past_ms > wait_ms:
                 break
-    return told
+    if rows and not is_told:
+        _tell_meanwhile(found, rows, quiet=quiet)
 
 
-async def _look(client: CellClient, progress: Progress, *, quiet: bool) -> None:
-    """A job that was submitted before, with the same content, gets no second answer: the view knows the first."""
-    for job in progress.at(Stage.UNANSWERED)[:LOOK_FOR_MOST]:
-        try:
-            reads = [await client.job(cell, job) for cell in client.cells]
-        except ClientUnavailable as error:
-            say(f"fallow: {error}")
-            return
-        for row in (read.value for read in reads if not read.is_fenced):
-            if row is not None:
-                progress.stages[job] = STAGES[row.status]
-                if row.deferred is not None and row.status in WAITING:
-                    progress.waits[job] = row.deferred
-                if not quiet:
-                    print_sentence(f"Job {job} was submitted before; it is {row.status}.")
+async def _rows_if_it_can(client: CellClient, found: Found) -> Earlier:
+    """The same where the view is there; else that it is not is told, and the news alone tell of the jobs."""
+    try:
+        return await _rows_of_unanswered(client, found)
+    except ClientUnavailable as error:
+        say(f"fallow: {error}")
+        return {}
+
+
+def _tell_meanwhile(found: Found, rows: Earlier, *, quiet: bool) -> None:
+    found.note(rows)
+    if quiet:
+        return
+    for job, its in found.earlier.items():
+        print_sentence(before(job, its))
+    found.told = why_it_waits(found.progress, found.progress.at(Stage.WAITING))
+    if found.told:
+        print_sentence(f"Still waiting: {found.told}.")
 
 
 def words(news: News) -> str:
@@ -281,8 +340,10 @@ def why_it_waits(progress: Progress, jobs: list[str]) -> str:
     return f"{first} ({code}: {DEFERRED[code]}){more}; see `fallow job {first}`"
 
 
-def _end(progress: Progress, goal: Until, timeout_s: int, told: str) -> None:
-    """End the command by how far the jobs are. `told` is why they wait as a line above has it: it is not repeated."""
+def _end(progress: Progress, goal: Until, timeout_s: int, told: str, over_before: Sequence[str] = ()) -> None:
+    """End the command by how far the jobs are, where they are not as far as they should. `told` is why they wait as a
+    line above has it: it is not repeated. What was over before ended in no way by this submission.
+    """
     missing = progress.at(Stage.UNANSWERED)
     if missing:
         end_with(Exit.AWAY, f"fallow: {unanswered(first_of(missing), Passes.ADMISSION, timeout_s)}")
@@ -291,5 +352,6 @@ def _end(progress: Progress, goal: Until, timeout_s: int, told: str) -> None:
         why = why_it_waits(progress, late)
         said = first_of(late) if why in ("", told) else why
         end_with(Exit.NO, f"fallow: not {goal.value} within {timeout_s} s: {said}")
-    if any(stage in BAD for stage in progress.stages.values()):
+    earlier = {part for job in over_before for part in progress.arrays.get(job, (job,))}
+    if any(stage in BAD for job, stage in progress.stages.items() if job not in earlier):
         raise typer.Exit(Exit.NO)

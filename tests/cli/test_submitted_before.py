@@ -1,0 +1,183 @@
+"""A job whose id was used before: `fallow submit` says so with `--wait` and without, in the same words and code."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import typer
+
+from fallow.cli.failures import Exit
+from fallow.cli.job import submit
+from fallow.cli.job.submit import Until, found_of, tell_and_end
+from fallow.shared.client.port import ClientUnavailable, Mark, News
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import FailReason, PendingReason, RejectCode
+from fallow.shared.events.values import JobSpec
+from fallow.shared.view.reader import Read
+from fallow.shared.view.rows import JobRow
+
+GOALS = [None, *Until]
+PLAIN, MANY = JobSpec(id="hello", tenant="ada"), JobSpec(id="many", tenant="ada", array=3)
+
+
+@dataclass
+class Cell:
+    """A client of a cell whose view shows these rows, and whose log these pieces of news, one at each look."""
+
+    seen: Sequence[JobRow] = ()
+    news_of: Sequence[News] = ()
+    cells: tuple[str, ...] = ("main",)
+    is_fenced: bool = False
+    is_away: bool = False
+    rows_were_read: list[str] = field(default_factory=list)
+
+    async def submit(self, jobs: Sequence[JobSpec]) -> Mark:
+        return Mark({})
+
+    async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
+        for each in self.news_of:
+            yield [each]
+        while True:
+            yield []
+
+    async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:
+        if self.is_away:
+            raise ClientUnavailable("the view is away")
+        self.rows_were_read.append(job)
+        return Read(next((row for row in self.seen if row.id == job), None), 1, 0, 0, self.is_fenced)
+
+    async def jobs(self, cell: str, *, limit: int, after: str = "", **_: Any) -> Read[tuple[JobRow, ...]]:
+        behind = sorted((row for row in self.seen if row.id > after), key=lambda row: row.id)
+        return Read(tuple(behind[:limit]), 1, 0, 0, self.is_fenced)
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LOOK_AFTER_MS", "ANSWER_MS", "LATE_ANSWER_MS"):
+        monkeypatch.setattr(submit, name, 5)
+
+
+async def ends(cell: Cell, goal: Until | None, *jobs: JobSpec, wait_ms: int = 5_000, as_json: bool = False) -> int:
+    """The exit code of a submission of these jobs."""
+    specs = list(jobs)
+    found = await found_of(cell, specs, goal, wait_ms, quiet=as_json)  # type: ignore[arg-type]
+    try:
+        tell_and_end(specs, goal, wait_ms // 1000, found, as_json=as_json)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return 0
+
+
+def row(status: str, job: str = "ada/hello", deferred: PendingReason | None = None) -> JobRow:
+    return JobRow(job, "ada", JobStatus(status), deferred=deferred)
+
+
+def rows(*statuses: str) -> tuple[JobRow, ...]:
+    """The rows of an array's elements, "" for one that the cell has forgotten."""
+    return tuple(row(each, f"ada/many.{index}") for index, each in enumerate(statuses) if each)
+
+
+def enqueued(job: str = "ada/new") -> News:
+    return News("main", e.JobEnqueued(spec=JobSpec(id=job, tenant="ada"), submit_ms=0, digest="0" * 32))
+
+
+@pytest.mark.parametrize("goal", GOALS)
+@pytest.mark.parametrize("status", ["finished", "failed", "cancelled"])
+async def test_a_job_that_was_over_before_is_told_so_by_the_same_words_and_code_however_long_is_waited(
+    status: str, goal: Until | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ends(Cell([row(status)]), goal, PLAIN) == Exit.BEFORE
+    assert capsys.readouterr().out == f"ada/hello was submitted before; it is {status}. An id is used once.\n"
+
+
+@pytest.mark.parametrize("goal", GOALS)
+@pytest.mark.parametrize(
+    ("seen", "stand"),
+    [
+        (rows("finished", "cancelled", "failed"), "its elements: 1 finished, 1 failed, 1 cancelled"),
+        ((row("failed", "ada/many"), *rows("", "failed")), "its elements: 1 failed"),
+        ((row("cancelled", "ada/many"),), "it is cancelled"),
+    ],
+)
+async def test_so_is_an_array_though_the_cell_has_forgotten_elements(
+    seen: tuple[JobRow, ...], stand: str, goal: Until | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ends(Cell(seen), goal, MANY) == Exit.BEFORE
+    assert capsys.readouterr().out == f"ada/many was submitted before; {stand}. An id is used once.\n"
+
+
+@pytest.mark.parametrize("goal", [None, Until.ACCEPTED, Until.STARTED])
+async def test_a_job_that_lives_may_be_submitted_again_and_followed(
+    goal: Until | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await ends(Cell([row("running")]), goal, PLAIN) == 0
+    assert await ends(Cell(rows("finished", "", "running")), goal, MANY) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "ada/hello was submitted before; it is running. An id is used once.",
+        "ada/many was submitted before; its elements: 1 running, 1 finished. An id is used once.",
+    ]
+
+
+async def test_what_lives_and_is_not_so_far_in_time_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    waits = Cell([row("queued", deferred=PendingReason.NO_FREE_GPUS)])
+    assert await ends(waits, Until.STARTED, PLAIN, wait_ms=50) == Exit.NO
+    told = capsys.readouterr()
+    assert "ada/hello was submitted before; it is queued. An id is used once.\nStill waiting: ada/hello (" in told.out
+    assert await ends(Cell([row("running")]), Until.ENDED, PLAIN, wait_ms=50) == Exit.NO
+
+
+@pytest.mark.parametrize("goal", list(Until))
+async def test_a_job_of_ones_own_that_is_cancelled_now_is_a_no(goal: Until) -> None:
+    cancelled = News("main", e.JobCancelled(job="ada/new"))
+    new = JobSpec(id="new", tenant="ada")
+    code = 0 if goal is Until.ACCEPTED else Exit.NO
+    assert await ends(Cell(news_of=[enqueued(), cancelled]), goal, new) == code
+    beside = Cell([row("cancelled")], [enqueued(), cancelled])
+    assert await ends(beside, goal, PLAIN, new) == Exit.NO, "what came of a new job tells more"
+
+
+@pytest.mark.parametrize("goal", GOALS)
+async def test_a_job_that_is_turned_away_tells_more_than_one_that_was_over_before(goal: Until | None) -> None:
+    no = JobRejected(job="ada/new", tenant="ada", command="submit", code=RejectCode.INVALID_FIELD)
+    beside = Cell([row("finished")], [News("main", no)])
+    assert await ends(beside, goal, PLAIN, JobSpec(id="new", tenant="ada")) == Exit.NO
+
+
+@pytest.mark.parametrize("goal", list(Until))
+async def test_where_all_new_jobs_are_well_those_over_before_are_told_by_the_code(goal: Until) -> None:
+    beside = Cell([row("finished")], [enqueued(), News("main", e.JobFinished(job="ada/new", attempt=1))])
+    assert await ends(beside, goal, PLAIN, JobSpec(id="new", tenant="ada")) == Exit.BEFORE
+
+
+async def test_an_answer_that_comes_late_says_that_the_job_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the view shows already may be of this very submission."""
+    monkeypatch.setattr(submit, "LATE_ANSWER_MS", 60_000)
+    cell = Cell([row("failed")])
+
+    async def news(since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
+        while not cell.rows_were_read:
+            yield []
+        yield [enqueued("ada/hello")]
+        yield [News("main", e.JobFailed(job="ada/hello", reason=FailReason.RETRIES_EXHAUSTED))]
+        while True:
+            yield []
+
+    cell.news = news  # type: ignore[method-assign]
+    assert await ends(cell, Until.ENDED, PLAIN) == Exit.NO
+
+
+@pytest.mark.parametrize("goal", list(Until))
+async def test_a_view_that_is_fenced_or_away_answers_for_nobody(goal: Until) -> None:
+    for cell in (Cell([row("finished")], is_fenced=True), Cell(is_away=True)):
+        assert await ends(cell, goal, PLAIN, wait_ms=50) == Exit.AWAY
+
+
+async def test_programs_are_told_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    for goal in GOALS:
+        assert await ends(Cell([row("finished")]), goal, PLAIN, as_json=True) == Exit.BEFORE
+        assert capsys.readouterr().out == '{"submitted": 1, "jobs": {"ada/hello": "finished"}}\n'
