@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -185,6 +186,31 @@ def test_a_lost_node_that_is_back_by_another_word_accuses_nobody(word: e.NodeCha
     ledger, lost = Ledger(), e.LeaseExpired(node="n2", boot="boot-1")
     kept = replace(numbered("n2", 7), status=NodeStatus.LOST)
     assert ledger.take(decision([*LIFE, numbered("n2", 7), lost, kept, word])) is None
+
+
+def test_a_lost_node_that_does_not_number_its_words_is_back_by_one_like_the_last_and_accuses_nobody() -> None:
+    ledger, lost = Ledger(), e.LeaseExpired(node="n2", boot="boot-1")
+    assert ledger.take(decision([*LIFE, numbered("n2", 0), lost, numbered("n2", 0)])) is None
+
+
+@pytest.mark.parametrize("seq", [7, 8])
+def test_a_lost_node_that_was_removed_joins_as_a_new_one_and_accuses_nobody(seq: int) -> None:
+    ledger, lost = Ledger(), e.LeaseExpired(node="n3", boot="boot-1")
+    assert ledger.take(decision([*LIFE, numbered("n3", 7), lost, e.NodeRemoved(node="n3")])) is None
+    assert ledger.take(decision([numbered("n3", seq)])) is None
+
+
+def test_of_a_lost_node_that_was_removed_nothing_is_kept() -> None:
+    ledger, lost = Ledger(), e.LeaseExpired(node="n3", boot="boot-1")
+    assert ledger.take(decision(LIFE)) is None
+    before = sizes_of(ledger)
+    assert ledger.take(decision([numbered("n3", 7), lost, e.NodeRemoved(node="n3")])) is None
+    assert sizes_of(ledger) == before
+
+
+def sizes_of(ledger: Ledger) -> dict[str, int]:
+    """How much each table of the ledger holds."""
+    return {each.name: len(getattr(ledger, each.name)) for each in fields(ledger)}
 
 
 def test_a_lost_node_of_a_snapshot_is_used_again_after_a_word_of_it() -> None:

@@ -441,7 +441,18 @@ def test_a_node_that_labels_itself_while_it_is_emptied_for_its_maintenance_keeps
     assert node.failed_jobs == row != ()
 
 
-@pytest.mark.parametrize("other", [{"boot": "b2"}, {"gpus": 4}, {"pool": "other"}, {"memory_mib": 1_000}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"boot": "b2"},
+        {"gpus": 4},
+        {"gpu_type": "h100"},
+        {"cpu_milli": 1_000},
+        {"pool": "other"},
+        {"memory_mib": 1_000},
+    ],
+    ids=repr,
+)
 def test_a_node_that_is_another_machine_or_has_booted_begins_with_an_empty_row(other: dict[str, Any]) -> None:
     world = shared_cell()
     end_badly(world, *names(1, FAILURES))
