@@ -322,6 +322,23 @@ def test_a_quarantine_that_ends_during_maintenance_is_lifted_behind_it() -> None
     assert not world.state.nodes["n1"].quarantined
 
 
+def test_a_node_whose_rest_is_over_while_work_holds_it_is_what_it_offers_to_be_once_that_has_ended() -> None:
+    nodes = [f"n{number:02}" for number in range(20)]
+    world = cell_with(*(joined(node) for node in nodes))
+    world.run(spec_of("job"))
+    (used,) = world.nodes_of("job")
+    for _ in range(3):
+        flap_together(world, used, *[node for node in nodes if node != used][:8])
+    until_ms = world.state.nodes[used].quarantined_until_ms
+    assert until_ms is not None
+    world.tell(joined(used, 4))
+    pass_time(world, until_ms - world.now_ms + 1)
+    node = world.state.nodes[used]
+    assert (node.quarantined, node.spec.gpus, node.offered and node.offered.gpus) == (False, 8, 4)
+    world.tell(finished("job", used))
+    assert (is_ready(world, used), world.state.nodes[used].spec.gpus) == (True, 4)
+
+
 @pytest.mark.parametrize("flaps", [2, 3, 9, 10, 11, 100])
 def test_a_rest_doubles_with_each_loss_up_to_a_day(flaps: int) -> None:
     node = replace(cell_with(joined("n1")).state.nodes["n1"], flaps=flaps, rests_until_ms=1_000)

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES, RECENT_MS, TENANT_MOST
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES, RECENT_MS, TENANT_MOST, heard
 from fallow.services.placement.lifecycle.runs.retry import FAULTS_MOST, RUNS_WELL_MS
 from fallow.shared.cluster.model.config import Tenant
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Cordon, PlanMaintenance, RemoveNode, Uncordon
 from fallow.shared.events.reasons import FailReason
+from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, NodeStatus, Resources, RetryPolicy
+from tests.cluster import examples
 from tests.hypothesis_profile import reaches
 from tests.placement.world import (
     CELL,
@@ -497,3 +500,24 @@ def test_a_node_that_comes_into_another_pool_as_it_fails_its_fifth_job_is_taken_
     assert is_ready(world, "n1") == is_used
     shut = [node.id for node in world.state.nodes.values() if node.quarantined]
     assert len(shut) == (1 if out in ("nothing", "other") else 2)
+
+
+@pytest.mark.parametrize("out", ["nobody", "train", "other"])
+def test_a_node_that_has_flapped_rests_as_the_pool_can_do_without_it_into_which_it_comes_then(out: str) -> None:
+    """What it offers to be is not taken in yet, though nothing is held on it any more."""
+    pools = {"n1": "train", "n2": "train", "o1": "other", "o2": "other"}
+    nodes = {name: examples.node(name, pool=pool) for name, pool in pools.items()}
+    offers = replace(nodes["n1"], offered=replace(nodes["o1"].spec, id="n1"))
+    silent = e.NodeSilent(node="n1", boot="boot-1", silent_wall_ms=60_000)
+    shut = [replace(nodes[name], status=NodeStatus.CORDONED, quarantined=True) for name in nodes if pools[name] == out]
+    held = [
+        examples.enqueued("job"),
+        examples.started("job", examples.place(0, "n1", 0)),
+        offers,
+        e.JobFinished(job="job", attempt=1),
+    ]
+    flapped = [silent, e.NodeHeard(node="n1", flaps=2, rests_until_ms=1_000)]
+    decision = DecisionBuilder(examples.cell(*nodes.values(), *shut[-1:], *held, *flapped, silent), 0)
+    heard(decision, decision.state.nodes["n1"], has_lapsed=True)
+    rests = decision.state.nodes["n1"]
+    assert (rests.flaps, rests.quarantined, rests.pool) == (3, out != "other", "train" if out == "other" else "other")
