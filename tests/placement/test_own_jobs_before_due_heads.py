@@ -330,6 +330,31 @@ def test_nobody_is_told_of_a_due_head_that_keeps_nothing_since_a_running_job_bef
     assert bool(world.nodes_of("large")) == grows
 
 
+WANTS_MORE: dict[str, tuple[int, dict[str, Any], bool]] = {
+    "no more": (1, NEW, True),
+    "one more": (2, NEW, False),
+    "one more than its nodes hold": (2, {"node_labels": ("host=full",)}, True),
+}
+"""How many workers bob's running job wants, where one of them runs; and whether his head behind it keeps its room."""
+
+
+@pytest.mark.parametrize("wants", list(WANTS_MORE))
+def test_who_waits_is_told_of_a_due_head_just_if_the_workers_that_a_job_before_it_still_wants_take_nothing_from_it(
+    wants: str,
+) -> None:
+    workers, where, keeps = WANTS_MORE[wants]
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(*(joined(name, 4, labels={"new": "1", "host": name}) for name in ("full", "half")))
+    submit(world, "first", 2, tenant="eve", node_labels=("host=half",))
+    submit(world, "grows", 4, workers, tenant="bob", gang=False, **where)
+    submit(world, "head", 4, tenant="bob", **NEW)
+    world.pass_time(20_000)
+    submit(world, "large", 4, tenant="ada", **NEW)
+    told = why_not(world.state, world.job("large"), world.file.cells[0].queues, world.now_ms)
+    submit(world, "small", 2, tenant="ada", **NEW)
+    assert ((told.behind and told.behind.job), world.nodes_of("small")) == (("head", []) if keeps else (None, ["half"]))
+
+
 @pytest.mark.parametrize("most", [1, 2])
 def test_the_workers_that_a_running_job_still_wants_are_one_of_the_kinds_that_stand_before_due_heads(
     most: int, monkeypatch: pytest.MonkeyPatch
