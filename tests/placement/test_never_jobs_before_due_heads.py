@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from fallow.services.placement.explain.explain import why_not
+from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
 from fallow.shared.events.operations import Quota
+from fallow.shared.events.queue import QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import JobKind, Level, TopologyRequest, Wish
-from tests.placement.test_heads import submit
+from tests.placement.test_heads import BACKFILL, submit, world_of
 from tests.placement.test_own_jobs_before_due_heads import NEW, before_the_flow, flows, with_a_due_head
-from tests.placement.world import admitted, quota, set_quotas, spec_of
+from tests.placement.world import admitted, joined, quota, set_quotas, spec_of
 
 FIRM = [Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=4_000)]
 SMALL_BORROWER = [Quota(tenant="bob", gpu_type="gpu", guaranteed_milli=4_000, borrow_limit_milli=28_000)]
@@ -117,3 +119,24 @@ def test_each_of_several_that_may_never_start_is_told_its_quota() -> None:
         submit(world, f"never-{number}", 2, 7, tenant="bob", priority=1)
         world.pass_time(1_000)
     assert {world.job(f"never-{n}").deferred for n in range(3)} == {PendingReason.QUOTA_REACHED}
+
+
+@pytest.mark.parametrize(
+    ("order", "tenant"),
+    [(QueueOrder.FIFO, "bob"), (QueueOrder.FIFO, "ada"), (QueueOrder.FAIR_SHARE, "ada")],
+)
+@pytest.mark.parametrize("where", [NEW, {}])
+def test_one_that_may_never_start_is_told_of_a_due_head_that_stands_before_it_or_is_another_tenants(
+    order: QueueOrder, tenant: str, where: dict[str, Any]
+) -> None:
+    """Its quota is told only of a job that its own head behind it keeps back."""
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=order), wait_ms=10_000)
+    world.tell(*(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)))
+    world.tell(set_quotas(Quota(tenant=tenant, gpu_type="gpu", guaranteed_milli=4_000)))
+    submit(world, "first", 2, tenant="eve", **NEW)
+    submit(world, "head", 4, 2, tenant="bob", **NEW)
+    world.pass_time(20_000)
+    submit(world, "young", 4, 2, tenant=tenant, preemptible=False, **where)
+    world.pass_time(3_000)
+    assert list(world.state.heads) == ["head"]
+    assert world.job("young").deferred is PendingReason.BEHIND_HEAD
