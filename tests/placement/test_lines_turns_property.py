@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from fallow.services.placement.queue.lines import blocked
 from fallow.shared.events import effects as e
+from fallow.shared.events.decisions import Decision
 from tests.hypothesis_profile import reaches, shared_among
 from tests.placement.test_lines_property import AT_ONCE_MOST, NODES, Twins
 from tests.placement.test_lines_quota_property import KeepingTwins, QuotaTwins, WideTwins
+from tests.placement.world import World
 
 CELLS: dict[str, type[Twins]] = {"plain": Twins, "quota": QuotaTwins, "keeping": KeepingTwins, "wide": WideTwins}
 
@@ -49,8 +51,7 @@ def live_by_turns(twins: Twins, most: int) -> bool:
         twins.one_round()
         if number % 2:
             assert starts_of_a_walk_over_all(twins) == []
-        made = [effect for record in twins.lines.log[known:] for effect in record.decision.effects]
-        took_turns |= are_many and any(isinstance(effect, e.JobStarted) for effect in made)
+        took_turns |= are_many and bool(starts_behind(twins.lines, known))
     return took_turns
 
 
@@ -62,5 +63,10 @@ def starts_of_a_walk_over_all(twins: Twins) -> list[str]:
     judge.restart()
     known = len(judge.log)
     judge.settle()
-    made = [effect for record in judge.log[known:] for effect in record.decision.effects]
-    return [effect.job for effect in made if isinstance(effect, e.JobStarted)]
+    return starts_behind(judge, known)
+
+
+def starts_behind(world: World, known: int) -> list[str]:
+    """Who was started behind so many records of a log."""
+    decisions = [record.decision for record in world.log[known:] if isinstance(record.decision, Decision)]
+    return [effect.job for each in decisions for effect in each.effects if isinstance(effect, e.JobStarted)]
