@@ -11,6 +11,7 @@ from fallow.shared.events.value import Value, ValueMeta, plain, replace
 
 __all__ = [
     "CALENDAR_FROM_MS",
+    "LANGUAGE",
     "LARGEST_INTEGER",
     "LATEST_MS",
     "TYPES",
@@ -32,6 +33,13 @@ __all__ = [
     "plain",
     "replace",
 ]
+
+LANGUAGE = "v2"
+"""The version in the type of each record that services and agents write for each other. It is raised whenever what one
+of these means changes, also where no field does: a reader takes none of another version, and its cell is fenced by one
+in the log. `v1` named jobs by their ids alone. What others write (`submissions`, `operations`, `demand`) has versions
+of its own.
+"""
 
 LARGEST_INTEGER = 2**53 - 1
 """The largest integer that every JSON reader keeps exactly."""

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 from msgspec.structs import force_setattr
 
-from fallow.shared.events.base import CellEvent, Count, Millis
+from fallow.shared.events.base import LANGUAGE, CellEvent, Count, Millis
 from fallow.shared.events.effects import OF_WORKERS, AnyEffect
 
 INPUTS: Final = ("jobs", "nodes", "proposals", "operations")
@@ -23,7 +23,7 @@ SIGNATURE_HEADER = "signature"
 CHAIN_START = "0" * 32
 
 
-class Decision(CellEvent, type="fallow.decision.v1", topic="decisions"):
+class Decision(CellEvent, type=f"fallow.decision.{LANGUAGE}", topic="decisions"):
     """One atomic step of a cell.
 
     It extends the state of version `version - 1`; on any other state it is skipped by every reader. `inputs` are the

@@ -63,6 +63,12 @@ class Undecodable:
         return f"{where}{self.rule}{what}"
 
 
+class OfAnotherRelease(Undecodable):
+    """A record of a known type in a version of it that this release does not read."""
+
+    __slots__ = ()
+
+
 def encode(event: Value) -> bytes:
     """The value of a record, or a part of one: JSON, without the fields that hold their default.
 
@@ -85,7 +91,7 @@ def decode(type_: str, value: bytes | None) -> Event | Undecodable:
     """
     cls = TYPES.get(type_)
     if cls is None:
-        return Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is not a type of this version", "ce_type", shorten(type_))
+        return _of_no_known_type(type_)
     if value is None:
         return Undecodable(DeadLetterReason.UNREADABLE, "the record has no value")
     try:
@@ -94,6 +100,14 @@ def decode(type_: str, value: bytes | None) -> Event | Undecodable:
         return _of_a_later_release(cls, value, error) if not cls.is_command else _mistake(cls, value) or _unread(error)
     is_judged = cls.topic in OUTSIDE and not cls.names_only_known
     return (judged(cls, value, forbid_unknown=cls.is_command) if is_judged else None) or event
+
+
+def _of_no_known_type(type_: str) -> Undecodable:
+    reason, stem = DeadLetterReason.UNKNOWN_TYPE, type_.rpartition(".")[0]
+    for known in TYPES:
+        if known.rpartition(".")[0] == stem:
+            return OfAnotherRelease(reason, f"is of another release, this one reads {known}", "ce_type", shorten(type_))
+    return Undecodable(reason, "is not a type of this version", "ce_type", shorten(type_))
 
 
 UNREAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

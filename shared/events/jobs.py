@@ -8,7 +8,7 @@ from typing import Annotated, get_args
 from msgspec import Meta
 from pydantic import StringConstraints
 
-from fallow.shared.events.base import CellEvent, Event, JobId, Millis, Name, Text, Value
+from fallow.shared.events.base import LANGUAGE, CellEvent, Event, JobId, Millis, Name, Text, Value
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.submissions import JobChanges
 from fallow.shared.events.values import JobSpec
@@ -46,7 +46,7 @@ class JobEvent(Event):
         return self.job
 
 
-class JobAdmitted(Event, type="fallow.job.admitted.v1", topic="jobs"):
+class JobAdmitted(Event, type=f"fallow.job.admitted.{LANGUAGE}", topic="jobs"):
     """The job is valid and could run at some time. Queue, pools and cell are resolved in `spec`.
 
     `digest` is taken over the content as submitted, without the time, so that the same job sent twice is known as one.
@@ -80,7 +80,7 @@ class AdmittedJob(Value):
         _check_names(self.spec)
 
 
-class JobsAdmitted(CellEvent, type="fallow.jobs.admitted.v1", topic="jobs"):
+class JobsAdmitted(CellEvent, type=f"fallow.jobs.admitted.{LANGUAGE}", topic="jobs"):
     """Jobs that were admitted at nearly the same time, in the order of their submissions.
 
     It means the same as a record for each job. One record for many costs everybody who reads it far less.
@@ -89,7 +89,7 @@ class JobsAdmitted(CellEvent, type="fallow.jobs.admitted.v1", topic="jobs"):
     jobs: Annotated[tuple[AdmittedJob, ...], Meta(min_length=1, max_length=JOBS_MOST)]
 
 
-class JobRejected(Event, type="fallow.job.rejected.v1", topic="jobs"):
+class JobRejected(Event, type=f"fallow.job.rejected.{LANGUAGE}", topic="jobs"):
     """The command is not valid, or asks for what can never be. `cell` is None where no cell could be told.
 
     `field`, `value` and `rule` say what is wrong; `wanted` and `allowed` are the numbers where there are any.
@@ -111,7 +111,7 @@ class JobRejected(Event, type="fallow.job.rejected.v1", topic="jobs"):
         return self.job
 
 
-class JobCancelRequested(JobEvent, type="fallow.job.cancel-requested.v1", topic="jobs"):
+class JobCancelRequested(JobEvent, type=f"fallow.job.cancel-requested.{LANGUAGE}", topic="jobs"):
     """Its tenant wants the job stopped. `sent_ms` is the cell time at which the broker got the request, None in a
     stepped cell: one from before the job was submitted was meant for an earlier job of the same id.
     """
@@ -121,7 +121,7 @@ class JobCancelRequested(JobEvent, type="fallow.job.cancel-requested.v1", topic=
     sent_ms: Millis | None = None
 
 
-class JobUpdateRequested(JobEvent, type="fallow.job.update-requested.v1", topic="jobs"):
+class JobUpdateRequested(JobEvent, type=f"fallow.job.update-requested.{LANGUAGE}", topic="jobs"):
     """Its tenant wants the job changed. `sent_ms` as of a cancel."""
 
     tenant: Name

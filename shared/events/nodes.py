@@ -23,7 +23,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from fallow.shared.events.base import Attempt, CellEvent, Count, JobId, Millis, NodeId, Text, Value
+from fallow.shared.events.base import LANGUAGE, Attempt, CellEvent, Count, JobId, Millis, NodeId, Text, Value
 from fallow.shared.events.values import NodeSpec, ObservedRun, RunStatus
 
 RUN_WORDS_MOST = 1_000
@@ -78,13 +78,13 @@ class LivingNode(NodeEvent):
     lease_margin_wall_ms: Count = 0
 
 
-class NodeJoined(LivingNode, type="fallow.node.joined.v1", topic="nodes"):
+class NodeJoined(LivingNode, type=f"fallow.node.joined.{LANGUAGE}", topic="nodes"):
     """A node offers itself, new or after a boot. Nothing runs on it."""
 
     spec: NodeSpec
 
 
-class NodeReport(LivingNode, type="fallow.node.report.v1", topic="nodes"):
+class NodeReport(LivingNode, type=f"fallow.node.report.{LANGUAGE}", topic="nodes"):
     """The node lives; it renews its lease and tells every run that it has, and its failed devices. With `partial` it
     tells some of the runs, because one record would not hold them all; others of its reports tell the others.
     """
@@ -96,13 +96,13 @@ class NodeReport(LivingNode, type="fallow.node.report.v1", topic="nodes"):
     partial: bool = False
 
 
-class NodeLost(NodeEvent, type="fallow.node.lost.v1", topic="nodes"):
+class NodeLost(NodeEvent, type=f"fallow.node.lost.{LANGUAGE}", topic="nodes"):
     """A power controller, a health system or an operator says that the node is gone."""
 
     reason: Text = ""
 
 
-class NodeReturned(LivingNode, type="fallow.node.returned.v1", topic="nodes"):
+class NodeReturned(LivingNode, type=f"fallow.node.returned.{LANGUAGE}", topic="nodes"):
     """A node that was silent is back in the same boot, with these runs still there; with `partial`, and with
     more that its next reports tell.
     """
@@ -112,7 +112,7 @@ class NodeReturned(LivingNode, type="fallow.node.returned.v1", topic="nodes"):
     partial: bool = False
 
 
-class DeviceFailed(NodeEvent, type="fallow.device.failed.v1", topic="nodes"):
+class DeviceFailed(NodeEvent, type=f"fallow.device.failed.{LANGUAGE}", topic="nodes"):
     """One GPU is unusable."""
 
     device: Count
@@ -129,26 +129,26 @@ class RunEvent(NodeEvent):
     turn: Count = 0
 
 
-class RunStarted(RunEvent, type="fallow.run.started.v1", topic="nodes"):
+class RunStarted(RunEvent, type=f"fallow.run.started.{LANGUAGE}", topic="nodes"):
     """All workers of the run have started."""
 
 
-class RunProgressed(RunEvent, type="fallow.run.progressed.v1", topic="nodes"):
+class RunProgressed(RunEvent, type=f"fallow.run.progressed.{LANGUAGE}", topic="nodes"):
     """The run tells how far it is, in thousandths, and when its last checkpoint was."""
 
     progress_milli: Count
     checkpoint_ms: Count | None = None
 
 
-class RunStopped(RunEvent, type="fallow.run.stopped.v1", topic="nodes"):
+class RunStopped(RunEvent, type=f"fallow.run.stopped.{LANGUAGE}", topic="nodes"):
     """The run was told to stop and nothing of it is left."""
 
 
-class RunFinished(RunEvent, type="fallow.run.finished.v1", topic="nodes"):
+class RunFinished(RunEvent, type=f"fallow.run.finished.{LANGUAGE}", topic="nodes"):
     """All workers of the run ended well."""
 
 
-class RunFailed(RunEvent, type="fallow.run.failed.v1", topic="nodes"):
+class RunFailed(RunEvent, type=f"fallow.run.failed.{LANGUAGE}", topic="nodes"):
     """A worker of the run failed, and nothing of the run is left. `infrastructure`: the node's fault, not the job's."""
 
     exit_code: int | None = None
@@ -175,7 +175,7 @@ class RunStatusUpdate(Value):
     turn: Count = 0
 
 
-class RunsReported(CellEvent, type="fallow.runs.reported.v1", topic="nodes"):
+class RunsReported(CellEvent, type=f"fallow.runs.reported.{LANGUAGE}", topic="nodes"):
     """What several nodes of one executor said at nearly the same time, in the order in which they said it.
 
     It means the same as a record for each word. One record for many costs everybody who reads it far less.
@@ -185,7 +185,7 @@ class RunsReported(CellEvent, type="fallow.runs.reported.v1", topic="nodes"):
     words: Annotated[tuple[RunStatusUpdate, ...], Meta(min_length=1, max_length=RUN_WORDS_MOST)]
 
 
-class NodesReported(CellEvent, type="fallow.nodes.reported.v1", topic="nodes"):
+class NodesReported(CellEvent, type=f"fallow.nodes.reported.{LANGUAGE}", topic="nodes"):
     """The reports of several nodes of one executor, each node's own but for the record."""
 
     names_only_known: ClassVar[bool] = True

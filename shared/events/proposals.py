@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from fallow.shared.events.base import Attempt, CellEvent, Count, JobId, Millis, Name, NodeId, Text, Value
+from fallow.shared.events.base import LANGUAGE, Attempt, CellEvent, Count, JobId, Millis, Name, NodeId, Text, Value
 from fallow.shared.events.reasons import StopReason
 from fallow.shared.events.values import WORKERS_MOST, WorkerPlace
 
@@ -32,7 +32,7 @@ class Victim(Value):
     attempt: Attempt
 
 
-class LoanProposed(Proposal, type="fallow.loan.proposed.v1", topic="proposals"):
+class LoanProposed(Proposal, type=f"fallow.loan.proposed.{LANGUAGE}", topic="proposals"):
     """Lend these inference nodes to a training pool until `deadline_ms`."""
 
     loan: JobId
@@ -41,7 +41,7 @@ class LoanProposed(Proposal, type="fallow.loan.proposed.v1", topic="proposals"):
     deadline_ms: Millis | None = None
 
 
-class ReclaimProposed(Proposal, type="fallow.loan.reclaim-proposed.v1", topic="proposals"):
+class ReclaimProposed(Proposal, type=f"fallow.loan.reclaim-proposed.{LANGUAGE}", topic="proposals"):
     """Take these lent nodes back by `deadline_ms`, stopping `victims` and shrinking `shrinks`."""
 
     loan: JobId
@@ -51,7 +51,7 @@ class ReclaimProposed(Proposal, type="fallow.loan.reclaim-proposed.v1", topic="p
     deadline_ms: Millis
 
 
-class PreemptionProposed(Proposal, type="fallow.job.preemption-proposed.v1", topic="proposals"):
+class PreemptionProposed(Proposal, type=f"fallow.job.preemption-proposed.{LANGUAGE}", topic="proposals"):
     """Stop these attempts so that `preemptor` can start."""
 
     preemptor: JobId
@@ -69,13 +69,13 @@ class Resize(Value):
     remove: tuple[Count, ...] = ()
 
 
-class ResizeProposed(Proposal, type="fallow.job.resize-proposed.v1", topic="proposals"):
+class ResizeProposed(Proposal, type=f"fallow.job.resize-proposed.{LANGUAGE}", topic="proposals"):
     """Grow or shrink these elastic jobs together."""
 
     resizes: Annotated[tuple[Resize, ...], Meta(min_length=1)]
 
 
-class MigrationProposed(Proposal, type="fallow.job.migration-proposed.v1", topic="proposals"):
+class MigrationProposed(Proposal, type=f"fallow.job.migration-proposed.{LANGUAGE}", topic="proposals"):
     """Stop this attempt and start it again in these places, to put fragments together."""
 
     victim: Victim

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from fallow.shared.events.base import CellEvent, Count, JobId, Millis, Name, Value
+from fallow.shared.events.base import LANGUAGE, CellEvent, Count, JobId, Millis, Name, Value
 from fallow.shared.events.values import WorkerPlace
 
 
@@ -42,7 +42,7 @@ class QueuePlan(Value):
     next: tuple[JobId, ...] = ()
 
 
-class QueuePlanned(CellEvent, type="fallow.queue.planned.v1", topic="queue"):
+class QueuePlanned(CellEvent, type=f"fallow.queue.planned.{LANGUAGE}", topic="queue"):
     """The queues of a cell in which jobs wait, or part `part` of `parts` of them, in the order in which they are
     served: made at `at_ms` of cell time from version `version` of the state. `plan` grows with each plan of a writer.
     """
@@ -68,7 +68,7 @@ class PlannedStart(Value):
     places: tuple[WorkerPlace, ...] = ()
 
 
-class StartsPlanned(CellEvent, type="fallow.queue.starts-planned.v1", topic="queue"):
+class StartsPlanned(CellEvent, type=f"fallow.queue.starts-planned.{LANGUAGE}", topic="queue"):
     """When the first waiting jobs that do not fit would start, in the order of their turns: computed at `at_ms` of cell
     time from version `version` of the state. It is the whole plan: what it does not name is planned no more. `plan`
     grows with each plan of a writer.

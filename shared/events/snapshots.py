@@ -9,14 +9,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from fallow.shared.events.base import CellEvent, Count, Millis
+from fallow.shared.events.base import LANGUAGE, CellEvent, Count, Millis
 from fallow.shared.events.jobs import Digest
 
 CHUNK_BYTES_MOST = 900_000
 """A chunk takes no more as JSON, unless a single row does."""
 
 
-class SnapshotChunk(CellEvent, type="fallow.snapshot.chunk.v1", topic="snapshots"):
+class SnapshotChunk(CellEvent, type=f"fallow.snapshot.chunk.{LANGUAGE}", topic="snapshots"):
     """One piece of the state: rows of JSON text, each at home in the section that the row names."""
 
     snapshot: str
@@ -28,7 +28,7 @@ class SnapshotChunk(CellEvent, type="fallow.snapshot.chunk.v1", topic="snapshots
         return f"{self.cell}/{self.snapshot}/{self.part}"
 
 
-class SnapshotManifest(CellEvent, type="fallow.snapshot.manifest.v1", topic="snapshots"):
+class SnapshotManifest(CellEvent, type=f"fallow.snapshot.manifest.{LANGUAGE}", topic="snapshots"):
     """A snapshot is whole: `parts` chunks whose bytes have this digest hold the state behind the record at `offset`."""
 
     snapshot: str

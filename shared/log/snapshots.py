@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.encoding import OfAnotherRelease
 from fallow.shared.events.snapshots import SnapshotChunk, SnapshotManifest
 from fallow.shared.events.value import replace
 from fallow.shared.log.layout import Layout
@@ -65,9 +66,21 @@ async def newest_snapshot(log: Log, layout: Layout, cell: str, service: str = ""
     if begin == 0:
         return None
     found = (
-        "there is no whole snapshot" if whole is None else f"the newest whole snapshot ends at {whole.manifest.offset}"
+        await _none_whole(log, layout.tp("snapshots", cell))
+        if whole is None
+        else f"the newest whole snapshot ends at {whole.manifest.offset}"
     )
     raise NoUsableSnapshot(f"cell {cell}: the decision log begins at {begin}, and {found}: what lies between is lost")
+
+
+async def _none_whole(log: Log, tp: TopicPartition) -> str:
+    """That no snapshot is whole; and which release is to be asked, where another one wrote what stands last."""
+    end, found = (await log.end_offsets([tp]))[tp], "there is no whole snapshot"
+    async for record in _records(log, tp, max(0, end - 1), end):
+        event = event_of(record)
+        if isinstance(event, OfAnotherRelease):
+            return f'{found} that this release reads ({event}; docs/operations.md, "Upgrade it")'
+    return found
 
 
 async def _before_the_unreadable(

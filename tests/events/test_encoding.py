@@ -21,7 +21,9 @@ from fallow.shared.events.effects import Effect
 from fallow.shared.events.encoding import STRICT, shorten
 from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
 from fallow.shared.events.nodes import RUN_WORDS_MOST, NodeJoined, NodeReport, RunsReported, RunStatusUpdate
+from fallow.shared.events.queue import QueuePlanned
 from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.snapshots import SnapshotChunk
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.unknown_fields import read_valid, with_one_unknown
 from fallow.shared.events.value import replace
@@ -35,7 +37,7 @@ TRUTH = sorted(type_ for type_ in TYPES if TYPES[type_].topic in STRICT)
 FACTS = sorted(type_ for type_ in TYPES if not TYPES[type_].is_command and type_ not in TRUTH)
 CANCEL = "fallow.job.cancel.v1"
 ADVANCE = "fallow.time.advance.v1"
-DECISION = "fallow.decision.v1"
+DECISION = Decision.type
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -508,7 +510,7 @@ def test_nothing_is_built_of_what_stands_in_an_unknown_field_of_a_fact(what: str
 
 
 @LARGE
-@pytest.mark.parametrize("type_", [NodeReport.type, DECISION, "fallow.queue.planned.v1", "fallow.snapshot.chunk.v1"])
+@pytest.mark.parametrize("type_", [NodeReport.type, DECISION, QueuePlanned.type, SnapshotChunk.type])
 def test_nothing_is_built_of_a_large_record_that_is_none(type_: str, what: str) -> None:
     value = b'{"cell":"a","zz":' + what.encode() + b"}"
     assert refused(decode(type_, value)).rule
@@ -610,6 +612,6 @@ def test_a_large_record_of_which_the_truth_would_be_made_is_told_in_the_words_of
     """Nothing is taken apart of it: that would take seconds for a kilobyte that is sent compressed."""
     parts = b",".join([b"{}"] * 300_000)
     text = b'{"cell":"main","version":2,"epoch":1,"at_ms":0,"effects":[' + parts + b"]}"
-    found = decode("fallow.decision.v1", text)
+    found = decode(DECISION, text)
     assert isinstance(found, Undecodable)
     assert "Object missing required field" in found.rule

@@ -59,7 +59,7 @@ def test_a_golden_record_is_read_for_ever_and_loses_nothing(type_: str) -> None:
 
 
 def test_the_golden_decision_has_every_effect_as_it_was_and_as_it_is() -> None:
-    decision = read_again("fallow.decision.v1")
+    decision = read_again(Decision.type)
     assert isinstance(decision, Decision)
     assert {type(effect) for effect in decision.effects} == set(EFFECTS)
     assert missing_effects() == [], "write them with: python -m tests.events.write_golden"

@@ -1,7 +1,8 @@
 """Writes one full record of each type that has none yet, and adds the effects that the golden decision has not in full:
 `python -m tests.events.write_golden`.
 
-What is there is never written again: it is what an old log holds, and every later version must go on reading it.
+What is there is never written again: it is what an old log holds, and every later release of its version must go on
+reading it.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from annotated_types import Ge
 from pydantic import StringConstraints
 
 from fallow.shared.events import TYPES, Decision, Event, encode
-from fallow.shared.events.base import Value
+from fallow.shared.events.base import JobId, Value
 from tests.strategies import EFFECTS, MENDED, bound, flat, unchanged
 
 GOLDEN = Path(__file__).parent / "golden"
+
+FULL = get_args(JobId)[1]
+"""The rule for names of jobs: in the log they stand in full."""
 
 
 def example(cls: type[Value]) -> Any:
@@ -58,7 +62,8 @@ def plain(hint: Any, name: str, rules: tuple[Any, ...]) -> Any:
         return max(bound(rules, Ge, "ge", 0), 1)
     if any(isinstance(rule, StringConstraints) and "0-9a-f]{32}" in str(rule.pattern) for rule in rules):
         return "0123456789abcdef" * 2
-    return name.replace("_", "-")
+    own = name.replace("_", "-")
+    return f"tenant/{own}" if FULL in rules else own
 
 
 def path_of(cls: type[Event]) -> Path:

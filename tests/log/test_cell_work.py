@@ -42,6 +42,7 @@ from fallow.shared.runtime.settings import ServiceSettings
 from fallow.shared.view.lupa_view import LuaFunctions
 from tests.contract.eventually import eventually
 from tests.executor.cells import node
+from tests.log.earlier_release import first_decision
 
 SICK, WELL = "cell-a", "cell-b"
 LAYOUT = Layout("t", {SICK: 0, WELL: 1})
@@ -78,6 +79,10 @@ class Cells:
     def damage(self, cell: str) -> None:
         """A record of the next version but one, as where records are lost."""
         self._write(Decision(cell=cell, version=10**6, epoch=0, at_ms=0, inputs={}, effects=()), "0" * 32)
+
+    def write_as_an_earlier_release(self) -> None:
+        """A first decision of the sick cell as the release wrote it that named jobs by their ids alone."""
+        self.broker.write(first_decision(LAYOUT))
 
     def join(self, cell: str) -> None:
         """A node joins the cell."""
@@ -184,6 +189,22 @@ async def test_a_damaged_cell_is_fenced_with_its_place_and_the_other_cell_goes_o
     assert context.health.answer(f"/readyz/{WELL}")[0] == 200
     assert context.health.answer(f"/readyz/{SICK}")[0] == 503
     assert not running.done()
+    context.stopping.set()
+    await asyncio.wait_for(running, 10)
+
+
+async def test_a_cell_of_another_release_is_fenced_and_nothing_is_written_there(start: Start) -> None:
+    cells = Cells()
+    cells.write_as_an_earlier_release()
+    cells.join(SICK)
+    context, work = start(cells.log)
+    running = asyncio.ensure_future(work)
+    await eventually(lambda: SICK in context.health.fences)
+    fence = context.health.fences[SICK]
+    assert (fence.topic, fence.partition, fence.offset) == ("t.decisions", 0, 0)
+    assert "is of another release, this one reads fallow.decision." in fence.reason
+    assert "(got fallow.decision.v1)" in fence.reason
+    assert [cells.broker.partition((f"t.{topic}", 0)).end for topic in ("decisions", "snapshots", "queue")] == [1, 0, 0]
     context.stopping.set()
     await asyncio.wait_for(running, 10)
 

@@ -17,7 +17,7 @@ from enum import StrEnum
 
 from fallow.cli.log.read_back import records_between
 from fallow.shared.cluster.fold.apply import apply
-from fallow.shared.cluster.fold.fold import DamagedLog, fold
+from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease, fold
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
@@ -169,6 +169,8 @@ async def _fold(log: Log, layout: Layout, found: Survey, manifests: list[Snapsho
                     fold(state, log_record(record, keys))
                     compare()
         except DamagedLog as error:
+            if isinstance(error, OtherRelease) and not state.version:
+                raise NotRepairable(f"cell {found.cell}: {error}") from error
             found.damage, found.damage_offset = str(error), error.offset
         except UnreadableRecords as error:
             found.damage, found.damage_offset = str(error), error.asked

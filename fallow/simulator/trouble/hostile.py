@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fallow.shared.events.base import TYPES
+from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import Logged, TopicPartition
@@ -63,4 +64,4 @@ def _on_decisions(engine: Engine, log: Mapping[TopicPartition, Sequence[Logged]]
         forged = copy.is_forged
         return Message("decisions", partition, copy.key, copy.type, None, copy.value, copy.chain, is_forged=forged)
     value = engine.chance.choice((None, b"", b"{", b"\x00" * 40))
-    return Message("decisions", partition, key, "fallow.decision.v1", None, value, "f" * 32)
+    return Message("decisions", partition, key, Decision.type, None, value, "f" * 32)

@@ -9,7 +9,7 @@ from fallow.shared.cluster.fold.apply import APPLY
 from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision, next_chain
-from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.encoding import OfAnotherRelease, Undecodable
 
 
 class DamagedLog(Exception):
@@ -19,6 +19,10 @@ class DamagedLog(Exception):
     """
 
     offset: int | None = None
+
+
+class OtherRelease(DamagedLog):
+    """The log is that of another release, which this one cannot read."""
 
 
 class Verdict(StrEnum):
@@ -65,10 +69,11 @@ def judge(state: CellState, record: LogRecord) -> Verdict:
     if record.is_forged(state.version):
         return Verdict.FORGED
     if isinstance(decision, Undecodable):
-        if record.chain == next_chain(state.chain, record.value):
-            raise DamagedLog(
+        if record.chain == next_chain(state.chain, record.value) or _begins_otherwise(state, decision):
+            raise OtherRelease(
                 f"offset {record.offset}: a record of this cell's writer cannot be read ({decision}); "
-                "it was written by another release: a reader of that release is needed"
+                "it was written by another release: a reader of that release is needed, or a cell on new topics "
+                '(docs/operations.md, "Upgrade it")'
             )
         return Verdict.FOREIGN
     if decision.cell != state.cell:
@@ -82,6 +87,13 @@ def judge(state: CellState, record: LogRecord) -> Verdict:
     if record.chain != next_chain(state.chain, record.value):
         raise DamagedLog(f"offset {record.offset}: version {decision.version} does not continue the chain")
     return Verdict.EXTENDS
+
+
+def _begins_otherwise(state: CellState, decision: Undecodable) -> bool:
+    """Whether this is how the log begins, and was written by another release: that of a cell that was moved here
+    continues the chain of a snapshot, which cannot be read either.
+    """
+    return state.version == 0 and isinstance(decision, OfAnotherRelease)
 
 
 def fold(state: CellState, record: LogRecord) -> CellState:
