@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import yaml
 
+from fallow.local.given_servers import must_speak_in_the_clear
 from fallow.local.service_set import Clock, service_set
 from fallow.replay.workload import CELL, Workload, WorkloadError
 from fallow.shared.events.base import Event
@@ -78,7 +79,11 @@ class Servers:
 
 @contextmanager
 def running(kafka: Choice, redis: Choice, security: Security | None = None) -> Iterator[Servers]:
-    """Both servers, started and in the end stopped. Raises StackError."""
+    """Both servers, started and in the end stopped. Raises StackError; SettingsError for settings of a Kafka with
+    security where `security` is None.
+    """
+    if security is None:
+        must_speak_in_the_clear()
     redis.server.start()
     try:
         kafka.server.start()

@@ -21,7 +21,7 @@ from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.output.output import print_line
 from fallow.cli.paths import file_to_read, folder_to_write
 from fallow.local.data_folder import held
-from fallow.local.given_servers import none_answers
+from fallow.local.given_servers import must_speak_in_the_clear, none_answers
 from fallow.local.gone_nodes import declare_gone_nodes
 from fallow.local.joining import file_in_force, what_is_there
 from fallow.local.local_cell import Servers, make_declared_topics, running
@@ -74,7 +74,8 @@ def up(  # noqa: PLR0913, PLR0917 - the options of a command
         bool, typer.Option("--yes", help="Put the cell file in force though the cell of --data goes by another one.")
     ] = False,
 ) -> None:
-    """Run all services on this machine. Kafka and Redis are taken as given, or started; Ctrl-C stops everything.
+    """Run all services on this machine. Kafka and Redis are taken as given, or started; Ctrl-C stops everything. A
+    given Kafka must be one without security.
 
     What dies is started again, later and later while it keeps dying. Only Ctrl-C, a wrong setting and the death of the
     embedded broker end the command.
@@ -85,6 +86,7 @@ def up(  # noqa: PLR0913, PLR0917 - the options of a command
     """
     access = access_of(context)
     # A mistake is told before anything is started.
+    must_speak_in_the_clear()
     file, counts = access.cells(), _counts(replicas or [])
     if servers_only:
         counts = dict.fromkeys((kind.name for kind in KINDS), 0)

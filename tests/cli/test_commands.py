@@ -241,6 +241,23 @@ def test_up_names_an_address_at_which_nothing_answers(redis_url: str, tmp_path: 
     assert (away.returncode, away.stderr) == (3, f"fallow: FALLOW_REDIS (or --redis) names {address}, {told}\n")
 
 
+SECURED = {"FALLOW_KAFKA_SECURITY": "SASL_SSL", "FALLOW_KAFKA_USERNAME": "ada", "FALLOW_KAFKA_PASSWORD": "s3cret"}
+
+
+@pytest.mark.parametrize("words", [("up", "--data", "DATA"), ("demo",)], ids=["up", "demo"])
+def test_who_starts_services_is_told_that_they_speak_to_a_kafka_without_security(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Also where it would start a Kafka of its own: its services would ask that one for a proof."""
+    data = tmp_path / "data"
+    done = call(*(word.replace("DATA", str(data)) for word in words), **SECURED)
+    rule = "must be PLAINTEXT: services that this command starts speak to a Kafka without security only"
+    way = f"unset {', '.join(SECURED)}, or start each service by itself (SECURITY.md)"
+    told = f"fallow: FALLOW_KAFKA_SECURITY = SASL_SSL: {rule}; {way}\n"
+    assert (done.returncode, done.stderr) == (2, told)
+    assert not data.exists()
+
+
 @pytest.mark.real_kafka
 def test_without_waiting_too_a_job_that_was_submitted_before_is_told(told: Fallow) -> None:
     done = told("submit", "-", "--tenant", "vision", stdin="[{id: first}, {id: second}, {id: new}]")
