@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fallow.cli.failures import Exit
+from fallow.cli.job.named import several
 from fallow.shared.log.kafka.log import KafkaLog
 from tests.cli.cells import publish, show
 from tests.cli.logs import LogWriter, enqueued
@@ -13,7 +14,7 @@ from tests.cli.test_commands import call
 CHANGES = {"cancel": (), "hold": (), "release": (), "scale": ("2",)}
 """Each command that changes a job, with what stands behind the job's id."""
 
-SAID = "fallow: train is a job of search and of vision: search/train, vision/train\n"
+SAID = f"fallow: {several('train', ['search/train', 'vision/train'])}\n"
 
 
 @pytest.fixture
