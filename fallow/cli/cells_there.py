@@ -9,6 +9,7 @@ from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable
 from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.kafka_access import KafkaAccess, Protocol
 
 
 class NoCellHere(ClientUnavailable):
@@ -38,7 +39,8 @@ async def found_in(log: Log, layout: Layout) -> dict[str, str]:
 
 async def no_topics(access: Access) -> NoCellHere | None:
     """What is to be told where this Kafka has no topics of the namespace; None where it has, or nobody can say."""
-    log = KafkaLog(access.kafka_access, "fallow-cli")
+    kafka = access.kafka_access
+    log = KafkaLog(kafka, "fallow-cli")
     try:
         await log.start()
         there = await log.partitions(access.layout().topic("decisions"))
@@ -48,8 +50,20 @@ async def no_topics(access: Access) -> NoCellHere | None:
         await log.stop()
     if there:
         return None
+    return NoCellHere(none_seen(access.namespace, kafka))
+
+
+def none_seen(namespace: str, kafka: KafkaAccess) -> str:
+    """What is told of a namespace of which this user sees no topics: a Kafka that asks who comes hides those to which
+    the user has no right.
+    """
     why = "another name was meant, or `fallow topics create` has not made them yet"
-    return NoCellHere(f"there are no topics of namespace {access.namespace} (FALLOW_NAMESPACE) at this Kafka: {why}")
+    of = f"of namespace {namespace} (FALLOW_NAMESPACE) at this Kafka"
+    if kafka.protocol is Protocol.PLAINTEXT:
+        return f"there are no topics {of}: {why}"
+    user = f"user {kafka.username}" if kafka.username else "this user"
+    rights = "`fallow topics create` gives the rights of deploy/kafka/access.yaml"
+    return f"{user} sees no topics {of}: it may have no right to them ({rights}), {why}"
 
 
 async def no_such(access: Access, cell: str) -> NoCellHere | None:

@@ -154,7 +154,8 @@ async def test_a_no_about_an_element_that_is_not_there_is_no_answer_about_a_job(
 
 async def test_an_array_whose_first_element_is_forgotten_is_found_by_the_others() -> None:
     seen = rows("", "running", "queued")
-    assert await cancel.row_of(Cell(seen), "many", None) == ("main", seen[0])  # type: ignore[arg-type]
+    found = await cancel.whereabouts(Cell(seen), "many", None)  # type: ignore[arg-type]
+    assert (found.cell, found.row) == ("main", seen[0])
 
 
 @pytest.mark.parametrize(

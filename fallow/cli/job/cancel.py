@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
@@ -23,7 +24,7 @@ from fallow.cli.output.output import AsJson, CellName
 from fallow.cli.unanswered import Passes
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
-from fallow.shared.cluster.model.arrays import is_element_of
+from fallow.shared.cluster.model.arrays import element_id, is_element_of
 from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events import effects as e
 from fallow.shared.events.job_ids import parted
@@ -118,8 +119,9 @@ async def outcome_of(
     """What came of the cancel of one job, followed for `wait_ms`. Raises ClientUnavailable."""
     tenant = parted(job_id)[0] or tenant
     if tenant is None or cell is None:
-        cell, row = await row_of(client, job_id, cell)
-        if row is None and tenant is None:
+        there = await whereabouts(client, job_id, cell)
+        cell, row = there.cell, there.row
+        if not there.is_known and tenant is None:
             return None
         is_own = row is not None and tenant in (None, row.tenant)  # the cell says no to another tenant
         if row is not None and is_own and cell is not None and row.id == job_id and row.status in FINAL:
@@ -147,12 +149,41 @@ def of_array(array: str, news: list[News]) -> str:
     return f"Array {array}: {', '.join(parts)}."
 
 
-async def row_of(client: CellClient, job_id: str, cell: str | None) -> tuple[str | None, JobRow | None]:
-    """The job, or an element of the array that the view still knows, and its cell."""
-    for name in client.cells if cell is None else (cell,):
-        for row in await rows_of(client, name, job_id):
-            return name, row
-    return cell, None
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """The cell of a job, or of an array; and its row, or that of an element, where the view tells of one."""
+
+    cell: str | None
+    row: JobRow | None
+    is_known: bool
+
+
+async def whereabouts(client: CellClient, job_id: str, cell: str | None) -> Whereabouts:
+    """Which cell knows the job: by the view, else by the log. Raises ClientUnavailable where the view does not answer
+    and the log does not tell of the job.
+    """
+    cells = client.cells if cell is None else (cell,)
+    try:
+        for name in cells:
+            for row in await rows_of(client, name, job_id):
+                return Whereabouts(name, row, is_known=True)
+    except ClientUnavailable as error:
+        for name in cells:
+            if await _is_in_the_log(client, name, job_id):
+                return Whereabouts(name, None, is_known=True)
+        if cell is None and str(error).startswith("Redis: "):
+            raise ClientUnavailable(f"{error}; with --cell and TENANT/ID no view is needed") from error
+        raise
+    return Whereabouts(cell, None, is_known=False)
+
+
+async def _is_in_the_log(client: CellClient, cell: str, job_id: str) -> bool:
+    """Whether the log tells of the job, or of the first element of such an array."""
+    for each in (job_id, element_id(job_id, 0)):
+        async with aclosing(client.story(cell, each)) as told:
+            async for _ in told:
+                return True
+    return False
 
 
 def _stops_already(job_id: str, rows: tuple[JobRow, ...]) -> Outcome:

@@ -10,7 +10,7 @@ import typer
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.ids import a_job
-from fallow.cli.job.cancel import answer, row_of
+from fallow.cli.job.cancel import answer, whereabouts
 from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.job.submit import words
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
@@ -64,10 +64,11 @@ async def _scale(access: Access, job_id: str, tenant: str | None, cell: str | No
     """The answer, or None if there is none in time."""
     async with access.client() as client:
         if tenant is None or cell is None:
-            cell, row = await row_of(client, job_id, cell)
-            if row is None and tenant is None:
+            there = await whereabouts(client, job_id, cell)
+            cell = there.cell
+            if not there.is_known and tenant is None:
                 end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
-            tenant = tenant or (row.tenant if row is not None else "")
+            tenant = tenant or (there.row.tenant if there.row is not None else parted(job_id)[0])
         mark = await client.update(job_id, tenant, changes, cell=cell)
         return await answer(client, mark, job_id, WAIT_S * 1000, partial(_is_answer, tenant))
 
