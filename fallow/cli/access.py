@@ -83,7 +83,8 @@ class Access:
         from fallow.shared.log.layout import Layout  # noqa: PLC0415 - the same
 
         file = self.cells()
-        return Layout(self.namespace, {cell.name: cell.ordinal for cell in file.cells}, TellingSigners(file))
+        ordinals = {cell.name: cell.ordinal for cell in file.cells}
+        return Layout(self.namespace, ordinals, TellingSigners(file), frozenset(file.own_topics))
 
     def cell(self, given: str | None) -> str:
         """The cell that is named, or the only one. Ends the command where that is not clear."""

@@ -81,17 +81,14 @@ async def drain(stage: LocalCell, watch: Watch, workload: Workload) -> bool:
 
     Returns False when jobs are left and nothing happens any more: they can never start, or they were lost on the way.
     """
-    submissions = [(stage.layout.topic("submissions"), number) for number in range(await _partitions(stage))]
+    counts = await stage.log.partition_counts(stage.layout.submission_topics)
+    submissions = [(topic, number) for topic, count in counts.items() for number in range(count)]
     answered = await _handled(stage, "admission", submissions)
     taken_in = answered and await _handled(stage, "placement", [stage.layout.tp("jobs", CELL)])
     is_over = taken_in and await _all_over(stage, watch, workload)
     # Redis is compared with the log next; a view that has fallen far behind shall have come up by then.
     await _handled(stage, "projector", [stage.layout.tp("decisions", CELL)])
     return is_over
-
-
-async def _partitions(stage: LocalCell) -> int:
-    return await stage.log.partitions(stage.layout.topic("submissions"))
 
 
 async def _handled(stage: LocalCell, service: str, tps: list[TopicPartition]) -> bool:

@@ -20,6 +20,7 @@ from fallow.replay.feed import Feed
 from fallow.replay.generate import DAY_MS, generate
 from fallow.replay.time_scaling import squeezed
 from fallow.replay.workload import Workload
+from fallow.shared.client.own_topics import as_kafka_shows
 from fallow.shared.events.base import Event
 from fallow.shared.events.submissions import CancelJob, SubmitJob
 from fallow.shared.events.value import replace
@@ -92,10 +93,12 @@ async def _feed(access: Access, days: Iterator[Workload]) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    cell = RunningCell(KafkaLog(access.kafka_access, CLIENT_ID), access.layout())
-    await cell.log.start()
+    log = KafkaLog(access.kafka_access, CLIENT_ID)
+    await log.start()
     sent = 0
     try:
+        tenants = [tenant.name for tenant in access.cells().tenants]
+        cell = RunningCell(log, await as_kafka_shows(log, access.layout(), tenants))
         for day in days:
             clock = WallCellClock()
             today = Feed(cell, day, clock, base_ms=clock.now_ms())
@@ -106,7 +109,7 @@ async def _feed(access: Access, days: Iterator[Workload]) -> int:
             if stop.is_set():
                 break
     finally:
-        await cell.log.stop()
+        await log.stop()
     return sent
 
 

@@ -88,7 +88,7 @@ class Lockstep:
     _keys: dict[str, TopicPartition] = field(default_factory=dict)
     _reads: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
-    _partitions: int = 1
+    _partitions: dict[str, int] = field(default_factory=dict)
     _due_ms: int | None = None
 
     async def run(self) -> None:
@@ -107,9 +107,11 @@ class Lockstep:
             line.close()
 
     async def _begin(self) -> None:
-        layout, submissions = self.stage.layout, self.stage.layout.topic("submissions")
-        self._partitions = await self.stage.log.partitions(submissions)
-        parted = {"submissions": [(submissions, number) for number in range(self._partitions)]}
+        layout = self.stage.layout
+        self._partitions = await self.stage.log.partition_counts(layout.submission_topics)
+        parted = {
+            "submissions": [(name, number) for name, count in self._partitions.items() for number in range(count)]
+        }
         for name in self.stage.services.names:
             port = self.stage.services.port(name)
             assert port is not None, "a service that is ready has told its port"
@@ -145,7 +147,7 @@ class Lockstep:
         for message in messages:
             number = message.partition
             if number is None:
-                number = partition_of(message.key or b"", self._partitions)
+                number = partition_of(message.key or b"", self._partitions[message.topic])
             tp = (message.topic, number)
             self._ends[tp] = self._ends.get(tp, 0) + 1
 

@@ -108,8 +108,9 @@ class Drain:
             found.append("records still come later than they are written")  # one more answer may be among them
         found += [f"input {source} has lost what was read, and is not read on" for source in world.person.to_mend]
         for (topic, partition), logged in log.items():
-            if topic == "submissions" and world.commits.next_offset("admission", (topic, partition)) < len(logged):
-                found.append(f"submissions of partition {partition} are unread")
+            handled = world.commits.next_offset("admission", (topic, partition))
+            if topic.startswith("submissions") and handled < len(logged):
+                found.append(f"{topic} of partition {partition} are unread")
         for oracle in world.oracles:
             ordinal = world.ordinal(oracle.cell)
             jobs = len(log.get(("jobs", ordinal), ()))

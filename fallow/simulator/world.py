@@ -13,7 +13,7 @@ from fallow.simulator.clients.client import SUBMISSION_PARTITIONS, Clients
 from fallow.simulator.clients.person import Person
 from fallow.simulator.clients.readers import Readers
 from fallow.simulator.drain import Drain
-from fallow.simulator.draws.workload import draw_setting
+from fallow.simulator.draws.workload import draw_setting, with_own_topics
 from fallow.simulator.engine import Action, Chance, Engine
 from fallow.simulator.history.record import Believed, Fenced, History, Violation
 from fallow.simulator.machine import Machine
@@ -81,7 +81,8 @@ class World:
         setting = draw_setting(self.engine)
         self.faults.draw_rates()
         is_signed = seed % SIGNED_EVERY == 0 and Fault.IMPOSTOR in faults
-        file = signed(setting.file) if is_signed else setting.file
+        file = with_own_topics(setting.file, seed)
+        file = signed(file) if is_signed else file
         self.file, self.nodes, self.first_file = file, setting.nodes, file
         self.items = tuple(item for item in setting.items if keep_items is None or item.number in keep_items)
         everywhere = {cell: specs + setting.machines[cell] for cell, specs in setting.nodes.items()}
@@ -104,6 +105,7 @@ class World:
         self.commits = Commits(self.groups.owns)
         self.broker.topics = dict.fromkeys(TOPICS_OF_CELLS, cells)
         self.broker.topics |= {"submissions": SUBMISSION_PARTITIONS, "executor-slots": SLOTS, "dead-letters": 1}
+        self.broker.topics |= {f"submissions.{tenant}": SUBMISSION_PARTITIONS for tenant in file.own_topics}
         self.clients, self.poison = Clients(self, self.items), Poison(self)
         self.readers = Readers(self)
         self.processes = self._make_processes()

@@ -39,13 +39,13 @@ class AdmissionService:
     """Answers one command at a time; every answer depends on the command, the cell file and the time alone."""
 
     def __init__(self, file: CellFile) -> None:
-        self._file, self._admissible = file, Admissible(file)
+        self._file, self._admissible, self._own_topics = file, Admissible(file), frozenset(file.own_topics)
         self.rates = SubmissionRates(file)
         self._arrays = KnownArrays()
 
     def reload(self, file: CellFile) -> None:
         """Decide by this cell file from now on."""
-        self._file, self._admissible = file, Admissible(file)
+        self._file, self._admissible, self._own_topics = file, Admissible(file), frozenset(file.own_topics)
         self.rates.reload(file)
 
     def keep(self) -> Kept:
@@ -62,9 +62,10 @@ class AdmissionService:
         """What to publish for one record of a submissions topic, or why it can only be set aside.
 
         `topic_tenant` is the tenant whose own topic the record came by; it may speak for nobody else, and a no to it
-        is its own. `came_ms` is the cell time at which it came.
+        is its own. None is the common topic, which speaks for nobody who has one. `came_ms` is the cell time at which
+        it came.
         """
-        return _to_sender(self._answer_any(type_, value, topic_tenant, came_ms), topic_tenant)
+        return self._to_sender(self._answer_any(type_, value, topic_tenant, came_ms), topic_tenant)
 
     def _answer_any(
         self, type_: str, value: bytes | None, topic_tenant: str | None, came_ms: int
@@ -97,14 +98,16 @@ class AdmissionService:
     ) -> JobRejected | Undecodable | None:
         """The rejection of a command that is one too many for its tenant at this time, before any of the work on it is
         done. One that is rejected anyway counts as well: each costs a record. `topic_tenant` is the tenant whose own
-        topic it came by, whomever it names. By that topic whatever comes counts, also what can only be set aside.
+        topic it came by, whomever it names. By that topic whatever comes counts, also what can only be set aside; by
+        the common one nothing counts against a tenant that has its own.
         """
         if not self.rates.has_any:
             return None
         command = COMMANDS.get(type_) or KINDS.get(type_.rpartition(".")[0])
         found = None if command is None else _job_and_tenant(value)
         job, tenant = (None, None) if found is None else found
-        payer, is_cancel = topic_tenant or tenant or "", command == COMMANDS[CancelJob.type]
+        payer = topic_tenant or ("" if tenant is None or tenant in self._own_topics else tenant)
+        is_cancel = command == COMMANDS[CancelJob.type]
         why = self.rates.refusal(payer, at_wall_ms, are_cancels=is_cancel)
         if why is None:
             return None
@@ -132,11 +135,25 @@ class AdmissionService:
             self._arrays.note(answer.cell, tenant, job, answer.spec.array)
         return answer
 
+    def _to_sender(self, answer: Event | Undecodable, topic_tenant: str | None) -> Event | Undecodable:
+        """The same answer. A no to what came by a tenant's own topic is that tenant's, whomever the command names. By
+        the common topic a tenant that has its own has said nothing, so a no is none to it, and about no job of it.
+        """
+        if not isinstance(answer, JobRejected):
+            return answer
+        if topic_tenant is not None:
+            return replace(answer, tenant=topic_tenant)
+        if answer.tenant is None or answer.tenant not in self._own_topics:
+            return answer
+        return _rejected(answer.command, own_id(answer.job), None, _not_by_the_common_topic(answer.tenant))
+
     def _answer(self, event: SubmitJob | CancelJob | UpdateJob, topic_tenant: str | None, came_ms: int) -> Event:
         job, tenant = _of_whom(event)
         if topic_tenant is not None and tenant != topic_tenant:
             rule = f"this topic is {topic_tenant}'s own"
             return _rejected(event, job, tenant, Rejection(RejectCode.TENANT_NOT_OF_TOPIC, "tenant", tenant, rule))
+        if topic_tenant is None and tenant in self._own_topics:
+            return _rejected(event, job, tenant, _not_by_the_common_topic(tenant))
         if isinstance(event, SubmitJob):
             return self._submit(event, came_ms)
         strange = beside_room.names_another_tenants(tenant, job)
@@ -194,11 +211,9 @@ def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, co
     return JobRejected(job=job, tenant=tenant, command=command, code=code, field=field, value=why.value, rule=why.rule)
 
 
-def _to_sender(answer: Event | Undecodable, topic_tenant: str | None) -> Event | Undecodable:
-    """The same answer. A no to what came by a tenant's own topic is that tenant's, whomever the command names."""
-    if topic_tenant is None or not isinstance(answer, JobRejected):
-        return answer
-    return replace(answer, tenant=topic_tenant)
+def _not_by_the_common_topic(tenant: str) -> Rejection:
+    rule = f"is heard by its own topic alone: submissions.{tenant}"
+    return Rejection(RejectCode.TENANT_NOT_OF_TOPIC, "tenant", tenant, rule)
 
 
 def _of_whom(event: SubmitJob | CancelJob | UpdateJob) -> tuple[str, str]:

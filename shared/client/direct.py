@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from fallow.shared.client.history import History
+from fallow.shared.client.own_topics import as_kafka_shows, sees_own_topics_alone
 from fallow.shared.client.port import ClientUnavailable, Mark, News, NotYet
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.base import Command, Event
@@ -15,7 +16,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.operations import Operation
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from fallow.shared.events.values import JobSpec
-from fallow.shared.log.layout import Layout
+from fallow.shared.log.layout import Layout, tenant_of
 from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.view.reader import Read, ViewBehind, ViewReader, ViewRebuilding
@@ -28,6 +29,11 @@ IN_ORDER_MOST = 64
 """So many jobs of one call queue in their order. They go to many partitions, and queue by the broker's stamps: each is
 sent when the one before is acknowledged. More of them are sent at once, as that takes a few milliseconds for each.
 """
+
+NOTHING_TOLD = Mark({})
+"""Of a wish of a user who sees no topic that tells news."""
+
+NOT_TOLD = "it is sent; what becomes of it stands in topics jobs and decisions, which this user of Kafka may not see"
 
 APART_S = 0.002
 """A broker stamps in whole milliseconds."""
@@ -90,13 +96,16 @@ class DirectClient:
     async def _wish(self, commands: Sequence[Command], *, in_turn: bool = False) -> Mark:
         """Publish these together; `in_turn`: each when the one before is acknowledged, and a later stamp is due."""
         now_ms = wall_ms()
-        messages = [
-            self._layout.outgoing(command, id=_id(command, now_ms), source=self._source, wall_ms=now_ms)
-            for command in commands
-        ]
+        tenants = list(dict.fromkeys(tenant for command in commands if (tenant := tenant_of(command)) is not None))
         with told():
             await self._connect()
-            mark = await self._history.mark()
+            layout = await as_kafka_shows(self._log, self._layout, tenants) if tenants else self._layout
+            messages = [
+                layout.outgoing(command, id=_id(command, now_ms), source=self._source, wall_ms=now_ms)
+                for command in commands
+            ]
+            sees_no_answers = bool(tenants) and await sees_own_topics_alone(self._log, layout, tenants)
+            mark = NOTHING_TOLD if sees_no_answers else await self._history.mark()
             for number, message in enumerate(messages if in_turn else ()):
                 await asyncio.sleep(APART_S if number else 0)
                 await self._log.publish([message])
@@ -106,6 +115,8 @@ class DirectClient:
 
     async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
         """As the port says."""
+        if since == NOTHING_TOLD:
+            raise ClientUnavailable(NOT_TOLD)
         with told():
             await self._connect()
             async for some in self._history.news(since, wait_ms):

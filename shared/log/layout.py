@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from fallow.shared.events.base import Event
 from fallow.shared.events.encoding import SPEC_VERSION, TYPE_HEADER, ce_headers, encode
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from fallow.shared.log.port import Headers, Outgoing, TopicPartition
 from fallow.shared.log.signers import Signers
 
@@ -14,12 +15,14 @@ from fallow.shared.log.signers import Signers
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The topics of one namespace. `ordinals` gives each cell's partition; `signers` are those of the process's own
-    cell file, so that whoever finds a cell's decisions knows which of them to believe.
+    cell file, so that whoever finds a cell's decisions knows which of them to believe. `own_topics` are the tenants
+    whose submissions have a topic of their own.
     """
 
     namespace: str
     ordinals: dict[str, int]
     signers: Signers = field(default_factory=Signers, compare=False, repr=False)
+    own_topics: frozenset[str] = frozenset()
 
     def topic(self, name: str) -> str:
         """The full name of a topic."""
@@ -54,18 +57,40 @@ class Layout:
         else:
             headers = (SPEC_VERSION, ("ce_id", id.encode()), _source(source), _type(event.type))
         return Outgoing(
-            f"{self.namespace}.{event.topic}",
+            self._topic_of(event),
             encode(event) if value is None else value,
             event.key().encode(),
             headers + more if more else headers,
             self._partition(event),
         )
 
+    def submissions(self, tenant: str | None = None) -> str:
+        """The full name of the common topic of submissions, or of the tenant's own."""
+        return self.topic("submissions" if tenant is None else f"submissions.{tenant}")
+
+    @property
+    def submission_topics(self) -> tuple[str, ...]:
+        """The full names of all topics of submissions, the common one first."""
+        return (self.submissions(), *(self.submissions(tenant) for tenant in sorted(self.own_topics)))
+
+    def _topic_of(self, event: Event) -> str:
+        if event.topic != "submissions" or not self.own_topics:
+            return f"{self.namespace}.{event.topic}"
+        tenant = tenant_of(event)
+        return self.submissions(tenant if tenant in self.own_topics else None)
+
     def _partition(self, event: Event) -> int | None:
         if event.topic == "submissions":
             return None
         cell = event.home()
         return min(self.ordinals.values()) if cell is None else self.ordinals[cell]
+
+
+def tenant_of(event: Event) -> str | None:
+    """The tenant in whose name a submission speaks; None of what is no submission."""
+    if isinstance(event, SubmitJob):
+        return event.job.tenant
+    return event.tenant if isinstance(event, CancelJob | UpdateJob) else None
 
 
 @lru_cache(maxsize=64)

@@ -42,7 +42,8 @@ class WrongTopics(Exception):
 
 def layout_of(file: CellFile, namespace: str) -> Layout:
     """Where the records of this cell file's cells belong, and who signs their decisions."""
-    return Layout(namespace, {cell.name: cell.ordinal for cell in file.cells}, Signers(file))
+    ordinals = {cell.name: cell.ordinal for cell in file.cells}
+    return Layout(namespace, ordinals, Signers(file), frozenset(file.own_topics))
 
 
 def layout_for(context: Context[Any], file: CellFile) -> Layout:
@@ -65,15 +66,14 @@ def declared_topics(file: CellFile, namespace: str, replicas: int = 1) -> tuple[
     """Every topic that this cell file needs."""
     declared = topics_file(file)
     cells = max(cell.ordinal for cell in file.cells) + 1
-    tenants = [tenant.name for tenant in file.tenants if tenant.own_topic]
-    return expected_topics(declared, namespace, cells, tenants, replicas=replicas)
+    return expected_topics(declared, namespace, cells, file.own_topics, replicas=replicas)
 
 
 def declared_access(file: CellFile, namespace: str) -> frozenset[Rule]:
     """Every right that deploy/kafka/access.yaml gives, for the tenants of a cell file. Raises AccessFileError."""
     topics = topics_file(file).topics
     access = parse_access(ACCESS_FILE.read_text(encoding="utf-8"), topics)
-    return expected_rules(access, namespace, topics, [tenant.name for tenant in file.tenants if tenant.own_topic])
+    return expected_rules(access, namespace, topics, file.own_topics)
 
 
 def log_for(kafka: str | KafkaAccess, client_id: str, *, embedded: bool) -> KafkaLog:

@@ -281,6 +281,9 @@ class Log(Protocol):
     async def partitions(self, topic: str) -> int:
         """How many partitions the topic has; 0 when there is no such topic. Raises LogUnavailable."""
 
+    async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
+        """The same of each of these topics, in their order, asked at once. Raises LogUnavailable."""
+
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
         """A reader of these partitions, from these offsets; not started.
 

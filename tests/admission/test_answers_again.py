@@ -260,6 +260,30 @@ async def test_admission_begins_without_a_tenants_topic_that_it_may_not_read_and
     await process
 
 
+async def test_a_topic_that_its_tenant_shall_not_have_any_more_is_read_while_it_is_there() -> None:
+    """What lies there was taken by Kafka, and its sender may not know of the new cell file."""
+    broker, joined = MemoryBroker(), list[Shared]()
+    for topic in ("operations", "submissions", "submissions.noisy", "decisions"):
+        broker.create_topic(f"t.{topic}", 1)
+    without = WITH_A_TOPIC.replace(", own_topic: true", "")
+    context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OtherFile(without))
+
+    async def opened(_: object, __: object) -> MemoryLog:
+        log = MemoryLog(broker)
+        await log.start()
+        return log
+
+    def sharing(_: object, topics: Sequence[str], __: object, ___: object) -> Shared:
+        joined.append(Shared(topics))
+        return joined[-1]
+
+    process = asyncio.create_task(main(context, opened, sharing))
+    await eventually(lambda: bool(joined) and joined[0].is_open)
+    assert joined[0].topics == ["t.submissions", "t.submissions.noisy"]
+    context.stopping.set()
+    await process
+
+
 async def test_a_tenants_topic_that_may_not_be_read_any_more_is_noted_until_it_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -326,6 +350,19 @@ async def test_a_job_that_is_sent_behind_a_reload_is_answered_by_the_new_file() 
     assert [job.spec.id for job in admitted.jobs] == ["vision/job-1", "newcomer/job-2"]
     assert isinstance(refused, JobRejected)
     assert (refused.job, refused.code) == ("nobody/job-3", "unknown_tenant")
+
+
+async def test_a_job_that_is_sent_behind_a_reload_is_answered_by_the_new_file_also_by_which_topic_it_comes() -> None:
+    broker, with_own = MemoryBroker(), TEXT.replace("{name: vision", "{name: vision, own_topic: true")
+    admission = await following(broker, with_own, TEXT)
+    await admission.handle([of_tenant(1, "vision")])
+    broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
+    admission._look_again_ms = 0
+    await admission.handle([of_tenant(2, "vision")])
+    refused, admitted = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    assert isinstance(refused, JobRejected)
+    assert (refused.job, refused.tenant, refused.code) == ("job-1", None, "tenant_not_of_topic")
+    assert isinstance(admitted, JobAdmitted)
 
 
 async def test_a_batch_that_is_answered_again_by_a_new_file_takes_its_tokens_once() -> None:

@@ -36,6 +36,7 @@ NOT_TO_ALICE = [
     rejected(CancelJob(job="train", tenant="alice"), "mallory"),
     rejected(SubmitJob(job=OF_ALICE), "mallory"),
     rejected(UpdateJob(job="train", tenant="mallory", changes=JobChanges(workers=100_000)), "mallory"),
+    rejected(CancelJob(job="alice/train", tenant="mallory"), None),
     rejected(SubmitJob(job=JobSpec(id="train", tenant="mallory", queue="none")), "mallory"),
     JobRejected(job="alice/train", tenant=None, command="submit", code=RejectCode.INVALID_FIELD),
     e.JobRefused(job="alice/train", request="submit", code=RefuseCode.ID_USED_BEFORE, tenant="mallory"),

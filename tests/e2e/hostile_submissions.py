@@ -90,6 +90,14 @@ REJECTED = (
     job("more-than-all", "larger_than_pool", workers=129, resources={"gpu_milli": 8_000}),
     job("too-many-workers", "over_job_limit", workers=10_001),
     job("other-mans-topic", "tenant_not_of_topic", topic="speech"),
+    Hostile("common-topic", "tenant_not_of_topic", b'{"job":{"id":"common-topic","tenant":"speech"}}', of=None),
+    Hostile(
+        "cancel-by-common-topic",
+        "tenant_not_of_topic",
+        b'{"job":"speech/cancel-by-common-topic","tenant":"speech"}',
+        CancelJob.type,
+        of=None,
+    ),
     Hostile("long-ago", "submit_time_too_far", b'{"job":{"id":"long-ago","tenant":"vision"},"submit_ms":%d}' % DAY_MS),
     Hostile(
         "in-a-far-future",

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import RejectCode
+from fallow.shared.events.submissions import CancelJob
 from fallow.shared.log.admin.access_admin import check_access, put_access_in_force
 from fallow.shared.log.admin.access_rules import Operation, Pattern, Resource, Rule
 from fallow.shared.log.admin.topic_admin import create_topics
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.opening import declared_access, declared_topics
 from fallow.shared.log.port import LogRefused, LogUnavailable, Outgoing
+from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.stack.secured.kafka import SUPER, SecuredKafka
 from fallow.shared.view.reader import ViewReader
 from fallow.shared.view.redis_view import RedisFunctions
+from tests.cli.test_commands import call
 from tests.contract.eventually import eventually
 from tests.contract.guarded_redis import GuardedRedis, guarded_redis
-from tests.e2e.running_cell import CELL, CELL_FILE, a_job, running_cell
-from tests.e2e.secured_kafka import obstacle, secured_kafka
+from tests.e2e.outcomes import answers
+from tests.e2e.running_cell import CELL, CELL_FILE, RunningCell, a_job, running_cell
+from tests.e2e.secured_kafka import obstacle, password_of, secured_kafka
 
 SERVICES = ("admission", "queueing", "placement", "executor", "projector", "metrics")
 TENANT, OPERATOR = "tenant-vision", "operator"
@@ -86,10 +95,44 @@ async def test_a_job_runs_where_each_service_has_its_own_rights_alone(
         await cell.services.wait_ready()
         await cell.submit(a_job("again"))
         await cell.until_over("again")
+        own_file = {"FALLOW_NAMESPACE": namespace, "FALLOW_REDIS": guarded.url("reader")}
+        who = {
+            user: secured.settings(user) | own_file | {"FALLOW_KAFKA_PASSWORD": password_of(user)}
+            for user in (TENANT, OPERATOR)
+        }
+        await sent_by_the_own_topic(
+            cell, who[TENANT], who[OPERATOR] | {"FALLOW_CELL_FILE": str(tmp_path / "cell.yaml")}
+        )
         assert cell.problems() == []
         await eventually(lambda: is_shown(guarded, "vision/again"), within_s=15)
     said = "".join(path.read_text() for path in (tmp_path / "run").glob("*.log"))
     assert [word for word in ("pass-of-", "AuthorizationFailed", "NOPERM") if word in said] == []
+
+
+async def sent_by_the_own_topic(cell: RunningCell, as_tenant: dict[str, str], as_operator: dict[str, str]) -> None:
+    """The command line of the tenant's own user, who has no cell file of this cell and sees no topic but its own, and
+    of an operator; and what becomes of a command in the tenant's name by the common topic.
+    """
+    mine, theirs = (encode(a_job(name, ms=None)).decode() for name in ("mine", "theirs"))
+    told = await asyncio.to_thread(call, "submit", "-", stdin=mine, **as_tenant)
+    assert told.returncode == 0, told.stderr
+    await cell.until(lambda c: "JobRunning" in c.story("mine"), what="the tenant's job to run")
+    told = await asyncio.to_thread(call, "submit", "-", stdin=theirs, **as_operator)
+    assert told.returncode == 0, told.stderr
+    await cell.until(lambda c: "JobRunning" in c.story("theirs"), what="the operator's job to run")
+    strange = cell.layout.outgoing(CancelJob(job="mine", tenant="vision"), id="s", source="stranger", wall_ms=wall_ms())
+    await cell.log.publish([replace(strange, topic=cell.layout.topic("submissions"))])
+    told = await asyncio.to_thread(call, "cancel", "vision/theirs", **as_operator)
+    assert told.returncode == 0, told.stderr
+    await cell.until_over("theirs")
+    assert cell.state.jobs["vision/mine"].status is JobStatus.RUNNING
+    (no,) = [event for event in await answers(cell) if isinstance(event, JobRejected)]
+    assert (no.job, no.tenant, no.code) == ("mine", None, RejectCode.TENANT_NOT_OF_TOPIC)
+    told = await asyncio.to_thread(call, "cancel", "vision/mine", "--cell", "main", **as_tenant)
+    assert (told.returncode, "it is sent" in " ".join(told.stderr.split())) == (3, True)
+    await cell.until_over("mine")
+    told = await asyncio.to_thread(call, "log", "tail", **as_tenant)
+    assert "user tenant-vision sees no topics of namespace" in " ".join(told.stderr.split())
 
 
 async def is_shown(guarded: GuardedRedis, job: str) -> bool:

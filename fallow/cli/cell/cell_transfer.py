@@ -28,10 +28,10 @@ class Departure:
     """Reads all that a cell is. `committed` is how far admission has come; `tenants` have submission topics too."""
 
     def __init__(
-        self, log: Log, layout: Layout, cell: str, committed: Mapping[TopicPartition, int], own_topics: list[str]
+        self, log: Log, layout: Layout, cell: str, committed: Mapping[TopicPartition, int], tenants: list[str]
     ) -> None:
         self._log, self._layout, self._cell, self._committed = log, layout, cell, committed
-        self._submissions = [SUBMISSIONS, *(f"{SUBMISSIONS}.{tenant}" for tenant in own_topics)]
+        self._submissions = [SUBMISSIONS, *(f"{SUBMISSIONS}.{tenant}" for tenant in tenants)]
 
     async def collect(self) -> tuple[CellState, tuple[Unread, ...]]:
         """The state at the end of the log, and everything that is published and not in it. Raises NotMovable while the

@@ -66,8 +66,9 @@ async def _collect(access: Access, cell: str) -> tuple[CellState, tuple[Unread, 
     layout, file = access.layout(), access.cells()
     async with _log(access) as log:
         committed = await committed_offsets(access.kafka_access, layout.group("admission"))
-        own_topics = [tenant.name for tenant in file.tenants if tenant.own_topic]
-        return await Departure(log, layout, cell, committed, own_topics).collect()
+        # A tenant that has none any more may have left something in the one that it had.
+        tenants = [tenant.name for tenant in file.tenants]
+        return await Departure(log, layout, cell, committed, tenants).collect()
 
 
 @app.command("import")

@@ -33,7 +33,8 @@ async def read_back(log: Log, layout: Layout, cell: str, diaries: Path, outcome:
     After an offence against the log the decisions that follow are not taken in. Raises LogOverflowed, LogUnavailable,
     DiaryError.
     """
-    async for record in records_of(log, await partitions_of(log, layout.topic("submissions"))):
+    topics = layout.submission_topics
+    async for record in records_of(log, [tp for topic in topics for tp in await partitions_of(log, topic)]):
         key = (record.key or b"").decode("utf-8", "replace")
         outcome.take_submission(header(record, TYPE_HEADER), key, event_of(record))
     async for record in records_of(log, [layout.tp("jobs", cell)]):

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from fallow.shared.events.base import Event
 from fallow.shared.events.encoding import encode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from fallow.shared.log.layout import tenant_of
 from fallow.shared.log.machine.partitioner import partition_of
 from fallow.shared.log.port import LogUnavailable
 from fallow.simulator.draws.workload import Item
 from fallow.simulator.history.record import Submission
+from fallow.simulator.history.rules.owners import STRANGERS_WORDS
 from fallow.simulator.storage.broker import Message, message_of
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 SUBMISSION_PARTITIONS = 3
 AGAIN_MS = 700
 TRIES_MOST = 8
+
+STRANGER_EVERY = 4
+"""Of so many commands of a tenant that has a topic of its own one is followed by a stranger's in its name."""
 
 
 class Clients:
@@ -36,9 +41,13 @@ class Clients:
         if event.topic != "submissions":
             self._world.broker.land(message_of(event, self._world.ordinal(event.home() or "")))
             return
-        value = encode(event)
+        value, tenant = encode(event), tenant_of(event)
         partition = partition_of(event.key().encode(), SUBMISSION_PARTITIONS)
-        message = Message("submissions", partition, event.key(), event.type, None, value)
+        has_own = tenant in self._world.first_file.own_topics
+        if has_own and number == 1 and item.number % STRANGER_EVERY == 0:
+            self._speak_in_the_name_of(str(tenant), _job_of(event))
+        topic = f"submissions.{tenant}" if has_own else "submissions"
+        message = Message(topic, partition, event.key(), event.type, None, value)
         sent_ms = self._world.engine.now_ms
         self.unconfirmed += 1
 
@@ -52,6 +61,12 @@ class Clients:
                 self._world.engine.after(AGAIN_MS, lambda: self._again(item, number + 1))
 
         self._world.broker.publish(item.client, [message], told)
+
+    def _speak_in_the_name_of(self, tenant: str, job: str) -> None:
+        """Somebody cancels the tenant's job by the topic of which the tenant has no need."""
+        cancel = CancelJob(job=job, tenant=tenant, reason=STRANGERS_WORDS)
+        partition = partition_of(job.encode(), SUBMISSION_PARTITIONS)
+        self._world.broker.land(Message("submissions", partition, job, cancel.type, None, encode(cancel)))
 
     def _again(self, item: Item, number: int) -> None:
         self.unconfirmed -= 1

@@ -57,6 +57,7 @@ from fallow.simulator.history.record import EPOCH_MS
 
 ARRIVALS_MS = 9_000
 TENANTS = ("ada", "bob", "cyd")
+OWN_TOPICS_EVERY = 3
 
 
 DISCIPLINES = {
@@ -200,6 +201,18 @@ def _tenants(engine: Engine, nodes: dict[str, tuple[NodeSpec, ...]]) -> tuple[Te
         quotas = quotas if limited else ()
         tenants.append(Tenant(name=name, quotas=quotas, parent=parent, pools=pools, submissions=rate))
     return tuple(tenants)
+
+
+def with_own_topics(file: CellFile, seed: int) -> CellFile:
+    """The same file; in every third world, by its seed, one or two tenants have a topic of their own. No chance is
+    drawn for it, so that all else stays as it is.
+    """
+    if seed % OWN_TOPICS_EVERY:
+        return file
+    first = seed // OWN_TOPICS_EVERY
+    names = {TENANTS[first % len(TENANTS)], TENANTS[first // 2 % len(TENANTS)]}
+    tenants = [tenant.model_copy(update={"own_topic": tenant.name in names}) for tenant in file.tenants]
+    return file.model_copy(update={"tenants": tuple(tenants)})
 
 
 def _guaranteed(quota: TenantQuota, gpus: int) -> TenantQuota:

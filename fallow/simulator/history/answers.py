@@ -13,7 +13,7 @@ from fallow.shared.events.reasons import StopReason
 from fallow.shared.events.values import JobSpec
 from fallow.simulator.history.books import CANCELLED, STOPPING, Books
 from fallow.simulator.history.evidence import Answer, CellEvidence, Evidence, Violation
-from fallow.simulator.history.rules.owners import is_own
+from fallow.simulator.history.rules.owners import is_own, passed_on_for_a_stranger
 
 
 class Settlements:
@@ -187,6 +187,12 @@ def wish_violations(evidence: Evidence) -> list[Violation]:
         for (job, command), count in wished.items()
         if answered[job, command] < count
     ]
+
+
+def stranger_violations(evidence: Evidence) -> list[Violation]:
+    """Nobody is heard for a tenant that has a topic of its own, but by that one."""
+    answers = (answer.event for cell in evidence.cells for answer in cell.answers)
+    return [Violation("I2", text) for event in answers if (text := passed_on_for_a_stranger(event)) is not None]
 
 
 def _about(event: Event) -> tuple[str, str] | None:

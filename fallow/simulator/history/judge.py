@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fallow.shared.events.values import VirtualRun
-from fallow.simulator.history.answers import Settlements, wish_violations
+from fallow.simulator.history.answers import Settlements, stranger_violations, wish_violations
 from fallow.simulator.history.bookkeeping import Bookkeeper
 from fallow.simulator.history.books import HELD, QUEUED, RUNNING, Books
 from fallow.simulator.history.evidence import CellEvidence, Evidence, Violation
@@ -19,7 +19,7 @@ from fallow.simulator.history.sweep import Sweep
 def judge(evidence: Evidence) -> list[Violation]:
     """Every violation, cell by cell; none where all promises were kept."""
     found = [violation for cell in evidence.cells for violation in judge_cell(cell)]
-    return [*found, *wish_violations(evidence)]
+    return [*found, *wish_violations(evidence), *stranger_violations(evidence)]
 
 
 def judge_cell(cell: CellEvidence) -> list[Violation]:

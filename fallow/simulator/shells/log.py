@@ -140,7 +140,12 @@ class WorldLog:
 
     async def partitions(self, topic: str) -> int:
         """As the port says."""
-        return await self.answered(lambda: self.broker.topics.get(topic.removeprefix(self._prefix), 0))
+        return (await self.partition_counts([topic]))[topic]
+
+    async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
+        """As the port says."""
+        there = self.broker.topics
+        return await self.answered(lambda: {topic: there.get(topic.removeprefix(self._prefix), 0) for topic in topics})
 
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> WorldReader:
         """As the port says. Who is patient hears of news so much later."""

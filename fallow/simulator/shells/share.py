@@ -30,10 +30,12 @@ AGAIN_S = 0.1
 
 
 class WorldShare:
-    """What the process believes to own of one topic. `own` is called when the group's word arrives."""
+    """What the process believes to own of these topics, of each the same partitions. `own` is called when the group's
+    word arrives.
+    """
 
-    def __init__(self, process: Process, log: WorldLog, topic: str, delivery: Delivery) -> None:
-        self._process, self._log, self._topic, self._delivery = process, log, topic, delivery
+    def __init__(self, process: Process, log: WorldLog, topics: Sequence[str], delivery: Delivery) -> None:
+        self._process, self._log, self._topics, self._delivery = process, log, tuple(topics), delivery
         self.generation = 0
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._wanted: frozenset[TopicPartition] = frozenset()
@@ -45,7 +47,7 @@ class WorldShare:
 
     def own(self, partitions: frozenset[int]) -> None:
         """The group's newest word."""
-        self._wanted = frozenset((self._topic, partition) for partition in partitions)
+        self._wanted = frozenset((topic, partition) for topic in self._topics for partition in partitions)
         if self._rearranging is None or self._rearranging.done():
             self._rearranging = asyncio.get_running_loop().create_task(self._rearrange(), name="rebalance")
 
@@ -226,7 +228,7 @@ class WorldSubscription:
 
 
 class Sharing:
-    """What a process shares of one topic with its replicas: a handle onto the broker of its own, as FastStream has."""
+    """What a process shares of its topics with its replicas: a handle onto the broker of its own, as FastStream has."""
 
     def __init__(self, process: Process, namespace: str, most: int) -> None:
         self._process, self._most = process, most
@@ -236,8 +238,7 @@ class Sharing:
     def subscription(self, topics: Sequence[str], group: str, delivery: Delivery) -> WorldSubscription:
         """The newest one counts."""
         assert group.endswith(f".{self._process.group}"), f"{self._process.name} is not of the group {group}"
-        (topic,) = topics
-        share = WorldShare(self._process, self._log, topic, delivery)
+        share = WorldShare(self._process, self._log, topics, delivery)
         self._newest = WorldSubscription(self._process, self._log, share, delivery, self._most)
         return self._newest
 

@@ -23,6 +23,7 @@ from fallow.shared.events.encoding import Undecodable, encode
 from fallow.shared.events.operations import AdvanceTime
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from fallow.shared.events.values import NodeSpec
+from fallow.shared.log.layout import tenant_of
 from fallow.shared.log.machine.writer import UnwritableDecision
 
 Follow = Callable[[CellState, Decision], None]
@@ -78,8 +79,12 @@ class VirtualCell:
     # What comes from outside.
 
     def submit(self, command: SubmitJob | CancelJob | UpdateJob) -> Event | Undecodable:
-        """Hand a command to admission; its answer, which the others have been told of too."""
-        answer = self.admission.answer(command.type, encode(command), None, self.now_ms)
+        """Hand a command to admission, as by the topic of its tenant; its answer, which the others have been told of
+        too.
+        """
+        tenant = tenant_of(command)
+        own = tenant if tenant in self.file.own_topics else None
+        answer = self.admission.answer(command.type, encode(command), own, self.now_ms)
         if not isinstance(answer, Undecodable) and answer.topic == "jobs":
             self.tell(answer)
         return answer

@@ -73,7 +73,6 @@ WITH_ANY_FILE = frozenset(
     (
         RejectCode.INVALID_FIELD,
         RejectCode.UNKNOWN_VERSION,
-        RejectCode.TENANT_NOT_OF_TOPIC,
         RejectCode.TOO_MANY_SUBMISSIONS,
     )
 )
@@ -223,14 +222,15 @@ class Admission:
         )
 
     def _topics(self) -> list[str]:
-        own = [f"{self._plain}.{tenant.name}" for tenant in self._file.tenants if tenant.own_topic]
-        return [self._plain, *own]
+        return [self._plain, *(self._layout.submissions(tenant) for tenant in self._file.own_topics)]
 
     async def _topics_there(self) -> list[str]:
         """Without the own topics of tenants that are not there, or to which admission has no right: they are noted, and
-        keep nobody else waiting. Raises LogUnavailable.
+        keep nobody else waiting. With those of tenants that shall have none any more: what was sent there, or still is,
+        is not lost. Raises LogUnavailable.
         """
-        counts = {topic: await self._log.partitions(topic) for topic in self._topics()}
+        left = [self._layout.submissions(tenant.name) for tenant in self._file.tenants if not tenant.own_topic]
+        counts = await self._log.partition_counts([*self._topics(), *left])
         self._partitions = sum(counts.values())
         return [topic for topic, count in counts.items() if count or topic == self._plain]
 
@@ -442,7 +442,7 @@ class Admission:
 
     def _let_go_of_lost(self) -> None:
         """What another admission owns now is no lag of this one, and no loss; what is whole again is none either."""
-        assigned, held, topics = self._delivery.assigned, self._delivery.held, self._topics()
+        assigned, held, topics = self._delivery.assigned, self._delivery.held, {*self._topics(), *self._read}
         for lost in [tp for tp in self._fenced if tp not in held]:
             del self._fenced[lost]
             self._metrics.fenced.labels(*lost).set(0)
@@ -470,8 +470,10 @@ class Admission:
         that they are not. So it is of one that is read, and to which the right is gone: Kafka says that there is none,
         and the group leaves it out. Of these one is looked at each time.
         """
-        unread = [topic for topic in self._topics() if topic not in self._read]
-        own, now_ms = [topic for topic in self._read if topic != self._plain], self._context.host.monotonic_ms()
+        declared, now_ms = self._topics(), self._context.host.monotonic_ms()
+        unread = [topic for topic in declared if topic not in self._read]
+        own = [topic for topic in declared if topic in self._read and topic != self._plain]
+        self._gone = [topic for topic in self._gone if topic in declared]
         if not unread and not self._gone:
             self._context.health.noted("topics")  # the tenant is gone again
         if not (unread or own) or now_ms < self._look_at_ms:

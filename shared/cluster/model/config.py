@@ -327,6 +327,11 @@ class CellFile(Part):
         """How many GPUs of each type the cell's pools will ever have."""
         return self.cell(cell).gpus_by_type
 
+    @property
+    def own_topics(self) -> tuple[str, ...]:
+        """The tenants whose commands come by a topic of their own, and by no other."""
+        return tuple(tenant.name for tenant in self.tenants if tenant.own_topic)
+
     def cell(self, name: str) -> CellPart:
         """The cell of this name; KeyError if there is none."""
         for cell in self.cells:

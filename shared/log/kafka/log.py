@@ -218,13 +218,17 @@ class KafkaLog:
 
     async def partitions(self, topic: str) -> int:
         """Asked of the broker, each time, since a topic may appear or grow."""
+        return (await self.partition_counts([topic]))[topic]
+
+    async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
+        """The broker tells of all topics that this user may see."""
         client = self._asking()._client  # noqa: SLF001 - the consumer itself keeps no metadata of topics it does not read
         try:
             async with asyncio.timeout(self._append_bound_s):
                 cluster = await client.fetch_all_metadata()
         except (KafkaError, TimeoutError, OSError) as error:
-            raise LogUnavailable(f"partitions of {topic}: {error!r}") from error
-        return len(cluster.partitions_for_topic(topic) or ())
+            raise LogUnavailable(f"partitions of {', '.join(topics)}: {error!r}") from error
+        return {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
 
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
         """A consumer of its own, so that a slow reader holds up no other."""

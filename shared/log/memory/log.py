@@ -273,6 +273,10 @@ class MemoryLog:
         self._reach()
         return self._broker.topics().get(topic, 0)
 
+    async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
+        """As the port says."""
+        return {topic: await self.partitions(topic) for topic in topics}
+
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:  # noqa: ARG002
         """Any number of readers, each with its own positions. Nothing is held back: a wake-up costs nothing here."""
         return MemoryReader(self._broker, positions)

@@ -12,6 +12,7 @@ from fallow.shared.events.reasons import CancelReason, RefuseCode
 from fallow.shared.events.submissions import JobChanges
 from fallow.shared.events.values import Dependency
 from fallow.simulator.history.evidence import Wish
+from fallow.simulator.history.rules.owners import STRANGERS_WORDS
 from tests.cluster.examples import enqueued
 from tests.simulator.history.story import CELL, Story, admitted, two_nodes
 
@@ -50,6 +51,12 @@ def test_an_id_is_told_to_be_used_that_another_tenant_uses() -> None:
     refused = e.JobRefused(job="bob/job", request="submit", code=RefuseCode.ID_USED_BEFORE)
     story = with_job().answered(admitted("bob/job", tenant="bob")).decide(refused, **READ)
     assert story.texts() == ["job bob/job is refused as one that was there before, and there was none"]
+
+
+def test_what_is_said_in_a_tenants_name_by_another_topic_than_its_own_is_passed_on() -> None:
+    said = JobCancelRequested(cell=CELL, job="ada/job", tenant="ada", reason=STRANGERS_WORDS)
+    texts = with_job().answered(said).texts()
+    assert texts[-1:] == ["job ada/job is to be cancelled by who may not speak for ada"]
 
 
 @pytest.mark.parametrize("request_", list(REQUESTS))

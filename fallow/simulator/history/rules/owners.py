@@ -1,13 +1,18 @@
 """A job is its tenant's: its name in full, `TENANT/ID`, begins with the tenant, it waits for jobs of the same tenant
-alone, and what others submit takes no id from it.
+alone, and what others submit takes no id from it. What comes in its name by another topic than its own moves nothing.
 """
 
 from __future__ import annotations
 
+from fallow.shared.events.base import Event
 from fallow.shared.events.effects import JobRefused
+from fallow.shared.events.jobs import JobCancelRequested
 from fallow.shared.events.reasons import RefuseCode
 from fallow.shared.events.values import JobSpec
 from fallow.simulator.history.books import Books
+
+STRANGERS_WORDS = "in another tenant's name, by the common topic"
+"""The reason that a world's stranger gives for the cancel of a job whose tenant has a topic of its own."""
 
 
 def is_own(tenant: str, job: str) -> bool:
@@ -30,3 +35,10 @@ def refused_for_nothing(books: Books, effect: JobRefused) -> str | None:
     ):
         return None
     return f"job {effect.job} is refused as one that was there before, and there was none"
+
+
+def passed_on_for_a_stranger(event: Event) -> str | None:
+    """What admission let pass of what a stranger said in the name of a tenant with a topic of its own; or None."""
+    if not isinstance(event, JobCancelRequested) or event.reason != STRANGERS_WORDS:
+        return None
+    return f"job {event.job} is to be cancelled by who may not speak for {event.tenant}"
