@@ -54,8 +54,8 @@ def as_text(command: object) -> bytes:
 
 GOOD = {
     SubmitJob.type: as_text({"job": FULL_JOB}),
-    CancelJob.type: as_text({"job": "a", "tenant": "speech"}),
-    UpdateJob.type: as_text({"job": "a", "tenant": "speech", "changes": CHANGES}),
+    CancelJob.type: as_text({"job": "a", "tenant": "vision"}),
+    UpdateJob.type: as_text({"job": "a", "tenant": "vision", "changes": CHANGES}),
 }
 ADMITTED = {
     SubmitJob.type: "JobAdmitted",
