@@ -7,6 +7,7 @@ the embedded broker too.
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ import pytest
 from fallow.shared.runtime.stack import docker
 from fallow.shared.runtime.stack.choose import Choice, choose_kafka, choose_redis
 from fallow.shared.runtime.stack.server import Source
-from tests.hypothesis_profile import counted, never_reached, shown
+from tests.hypothesis_profile import counted, never_reached, shown, today
 
 STACKS = "stacks"
 WHOLE_STACKS = ("chaos", "docker", "e2e")
@@ -115,11 +116,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if config.getoption("--no-servers"):
         items[:] = [item for item in items if not _needs_a_server(item)]
+    if "CI" in os.environ:
+        _let_take_turns(items)
     if not hasattr(config, "workerinput"):
         return
     for item in items:
         item.add_marker(pytest.mark.xdist_group(STACKS if _is_hard_on_the_machine(item) else item.location[0]))
     items.sort(key=lambda item: not _is_hard_on_the_machine(item))
+
+
+def _let_take_turns(items: list[pytest.Item]) -> None:
+    """Of each file's tests that are marked `by_turns` all but one are skipped, and another one each day."""
+    marked: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("by_turns"):
+            marked.setdefault(item.path, []).append(item)
+    for some in marked.values():
+        for number, item in enumerate(some):
+            days = (number - today()) % len(some)
+            if days:
+                item.add_marker(pytest.mark.skip(f"it takes turns in CI with its neighbours: its day is in {days}"))
 
 
 def _needs_a_server(item: pytest.Item) -> bool:

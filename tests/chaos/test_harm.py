@@ -72,6 +72,7 @@ class FullDisk:
         await asyncio.sleep(FULL_S)
 
 
+@pytest.mark.by_turns
 async def test_a_full_disk_stops_the_log_and_loses_nothing(tmp_path: Path, namespace: str, small_disk: Path) -> None:
     kafka = KafkaFromJars(tmp_path / "kafka")
     parts = Parts(kafka, parts_in(tmp_path).redis)
@@ -98,6 +99,7 @@ class SlowLinks:
         self.others["delays"] = sum(link.delays for link in self.links)
 
 
+@pytest.mark.by_turns
 async def test_slow_links_delay_and_lose_nothing(tmp_path: Path, namespace: str) -> None:
     shown, redis = free_port(), parts_in(tmp_path).redis
     kafka = KafkaFromJars(tmp_path / "kafka", shown_port=shown)

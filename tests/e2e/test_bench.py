@@ -38,12 +38,14 @@ def told_by(*words: str, nodes: int, redis: str) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.by_turns
 def test_a_pipeline_runs_on_a_kafka_that_does_not_flush_where_it_is_told_so(bench: Bench) -> None:
     told = bench("pipeline", "--mix", "friendly", "--rate", "50", "--seconds", "3", "--no-flush")
     assert (told["durable"], told["started"]) == (False, told["submitted"])
     assert set(told) >= FRIENDLY_KEYS
 
 
+@pytest.mark.by_turns
 def test_behind_a_backlog_no_gpu_is_short_of_demand(bench: Bench) -> None:
     told = bench("pipeline", "--rate", "40", "--seconds", "6", "--backlog", "400", "--classes", "50")
     assert (told["mix"], told["classes"], told["backlog"], len(told["trials"])) == ("real", 50, 400, 1)
@@ -52,6 +54,7 @@ def test_behind_a_backlog_no_gpu_is_short_of_demand(bench: Bench) -> None:
     assert told["gpus_in_use_pct"] > 95
 
 
+@pytest.mark.by_turns
 def test_an_overload_is_taken_at_twice_the_rate_and_its_backlog_goes_at_half_of_it(bench: Bench) -> None:
     told = bench("overload", "--rate", "40", "--seconds", "3")
     assert (told["scheduled_per_s"], told["durable"]) == (80, True)
@@ -64,6 +67,7 @@ def test_an_overload_is_taken_at_twice_the_rate_and_its_backlog_goes_at_half_of_
     assert told["capacity_per_s"] == (40 if told["trials"][0]["held"] else None)
 
 
+@pytest.mark.by_turns
 def test_without_a_rate_one_is_searched_and_nine_tenths_of_it_are_offered(bench: Bench) -> None:
     told = bench("pipeline", "--seconds", "3", "--classes", "1", nodes=2)
     held = [trial for trial in told["trials"] if trial["held"]]
@@ -72,6 +76,7 @@ def test_without_a_rate_one_is_searched_and_nine_tenths_of_it_are_offered(bench:
     assert told["offered_per_s"] == pytest.approx(0.9 * held[-1]["per_s"], rel=0.1)
 
 
+@pytest.mark.by_turns
 def test_in_one_run_a_secured_cell_is_measured_beside_a_plain_one_each_with_gpus_in_use_and_waits_by_class() -> None:
     for told in secured_beside("--rate", "60", "--seconds", "5", "--classes", "250"):
         assert (told["mix"], told["classes"], told["quotas"]) == ("real", 250, True)

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.real_kafka
 SERVICES = ("admission", "queueing", "placement", "executor", "projector", "metrics")
 
 
+@pytest.mark.by_turns
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
 async def test_every_service_restarted_in_the_middle_loses_nothing(
     kafka: str, redis_url: str, namespace: str, tmp_path: Path, how: signal.Signals

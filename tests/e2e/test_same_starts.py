@@ -12,6 +12,7 @@ from tests.simulator.trace.made_up import write
 pytestmark = pytest.mark.real_kafka
 
 
+@pytest.mark.by_turns
 @pytest.mark.parametrize("policy", ["strict-fifo", "best-effort-fifo", "backfill"])
 def test_a_stepped_replay_and_a_simulation_come_to_the_same_places_at_the_same_times(
     kafka: str, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str

@@ -41,7 +41,7 @@ from fallow.shared.events.values import (
     Wish,
     WorkerPlace,
 )
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import in_turn, reaches
 from tests.placement.world import CELL, World, failed, finished, joined, lost, report, set_policy, set_quotas
 
 T = TypeVar("T")
@@ -254,11 +254,13 @@ def test_worlds_that_show_it(seed: int, shown: tuple[str, ...]) -> None:
     assert [what for what in shown if not reached[what]] == []
 
 
+@in_turn(11)
 @given(st.integers(0, 10**9))
 def test_whatever_admission_lets_in_is_decided_upon_and_starts_with_its_fewest_workers(seed: int) -> None:
     reaches("a job of which more is asked than GPUs is started", any(live(seed)[what] for what in WISHES))
 
 
+@in_turn(12)
 @given(st.integers(0, 10**9))
 def test_so_it_is_where_most_jobs_find_a_node(seed: int) -> None:
     reached = live(seed, RoomyCell)

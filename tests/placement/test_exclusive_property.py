@@ -24,7 +24,7 @@ from fallow.shared.events.operations import Cordon, Quota, Uncordon
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeStatus, Resources, WorkerPlace
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import in_turn, reaches
 from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas
 
 TENANTS = ("ada", "bob", "eve")
@@ -251,11 +251,13 @@ def test_worlds_that_show_it(seed: int, shown: tuple[str, ...]) -> None:
     assert [what for what in shown if not reached[what]] == []
 
 
+@in_turn(8)
 @given(st.integers(0, 10**9))
 def test_what_owners_do_not_lend_stays_idle_for_them_whoever_is_alone_on_its_nodes(seed: int) -> None:
     reaches("a job starts alone on its nodes beside what owners do not lend", live(seed)[ALONE])
 
 
+@in_turn(9)
 @given(st.integers(0, 10**9))
 def test_it_does_so_where_nearly_all_is_theirs(seed: int) -> None:
     reached = live(seed, NearlyAllIsOwned)

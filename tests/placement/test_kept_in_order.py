@@ -37,7 +37,7 @@ from fallow.shared.events.values import (
     TopologyRequest,
     Wish,
 )
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import in_turn, reaches
 from tests.placement.naive_holdback import judge_kept_from, off_kept_places_one_by_one
 from tests.placement.naive_keeping import counts, kept_by_lines
 from tests.placement.world import CELL, DIGEST
@@ -277,11 +277,13 @@ def lived_small(seed: int, *, is_long: bool = False) -> Cell:
     return cell
 
 
+@in_turn(6)
 @given(st.integers(0, 10**9))
 def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(seed: int) -> None:
     reaches("places are kept for several jobs of owners", lived_small(seed).kept_most > 1)
 
 
+@in_turn(7)
 @given(st.integers(0, 10**9))
 def test_so_it_is_where_owners_wait_for_long(seed: int) -> None:
     reaches("more is kept for an owner that waits for long", lived_small(seed, is_long=True).kept_more)

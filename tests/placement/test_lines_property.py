@@ -18,7 +18,7 @@ from fallow.shared.events.operations import CellPolicy, HoldJob, PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import in_turn, reaches
 from tests.placement.oracle import LinesWorld, NaiveWorld
 from tests.placement.world import (
     CELL,
@@ -280,6 +280,7 @@ def live_alike(twins: Twins) -> bool:
     return True
 
 
+@in_turn(0)
 @given(st.integers(0, 10**9))
 def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int) -> None:
     twins = Twins(Random(seed))

@@ -19,7 +19,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy, RunStatus
 from fallow.simulator.history.bookkeeping import Bookkeeper
 from fallow.simulator.history.log_form import InForce
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import in_turn, reaches
 from tests.placement.replicas import loose, service, word
 from tests.placement.world import (
     CELL,
@@ -214,6 +214,7 @@ class Story:
         self.rest("finish")
 
 
+@in_turn(10)
 @given(STORIES)
 def test_what_operators_want_of_a_node_outlives_all_that_happens_there(steps: list[tuple[str, str, int, bool]]) -> None:
     story = Story()
