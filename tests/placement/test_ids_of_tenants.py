@@ -98,14 +98,12 @@ def test_who_waits_for_an_id_waits_for_the_own_job_of_that_id(world: World, is_t
         assert (gone.reason, gone.because_of) == (CancelReason.DEPENDENCY_UNKNOWN, "bob/first")
 
 
-def test_an_array_and_the_jobs_of_others_that_are_called_as_its_elements_are_apart(world: World) -> None:
-    world.tell(submitted("ada", "many.1", hold=True), submitted("bob", "many", array=2, hold=True))
-    assert {*statuses(world)} == {"ada/many.1", "bob/many.0", "bob/many.1"}
-    (refused,) = world.tell(submitted("ada", "many", array=2))
-    assert isinstance(refused, e.JobRefused)
-    assert (refused.job, refused.code, refused.text) == ("ada/many", RefuseCode.ID_USED_BEFORE, "by job ada/many.1")
+def test_arrays_of_two_tenants_that_are_called_alike_are_apart(world: World) -> None:
+    assert isinstance(submitted("ada", "many.1", hold=True), JobRejected), "only an element is called so"
+    world.tell(*(submitted(tenant, "many", array=2, hold=True) for tenant in ("ada", "bob")))
+    assert {*statuses(world)} == {"ada/many.0", "ada/many.1", "bob/many.0", "bob/many.1"}
     world.tell(HoldJob(cell=CELL, job="ada/many.1"), cancelled("bob", "many"))
-    assert {*statuses(world)} == {"ada/many.1"}
+    assert {*statuses(world)} == {"ada/many.0", "ada/many.1"}
 
 
 def test_the_largest_array_of_the_longest_names_fits_its_record() -> None:
