@@ -224,7 +224,7 @@ OPERATION = (
     | build(o.SetQuota, **AT, quotas=st.lists(QUOTA, min_size=1, max_size=2).map(tuple))
     | build(o.Drain, **AT, node=NODE, deadline_ms=maybe(MS))
     | build(o.PlanMaintenance, **AT, node=NODE, begin_ms=MS, end_ms=MS)
-    | build(o.Cordon, **AT, node=NODE, reason=st.just("\0" * 500))
+    | build(o.Cordon, **AT, node=NODE, reason=st.just("\U0001f600" * 500))
     | build(o.Uncordon, **AT, node=NODE)
     | build(o.HoldJob, **AT, job=JOB)
     | build(o.ReleaseJob, **AT, job=JOB)
