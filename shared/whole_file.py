@@ -52,12 +52,14 @@ def whole_file(path: Path) -> Iterator[Path]:
     """A new and empty file to be filled, which becomes the one of this path when nothing failed. Raises OSError."""
     target = target_of(path)
     part = _beside(target, f".{os.getpid()}.{secrets.token_hex(4)}.part")
-    opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    opened: int | None = None
     try:
+        opened = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         if target.exists():  # who may read the old one may read the new one
             os.fchmod(opened, stat.S_IMODE(target.stat().st_mode))
         yield part
         part.replace(target_of(target))
     finally:
-        os.close(opened)
         part.unlink(missing_ok=True)
+        if opened is not None:
+            os.close(opened)

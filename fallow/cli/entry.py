@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 
-INTERRUPTED = 130
-"""The code of a shell for what SIGINT has ended; typer's, too."""
+from fallow.cli.interrupts import INTERRUPTED, Interrupts
 
 
 def main() -> None:
     """Run the command line."""
+    interrupts = Interrupts()
+    interrupts.listen()
     try:
         from fallow.cli.app import main as run  # noqa: PLC0415 - this takes most of the first second
 
         run()
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        sys.exit(interrupts.code_of(INTERRUPTED))
+    except SystemExit as ended:
+        sys.exit(interrupts.code_of(ended.code))

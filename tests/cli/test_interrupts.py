@@ -1,0 +1,84 @@
+"""Whatever asks a command to end, it takes back what it has begun: a real process each time."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+WAIT_S = 30
+
+SLOW_COMMAND = """
+import asyncio, signal, sys, time, types
+from pathlib import Path
+import typer
+
+if "ignored" in sys.argv[2:]:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what is to run in the background
+from fallow.cli import app, entry
+from fallow.cli.log.file import written_in_order
+
+slow = typer.Typer()
+
+async def in_a_loop():
+    await asyncio.sleep(60)
+
+def at_work():
+    while True:
+        sum(range(1000))
+
+WAYS = {"asleep": lambda: time.sleep(60), "loop": lambda: asyncio.run(in_a_loop()), "work": at_work}
+
+@slow.command()
+def command(way: str, file: Path, more: list[str] = typer.Argument(None)):
+    with written_in_order(file) as output:
+        output.write("a part")
+        print("begun", flush=True)
+        WAYS[way]()
+
+sys.modules["fallow.slow"] = types.SimpleNamespace(app=slow)
+app.COMMANDS["slow"] = ("slow", "")
+entry.main()
+"""
+
+
+def begun(file: Path, way: str, *more: str) -> subprocess.Popen[str]:
+    """`fallow` in the middle of a command that writes this file."""
+    words = [sys.executable, "-c", SLOW_COMMAND, "slow", way, str(file), *more]
+    process = subprocess.Popen(words, cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("way", ["asleep", "loop", "work"])
+def test_a_command_that_is_ended_leaves_no_part_of_a_file_and_its_code_tells_by_what(
+    tmp_path: Path, way: str, number: signal.Signals
+) -> None:
+    process = begun(tmp_path / "log.gz", way)
+    assert [*tmp_path.iterdir()], "it has begun to write"
+    process.send_signal(number)
+    _, said = process.communicate(timeout=WAIT_S)
+    assert (process.returncode, said, [*tmp_path.iterdir()]) == (128 + number, "", [])
+
+
+@pytest.mark.parametrize("way", ["asleep", "loop"])
+def test_so_does_one_in_the_background_that_is_to_ignore_the_terminal(tmp_path: Path, way: str) -> None:
+    process = begun(tmp_path / "log", way, "ignored")
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=WAIT_S)
+    assert (process.returncode, said, [*tmp_path.iterdir()]) == (143, "", [])
+
+
+def test_the_file_that_was_there_before_stays(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_text("before")
+    process = begun(file, "loop")
+    process.terminate()
+    process.communicate(timeout=WAIT_S)
+    assert ([*tmp_path.iterdir()], file.read_text()) == ([file], "before")
