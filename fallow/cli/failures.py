@@ -129,6 +129,7 @@ _KNOWN: dict[Exit, frozenset[str]] = {
                 "NoDevices",
                 "NodesFileError",
                 "DataFolderInUse",
+                "FolderOfAnotherFormat",
                 "OutputFails",
             ),
         }

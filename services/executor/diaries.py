@@ -41,6 +41,8 @@ SEQ_BEGIN_MOST = LARGEST_INTEGER // 2
 that is damaged, leaves numbers enough.
 """
 
+FOLDER = "diaries"
+
 REIGN_BYTES = 32
 """More than a reign's number takes."""
 
@@ -225,7 +227,7 @@ class Diaries:
         return f"reigns/{self._cell}-{slot}-of-{self._slots}"
 
     def _name(self, slot: int) -> str:
-        return f"diaries/{self._cell}-{slot}-of-{self._slots}.jsonl"
+        return f"{FOLDER}/{self._cell}-{slot}-of-{self._slots}.jsonl"
 
 
 class _Brief(msgspec.Struct, gc=False):

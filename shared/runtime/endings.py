@@ -23,6 +23,7 @@ ENDINGS: dict[str, Ending] = {
     "WrongOffer": Ending("the node cannot belong to its pool", WRONG_SETTINGS),
     "StateFolderInUse": Ending("the state folder is in use", WRONG_SETTINGS),
     "StateFolderUnusable": Ending("the state folder cannot be used", WRONG_SETTINGS),
+    "FolderOfAnotherFormat": Ending("the folder is of another release", WRONG_SETTINGS),
     "WorkerUsersUnusable": Ending("workers cannot have users of their own", WRONG_SETTINGS),
     "NodeTakenOver": Ending("another agent speaks for the node", FAILED),
     "WrongTopics": Ending("the topics are not as declared", WRONG_SETTINGS),

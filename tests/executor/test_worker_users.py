@@ -508,6 +508,7 @@ async def test_what_an_agent_with_users_writes_is_closed_to_them(own_umask: None
         "boot.json": (0, 0o600),
         "diaries": (0, 0o700),
         "diaries/cell-a.jsonl": (0, 0o600),
+        "format": (0, 0o600),
         "lease": (0, 0o600),
         "runs": (0, 0o711),
     }

@@ -29,11 +29,13 @@ from fallow.shared.events.encoding import shorten
 from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.value import V
+from fallow.shared.kept_folders import ALL as KEPT
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable, Reader, Record
 from fallow.shared.log.reading import event_of
 from fallow.shared.log.signers import Signers
 from fallow.shared.log.snapshots import oldest_snapshot
+from fallow.shared.runtime.files.folder_format import must_be_readable
 from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
 from fallow.shared.runtime.files.unread import why_unread
 from fallow.shared.view.compare import ViewMoved, compare_view
@@ -218,7 +220,9 @@ class Diaries:
 
 
 def read_all_diaries(folders: Sequence[Path], cell: str) -> Diaries:
-    """The diaries of a cell's nodes in these folders: agents keep each their own. Raises DiaryError."""
+    """The diaries of a cell's nodes in these folders: agents keep each their own. Raises DiaryError,
+    FolderOfAnotherFormat.
+    """
     found, files = Diaries(), (path for folder in folders for path in _files(folder))
     for path in {path.resolve(): None for path in files}:
         if not _may_be_of(path, cell):
@@ -297,6 +301,8 @@ def _files(folder: Path) -> list[Path]:
     found = inner if inner.is_dir() else folder
     if not found.is_dir():
         raise DiaryError(f"{folder}: is no folder of diaries")
+    for each in {folder, found}:
+        must_be_readable("--diaries", each, KEPT)
     files = sorted(found.glob("*.jsonl"))
     for path in files:
         try:

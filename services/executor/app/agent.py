@@ -55,7 +55,7 @@ async def main(
     grown_bytes: int = GROWN_BYTES,
 ) -> None:
     """Run the agent until the process stops. Raises CellFileError, WrongOffer, StateFolderInUse, StateFolderUnusable,
-    WorkerUsersUnusable, NodeTakenOver.
+    FolderOfAnotherFormat, WorkerUsersUnusable, NodeTakenOver.
 
     A diary of at least `grown_bytes` is shortened.
     """

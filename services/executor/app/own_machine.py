@@ -87,7 +87,9 @@ FindMachine = Callable[[AgentSettings, CellFile], OwnMachine]
 
 
 def own_machine(settings: AgentSettings, file: CellFile) -> OwnMachine:
-    """The machine itself. Raises WrongOffer, StateFolderInUse, StateFolderUnusable, WorkerUsersUnusable, OSError."""
+    """The machine itself. Raises WrongOffer, StateFolderInUse, StateFolderUnusable, FolderOfAnotherFormat,
+    WorkerUsersUnusable, OSError.
+    """
     cell, pool = home_of(file, settings.node_pool)
     spec = offer_of(
         settings.node,

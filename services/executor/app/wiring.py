@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
 from fallow.services.executor.app.cell import CellExecutor
-from fallow.services.executor.diaries import Diaries
+from fallow.services.executor.diaries import FOLDER, Diaries
 from fallow.services.executor.files import DiskFiles
 from fallow.services.executor.nodes_file import load_nodes
 from fallow.services.executor.service import ExecutorService
@@ -16,9 +17,11 @@ from fallow.services.executor.settings import ExecutorSettings
 from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.values import NodeSpec, RunStatus
+from fallow.shared.kept_folders import DIARIES
 from fallow.shared.log.opening import OpenLog, joined, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable, Member
 from fallow.shared.log.sharing.cell_work import work_apart
+from fallow.shared.runtime.files.folder_format import take_folder
 from fallow.shared.runtime.process import Context, wait_for
 from fallow.shared.runtime.settings import ClockKind
 
@@ -34,7 +37,11 @@ Keeping = Callable[[ExecutorSettings, str, int], Diaries]
 
 
 def keep_on_disk(settings: ExecutorSettings, cell: str, slots: int) -> Diaries:
-    """Below the folder that the settings name."""
+    """Below the folder that the settings name. Raises FolderOfAnotherFormat."""
+    folder = settings.data_dir / FOLDER
+    with contextlib.suppress(OSError):  # whoever writes a diary there waits until it can be done
+        folder.mkdir(parents=True, exist_ok=True)
+    take_folder("data_dir", folder, DIARIES)
     return Diaries(DiskFiles(settings.data_dir), cell, slots)
 
 

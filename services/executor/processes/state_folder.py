@@ -10,6 +10,8 @@ from pathlib import Path
 
 from fallow.services.executor.processes.machine import machine_boot
 from fallow.services.executor.processes.supervisor import read_whole, write_whole
+from fallow.shared.kept_folders import AGENT
+from fallow.shared.runtime.files.folder_format import FolderOfAnotherFormat, take_folder
 
 BOOTS_KEPT = 16
 """An agent that began more of them without a word of any reaching the cell waits until the cell has lost the node."""
@@ -35,7 +37,7 @@ def make_folder(path: Path) -> None:
 
 class StateFolder:
     """The state folder of one node, held for as long as this object lives. Raises StateFolderInUse,
-    StateFolderUnusable.
+    StateFolderUnusable, FolderOfAnotherFormat.
     """
 
     def __init__(self, path: Path, node: str) -> None:
@@ -51,6 +53,11 @@ class StateFolder:
         except BlockingIOError as error:
             os.close(self._lock)
             raise StateFolderInUse(f"state_dir = {path}: another agent is at work there") from error
+        try:
+            take_folder("state_dir", path, AGENT)
+        except FolderOfAnotherFormat:
+            self.close()
+            raise
 
     def boot(self) -> str | None:
         """The node's boot, if it has begun since the machine's kernel did."""
