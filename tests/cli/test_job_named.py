@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 import typer
 
 from fallow.cli.failures import Exit
-from fallow.cli.job.named import in_full, several
+from fallow.cli.job import named as naming
+from fallow.cli.job.named import Named, in_full, one_in_full, several
 from fallow.shared.client.port import ClientUnavailable
 from fallow.shared.events.decisions import Decision
 from fallow.shared.view.reader import Read
@@ -28,6 +31,8 @@ class Cells:
     told: Mapping[str, Sequence[str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     ends: Mapping[str, int] = field(default_factory=dict)
+    reading_s: float = 0.0
+    """So long each log is read."""
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -47,6 +52,7 @@ class Cells:
 
     async def names_told(self, cell: str, own: str) -> tuple[str, ...]:
         self.asked.append(f"log {cell}")
+        await asyncio.sleep(self.reading_s)
         return tuple(job for job in self.told.get(cell, ()) if job.endswith(f"/{own}"))
 
 
@@ -151,3 +157,59 @@ def test_of_very_many_jobs_the_first_are_told() -> None:
     told = several("a", jobs)
     assert told.startswith("several tenants have a job a: name one, as t-00/a, t-01/a, ")
     assert told.endswith(", t-08/a, t-09/a or one of 2 more, or give --tenant")
+
+
+TWICE = "vision/train is a job in east and in west: name its cell by --cell"
+
+
+@pytest.mark.parametrize(("typed", "tenant"), [("vision/train", None), ("train", "vision"), ("train", None)])
+@pytest.mark.parametrize("west", [["vision/train"], None])
+async def test_a_job_that_two_cells_have_is_never_taken_for_one_of_them_however_it_is_named(
+    typed: str, tenant: str | None, west: list[str] | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = Cells({"east": ["vision/train"], "west": west}, {"west": ["vision/train", "search/other"]})
+    with pytest.raises(typer.Exit) as ended:
+        await named(client, typed, tenant=tenant)
+    assert ended.value.exit_code == Exit.USAGE
+    assert capsys.readouterr().err == f"fallow: {TWICE}\n"
+    assert await named(client, typed, tenant=tenant or "vision", cell="west") == ["vision/train"]
+
+
+async def test_other_tenants_jobs_of_the_same_id_are_no_matches_of_a_job_in_full() -> None:
+    client = Cells({"east": ["search/train"], "west": ["vision/train", "ads/train"]})
+    assert await named(client, "vision/train") == ["vision/train"]
+
+
+@dataclass
+class Place:
+    """As much of the command's access as naming a job takes."""
+
+    cells: Cells
+
+    @asynccontextmanager
+    async def client(self, *, tells_fence: bool) -> AsyncIterator[Cells]:
+        assert not tells_fence
+        yield self.cells
+
+
+@pytest.mark.parametrize("typed", ["vision/train", "train"])
+async def test_the_cell_that_has_the_job_is_known_from_then_on(typed: str) -> None:
+    """The log of another cell may still tell of an older job of that name."""
+    place = Place(Cells({"east": [], "west": ["vision/train"]}, {"east": ["vision/train"]}))
+    assert await one_in_full(place, typed, None, None) == Named("vision/train", "west")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("typed", "way"), [("train", "TENANT/ID, or --tenant, that"), ("vision/train", "--cell that")])
+async def test_that_a_log_is_read_for_long_is_told_with_what_does_without_it(
+    typed: str, way: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(naming, "SAY_AFTER_S", 0.01)
+    quick, slow = (Cells({"east": [], "west": []}, {"west": ["vision/train"]}, reading_s=each) for each in (0, 0.1))
+    assert await named(quick, typed) == ["vision/train"]
+    await asyncio.sleep(0.05)
+    assert not capsys.readouterr().err
+    assert await named(slow, typed) == ["vision/train"]
+    assert capsys.readouterr().err.splitlines() == [
+        f"fallow: no view tells of job {typed}: the log of cell {cell} is read to its end; with {way} is not needed"
+        for cell in ("east", "west")
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
@@ -14,8 +14,8 @@ import typer
 from fallow.cli.access import Access, access_of, in_turn
 from fallow.cli.failures import Exit
 from fallow.cli.ids import a_job, a_reason
-from fallow.cli.job.meant import known_jobs, meant_job
-from fallow.cli.job.named import TenantName, in_full
+from fallow.cli.job.meant import hint_of_no, known_jobs, meant_job
+from fallow.cli.job.named import TenantName, in_full, tells_of_reading
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_stopping, by_elements, rows_of, statuses
 from fallow.cli.job.submit import words
@@ -90,7 +90,8 @@ async def told_of_each(
     for job_id in job_ids:
         found = await outcome_of(client, job_id, tenant, cell, reason, timeout_s * 1000)
         if found is not None:
-            yield told_of(job_id, found, timeout_s)
+            news = found if isinstance(found, list) else []
+            yield replace(told_of(job_id, found, timeout_s), hint=await hint_of_no(client, job_id, cell, news))
             continue
         known = await known_jobs(client, cell) if known is None else known
         text = f"no cell knows a job {job_id}{meant_job(job_id, known)}"
@@ -180,9 +181,10 @@ async def whereabouts(client: CellClient, job_id: str, cell: str | None) -> Wher
 async def _is_in_the_log(client: CellClient, cell: str, job_id: str) -> bool:
     """Whether the log tells of the job, or of the first element of such an array."""
     for each in (job_id, element_id(job_id, 0)):
-        async with aclosing(client.story(cell, each)) as told:
-            async for _ in told:
-                return True
+        with tells_of_reading(job_id, cell):
+            async with aclosing(client.story(cell, each)) as told:
+                async for _ in told:
+                    return True
     return False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
@@ -14,6 +14,7 @@ from fallow.cli.access import Access, access_of, in_turn
 from fallow.cli.failures import Exit
 from fallow.cli.ids import a_job
 from fallow.cli.job.cancel import answers
+from fallow.cli.job.meant import hint_of_no
 from fallow.cli.job.named import TenantName, in_full
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_free, are_held, by_status, rows_of, statuses
@@ -98,7 +99,8 @@ async def _told_of_each(
     async with access.client() as client:
         for job in await in_full(client, jobs.typed, jobs.tenant, jobs.cell, at_end=True):
             wish = wish_of(job=job)
-            yield told_of(wish, await outcome_of(client, wish, wish.job, timeout_s * 1000), timeout_s)
+            found = await outcome_of(client, wish, wish.job, timeout_s * 1000)
+            yield replace(told_of(wish, found, timeout_s), hint=await hint_of_no(client, job, jobs.cell, found.news))
 
 
 def told_of(wish: HoldJob | ReleaseJob, found: Held, timeout_s: int) -> Outcome:

@@ -84,17 +84,21 @@ def job(
     of an array, how far its elements are.
     """
     access = access_of(context)
-    job_id = run(one_in_full(access, job_id, tenant, None if cell is None else access.cell(cell)))
-    told = run(_story(access, job_id, cell))
+    cell = None if cell is None else access.cell(cell)
+    named = run(one_in_full(access, job_id, tenant, cell))
+    job_id = named.job
+    told = run(_story(access, job_id, named.cell))
     if told is None:
         hint = "; `fallow jobs` lists jobs" if job_id in LISTS else run(hint_for(access, job_id, cell))
-        end_with(Exit.NO, f"fallow: no cell knows a job {job_id}, and the log does not tell of it{hint}")
+        who = "no cell knows a" if cell is None else f"cell {cell} knows no"
+        end_with(Exit.NO, f"fallow: {who} job {job_id}, and the log does not tell of it{hint}")
     if as_json:
         print_json(as_object(job_id, told))
     else:
         _tell(job_id, told)
     if never_was(told):
-        end_with(Exit.NO, f"fallow: there never was a job {job_id}: the log holds only refused requests for it")
+        hint = run(hint_for(access, job_id, cell))
+        end_with(Exit.NO, f"fallow: there never was a job {job_id}: the log holds only refused requests for it{hint}")
 
 
 def never_was(told: Told) -> bool:

@@ -1,14 +1,19 @@
-"""The job that a mistyped id may have meant: of those that the view lists, live ones and those that it remembers."""
+"""The job that a mistyped id, or an id under a wrong tenant, may have meant: of those that the view lists, live ones
+and those that it remembers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 from fallow.cli.access import Access
-from fallow.shared.client.port import CellClient, ClientUnavailable
-from fallow.shared.events.job_ids import own_id
-from fallow.shared.near import meant, near
+from fallow.shared.client.port import CellClient, ClientUnavailable, News
+from fallow.shared.events.effects import JobRefused
+from fallow.shared.events.job_ids import own_id, parted
+from fallow.shared.events.jobs import JobRejected
+from fallow.shared.events.reasons import RefuseCode, RejectCode
+from fallow.shared.near import listed, meant, near
 from fallow.shared.view.reader import LIMIT_MOST
 
 
@@ -19,8 +24,46 @@ async def hint_for(access: Access, job: str, cell: str | None) -> str:
 
 
 async def hint_by(client: CellClient, job: str, cell: str | None) -> str:
-    """The same of a client that is open."""
-    return meant_job(job, await known_jobs(client, cell))
+    """The same of a client that is open. What is really there counts more than what is only like it."""
+    found = await elsewhere(client, job, cell)
+    return f" ({found})" if found else meant_job(job, await known_jobs(client, cell))
+
+
+async def elsewhere(client: CellClient, job: str, cell: str | None) -> str:
+    """`teamB has no job train; there is teamA/train`, or in which other cell the job is; nothing where no job has the
+    id, where it stands alone, and where the view does not say.
+    """
+    tenant, own = parted(job)
+    if not tenant:
+        return ""
+    found = [(name, each) for name in client.cells for each in await _names(client, name, own)]
+    cells = [name for name, each in found if each == job]
+    if cells:
+        return f"it is a job of cell {listed(cells)}" if cell is not None and cell not in cells else ""
+    several = len(client.cells) > 1
+    others = [f"{each} in {name}" if several else each for name, each in sorted(found, key=lambda it: it[1])]
+    return f"{tenant} has no job {own}; there {'is' if len(others) == 1 else 'are'} {listed(others)}" if others else ""
+
+
+async def hint_of_no(client: CellClient, job: str, cell: str | None, answers: Sequence[News]) -> str:
+    """What may have been meant where the answers say that there is no such job; else nothing."""
+    if not any(no_such_job(news.event) for news in answers):
+        return ""
+    hint = await hint_by(client, job, cell)
+    return hint and f"no job {job}{hint}"
+
+
+async def _names(client: CellClient, cell: str, own: str) -> tuple[str, ...]:
+    with suppress(ClientUnavailable):
+        return (await client.names(cell, own)).value
+    return ()
+
+
+def no_such_job(event: object) -> bool:
+    """Whether this is the answer that there is no such job, or no such tenant."""
+    if isinstance(event, JobRefused):
+        return event.code is RefuseCode.UNKNOWN_JOB
+    return isinstance(event, JobRejected) and event.code is RejectCode.UNKNOWN_TENANT
 
 
 def meant_job(typed: str, known: Collection[str]) -> str:

@@ -16,7 +16,7 @@ from fallow.cli.unanswered import Passes, unanswered
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What is told of one job, and its exit code. `is_from_cell`: it is the cell's answer, else a line of our own for
-    want of one. `more` is what JSON says beside it.
+    want of one. `more` is what JSON says beside it, and `hint` a line for people alone.
     """
 
     job: str
@@ -24,6 +24,7 @@ class Outcome:
     code: Exit = Exit.OK
     is_from_cell: bool = True
     more: Mapping[str, Any] = field(default_factory=dict)
+    hint: str = ""
 
     def as_object(self) -> dict[str, Any]:
         """The same for programs."""
@@ -47,6 +48,8 @@ def tell_each(outcomes: Iterable[Outcome], *, as_json: bool) -> None:
                 say(f"fallow: {outcome.answer}")
             elif not as_json:
                 print_sentence(outcome.answer)
+            if outcome.hint:
+                say(f"fallow: {outcome.hint}")
         is_whole = True
     finally:
         codes = {outcome.code for outcome in told} - {Exit.OK}

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.failures import Exit, end_with, say
 from fallow.cli.ids import a_job
 from fallow.cli.job.cancel import answer, whereabouts
+from fallow.cli.job.meant import hint_by, hint_for, no_such_job
 from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.job.submit import words
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
@@ -47,7 +48,7 @@ def scale(
     """Give a service more replicas or fewer. The others go on; new ones come as there is room."""
     access, changes = access_of(context), JobChanges(workers=workers, workers_min=fewest)
     cell = None if cell is None else access.cell(cell)
-    job_id = run(one_in_full(access, job_id, tenant, cell, at_end=True))
+    job_id = run(one_in_full(access, job_id, tenant, cell, at_end=True)).job
     news = run(_scale(access, job_id, parted(job_id)[0] or tenant, cell, changes))
     if news is None:
         end_with(Exit.AWAY, f"fallow: {unanswered(job_id, Passes.ADMISSION, WAIT_S)}")
@@ -56,6 +57,8 @@ def scale(
         print_json({"job": job_id, "ok": is_done, "answer": words(news)})
     else:
         print_line(words(news))
+    if no_such_job(news.event) and (hint := run(hint_for(access, job_id, cell))):
+        say(f"fallow: no job {job_id}{hint}")
     if not is_done:
         raise typer.Exit(Exit.NO)
 
@@ -67,7 +70,7 @@ async def _scale(access: Access, job_id: str, tenant: str | None, cell: str | No
             there = await whereabouts(client, job_id, cell)
             cell = there.cell
             if not there.is_known and tenant is None:
-                end_with(Exit.NO, f"fallow: no cell knows a job {job_id}")
+                end_with(Exit.NO, f"fallow: no cell knows a job {job_id}{await hint_by(client, job_id, cell)}")
             tenant = tenant or (there.row.tenant if there.row is not None else parted(job_id)[0])
         mark = await client.update(job_id, tenant, changes, cell=cell)
         return await answer(client, mark, job_id, WAIT_S * 1000, partial(_is_answer, tenant))

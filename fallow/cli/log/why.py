@@ -15,6 +15,7 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.now import cell_now_ms
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.ids import a_job
+from fallow.cli.job.meant import hint_for
 from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.log.heads import heads_then
 from fallow.cli.log.read_back import records_between
@@ -223,7 +224,8 @@ def why(
     """
     access = access_of(context)
     names = [part.name for part in access.cells().cells] if cell is None else [access.cell(cell)]
-    job = run(one_in_full(access, job, tenant, None if cell is None else names[0]))
+    named = run(one_in_full(access, job, tenant, None if cell is None else names[0]))
+    job, names = named.job, names if named.cell is None else [named.cell]
     begins = list[str]()
     for name in names:
         found = run(_why(access, name, job))
@@ -232,7 +234,8 @@ def why(
             return
         begins += [f"{name} at version {found.first_version}"] if found.first_version > 1 else []
     begin = f"; it begins with a snapshot: cell {', '.join(begins)}" if begins else ""
-    end_with(Exit.NO, f"fallow: the log does not tell of a job {job}{begin}")
+    hint = run(hint_for(access, job, None if cell is None else names[0]))
+    end_with(Exit.NO, f"fallow: the log does not tell of a job {job}{begin}{hint}")
 
 
 async def _why(access: Access, cell: str, job: str) -> Why:
