@@ -112,6 +112,17 @@ def causes(problems: Sequence[Any]) -> list[Any]:
     return [problem for problem in problems if problem["loc"] not in around]
 
 
+def is_shown(kind: str, value: object) -> bool:
+    """Whether the value is told beside the rule: of a mapping or a list only where something else should stand there.
+    `kind` is what pydantic calls the mistake.
+    """
+    is_of_another_kind = kind.endswith("_type") or kind in _OF_A_FEW
+    return kind != "missing" and (is_of_another_kind or not isinstance(value, dict | list))
+
+
+_OF_A_FEW = ("literal_error", "enum")
+
+
 def rule_broken(problem: Mapping[str, Any]) -> str:
     """The rule that a value breaks which is of no job: `problem` is one of the `errors` of pydantic."""
     field = field_of(problem["loc"], problem["type"])

@@ -215,7 +215,10 @@ def test_several_keys_that_stand_twice_are_told_at_once() -> None:
 
 
 def test_what_is_no_mapping_is_told() -> None:
-    assert mistakes("- a\n") == ["cell.yaml: line 1: the file must be a mapping with cells and tenants"]
+    rule = "cell.yaml: line 1: the file must be a mapping with cells and tenants"
+    assert [mistakes(text)[0] for text in ("- a\n", "7", "")] == [
+        f"{rule} (got {it})" for it in ("a list", "'7'", "nothing")
+    ]
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

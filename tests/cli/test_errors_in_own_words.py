@@ -207,7 +207,7 @@ def _with(whole: Mapping[str, object], **fields: object) -> bytes:
         ("quotas", b"- {limit: 3}\n", "quotas[0].tenant: is missing"),
         ("quotas", b"- {tenant: vision, limit: much}\n", "quotas[0].limit = 'much': must be a whole number"),
         ("quotas", b"- {tenant: vision, limt: 3}\n", "quotas[0].limt = 3: unknown field"),
-        ("quotas", b"- 3\n", "quotas[0]: must be a mapping of fields"),
+        ("quotas", b"- 3\n", "quotas[0] = 3: must be a mapping of fields"),
         ("submit", b"{tenant: vision}\n", "id: is missing"),
         ("submit", b"{id: a, tenant: vision, workers: many}\n", "workers = 'many': must be a whole number"),
         ("submit", b"{id: a, tenant: vision, worker: 1}\n", "worker = 1: unknown field"),
@@ -283,11 +283,11 @@ def test_a_mistake_in_an_item_is_told_alone(argument: str, told: Told) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("{}", "topics: is missing"),
-        ("topics: {jobs: {cleanup: delete}}", "topics.jobs.partitions: is missing"),
-        ("topics: 3", "topics: must be a mapping"),
-        ("topics: {}\nmore: 3", "more: unknown field"),
-        ("[]", "topics file: must be a mapping of fields"),
+        ("{}", "topics file: topics: is missing"),
+        ("topics: {jobs: {cleanup: delete}}", "topics file: topics.jobs.partitions: is missing"),
+        ("topics: 3", "topics file: topics = 3: must be a mapping"),
+        ("topics: {}\nmore: 3", "topics file: more = 3: unknown field"),
+        ("[]", "topics file: must be a mapping of fields (got [])"),
     ],
 )
 def test_a_file_of_topics(text: str, line: str) -> None:
@@ -299,10 +299,10 @@ def test_a_file_of_topics(text: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("{}", "principals: is missing"),
-        ("principals: {a: {reads: [jobs]}}", "principals.a.reads: unknown field"),
-        ("principals: {a: {write: all}}", "principals.a.write: must be a list"),
-        ("[]", "access file: must be a mapping of fields"),
+        ("{}", "access file: principals: is missing"),
+        ("principals: {a: {reads: [jobs]}}", "access file: principals.a.reads: unknown field"),
+        ("principals: {a: {write: all}}", "access file: principals.a.write = 'all': must be a list"),
+        ("[]", "access file: must be a mapping of fields (got [])"),
     ],
 )
 def test_a_file_of_rights(text: str, line: str) -> None:

@@ -11,6 +11,7 @@ from fallow.cli.job.units import odd_units
 from fallow.local.service_set import KINDS, service_set
 from fallow.shared.events.rules_told import JOB_RULE, LABEL_RULE, NAME_RULE
 from fallow.shared.events.value import plain
+from fallow.shared.events.values import Dependency
 
 DOCS = Path(__file__).parents[2] / "docs"
 VARIABLE_RULE = "the name of a variable must have a character, and neither '=' nor a control character"
@@ -62,6 +63,26 @@ def test_a_tenant_stands_in_where_a_job_names_none() -> None:
             "f: job 1 (a): workers_min = 2: must be at most workers, which is 1",
         ),
         ("- {id: a, tenant: t}\n- {id: a, tenant: t}", "f: job 2 (a): id: job 1 has it already"),
+        ("jobs: {a: 1}", "f: jobs = {'a': 1}: must be a list"),
+        ("jobs: null", "f: jobs = null: must be a list"),
+        ("{id: a, tenant: t, after: [b, a]}", "f: job 1 (a): after[0] = 'b': must be a mapping of fields"),
+        ("{id: a, tenant: t, after: [{job: a}]}", "f: job 1 (a): after = 'a': names the job itself"),
+        ("{id: a, tenant: t, after: [{job: t/a}]}", "f: job 1 (a): after = 'a': names the job itself"),
+        ("{id: a, tenant: t, after: [{job: b}, {job: t/b, when: any}]}", "f: job 1 (a): after = 'b': stands twice"),
+        ("{id: a, tenant: t, array_index: 3}", "f: job 1 (a): array_index = '3': is set by the cell"),
+        ("{id: a, tenant: t, array_max_running: 3}", "f: job 1 (a): array_max_running = '3': is for arrays"),
+        (
+            f"{{id: {'a' * 126}, tenant: t, array: 20}}",
+            f"f: job 1 ({'a' * 97}...): id = '{'a' * 96}...: the id of such an array has at most 125 characters",
+        ),
+        (
+            "- {id: a, tenant: t, after: [{job: b}]}\n- {id: b, tenant: t, after: [{job: a}]}",
+            "f: job 2 (b): after = 'a': waits for b already",
+        ),
+        (
+            "{id: a, tenant: t, array: 2, after: [{job: a.1}]}",
+            "f: job 1 (a): after = 'a.1': is an element of the job itself",
+        ),
         (
             "{id: a, tenant: t, run: {driver: process, argv: ['', x]}}",
             "f: job 1 (a): run.argv[0] = '': must name a program",
@@ -157,7 +178,7 @@ def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -
             "after: [{job: b, whn: any}]",
             "after[0].whn = 'any': unknown field (did you mean when? docs/jobs.md lists all)",
         ),
-        ("scaling: {min: 1}", "scaling: is unsupported in this version: leave it out (docs/jobs.md)"),
+        ("scaling: {min: 1}", "scaling = {'min': 1}: is unsupported in this version: leave it out (docs/jobs.md)"),
         ("scaling: [x]", "scaling[0] = 'x': is unsupported in this version: leave it out (docs/jobs.md)"),
         ("heterogeneous: 3", "heterogeneous = 3: is unsupported in this version: leave it out (docs/jobs.md)"),
         ("array: 2000", "array = 2000: must be at most 1000"),
@@ -312,3 +333,54 @@ def test_of_very_many_mistakes_the_first_are_told_and_the_others_counted() -> No
     lines = str(refused.value).splitlines()
     assert (len(lines), lines[-1]) == (21, "jobs.yaml: and 49980 more"), lines[-1]
     assert took_s < 10
+
+
+A_CIRCLE = """
+- {id: alone, tenant: t, after: [{job: first}, {job: of-another}]}
+- {id: last, tenant: t, array: 3, after: [{job: middle}]}
+- {id: first, tenant: t, after: [{job: last.2, when: any}]}
+- {id: middle, tenant: t, after: [{job: elsewhere}, {job: first}]}
+"""
+
+
+def test_jobs_of_one_file_that_wait_for_each_other_are_told_at_the_last_of_them() -> None:
+    with pytest.raises(JobFileError) as raised:
+        read_jobs(A_CIRCLE, "f")
+    said = "f: job 4 (middle): after = 'first': waits for middle already, by way of last"
+    assert str(raised.value) == said
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("last.2", "last.3"),  # no such element
+        ("id: first, tenant: t", "id: first, tenant: u"),
+        ("{job: first}]}", "{job: first-of-all}]}"),
+    ],
+)
+def test_jobs_that_do_not_wait_for_each_other_are_taken(right: str, wrong: str) -> None:
+    assert len(read_jobs(A_CIRCLE.replace(right, wrong), "f")) == 4
+
+
+def test_a_job_that_the_command_line_lets_wait_for_one_of_the_file_does_not_wait_for_itself() -> None:
+    with pytest.raises(JobFileError, match="job 1 \\(a\\): after = 'a': names the job itself"):
+        read_jobs("- {id: a, tenant: t}\n- {id: b, tenant: t}\n", "f", after=[Dependency(job="a")])
+
+
+def a_chain(jobs: int, *, is_closed: bool) -> str:
+    lines = [f"{{id: j{n}, tenant: t, after: [{{job: j{n + 1}}}]}}" for n in range(jobs - 1)]
+    end = "[{job: j0}]" if is_closed else "[]"
+    return "\n".join(f"- {line}" for line in [*lines, f"{{id: j{jobs - 1}, tenant: t, after: {end}}}"])
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_chain_of_thousands_of_jobs_is_followed_to_its_end(is_closed: bool) -> None:
+    text = a_chain(3_000, is_closed=is_closed)
+    if not is_closed:
+        assert len(read_jobs(text, "f")) == 3_000
+        return
+    with pytest.raises(JobFileError) as raised:
+        read_jobs(text, "f")
+    said = str(raised.value)
+    assert said.startswith("f: job 3000 (j2999): after = 'j0': waits for j2999 already, by way of j1, j2, ")
+    assert said.endswith(" and 2988 more")

@@ -23,7 +23,7 @@ class Row:
 class View:
     """Of two cells, the second of which cannot be read."""
 
-    cells = ("main", "away")
+    cells: tuple[str, ...] = ("main", "away")
 
     async def jobs(self, cell: str, *, limit: int) -> Read[tuple[Any, ...]]:
         assert limit > 0

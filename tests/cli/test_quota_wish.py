@@ -80,14 +80,14 @@ def test_a_file_sets_several_at_once_each_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{}", "must hold a list of quotas, or one under the key `quotas`"),
-        ("[]", "must hold a list of quotas, or one under the key `quotas`"),
+        ("{}", "must hold a list of quotas, or one under the key `quotas` (got {})"),
+        ("[]", "must hold a list of quotas, or one under the key `quotas` (got [])"),
         ("[", "line 1: not YAML: expected the node content, but found '<stream end>'"),
         ("- tenant: ada\n  limit: 1:30", "line 2: 1:30: a number has no colons; put text in quotes"),
         ("- tenant: ada\n  limit: 010", "line 2: 010: a number does not begin with 0; put text in quotes"),
         ("- tenant: ada\n  limit: 1\n  limit: 2", "line 3: [0].limit: the key stands in line 2 already"),
         ('- {tenant: ada, "a\\nb": 1}', rf"quotas[0].a\nb = 1: unknown field; {FIELDS}"),
-        ("- 1", "quotas[0]: must be a mapping of fields"),
+        ("- 1", "quotas[0] = 1: must be a mapping of fields"),
         ("- {tenant: ada, limit: -1}", "quotas[0].limit = -1: must be at least 0"),
         ("- {tenant: ada, limits: 1}", f"quotas[0].limits = 1: unknown field (did you mean limit?); {FIELDS}"),
         ("- {tenant: ada, guaranteed: 2, limit: 1}", "quotas[0]: limit 1 is below guaranteed 2"),

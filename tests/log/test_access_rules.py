@@ -114,14 +114,14 @@ def test_an_unknown_operation_is_told_by_its_number() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("principals: {a: {reads: [jobs]}}", "principals.a.reads: unknown field"),
-        ("principals: {a: {write: all}}", "principals.a.write: must be a list"),
-        ("principals: {a: {read: [job]}}", "principals.a.read = 'job': is not declared in topics.yaml: "),
+        ("principals: {a: {reads: [jobs]}}", "access file: principals.a.reads: unknown field"),
+        ("principals: {a: {write: all}}", "access file: principals.a.write = 'all': must be a list"),
+        ("principals: {a: {read: [job]}}", "access file: principals.a.read = 'job': is not declared in topics.yaml: "),
         ("principals: {a: {}, a: {}}", "access file: "),
-        ("principals: {'*': {write: [jobs]}}", "principals.*.[key]: must match"),
-        ("principals: {'User:eve': {}}", "principals.User:eve.[key]: must match"),
-        ("principals: {tenant-a: {}}", "principals.tenant-a: names with tenant- are those of tenants"),
-        ("principals: {a: {groups: ['']}}", "principals.a.groups[0]: must match"),
+        ("principals: {'*': {write: [jobs]}}", "access file: principals = '*': must match"),
+        ("principals: {'User:eve': {}}", "access file: principals = 'User:eve': must match"),
+        ("principals: {tenant-a: {}}", "access file: principals.tenant-a: names with tenant- are those of tenants"),
+        ("principals: {a: {groups: ['']}}", "access file: principals.a.groups[0] = '': must match"),
         ("[]", "access file: "),
     ],
 )

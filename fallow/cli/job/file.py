@@ -10,14 +10,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fallow.services.admission.policy.beside_room import misnamed
+from fallow.cli.job.waits import circle_among
+from fallow.cli.job.waits import rule_of as rule_of_circle
+from fallow.services.admission.policy.beside_room import amiss_anywhere, misnamed
 from fallow.shared.checker_words import HALF_A_CHARACTER
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, encode, shorten, written
-from fallow.shared.events.job_ids import in_short
-from fallow.shared.events.rules_told import causes, field_of, is_of_the_driver, rule_of, unknown_field
+from fallow.shared.events.job_ids import in_full, in_short
+from fallow.shared.events.rules_told import causes, field_of, is_of_the_driver, is_shown, rule_of, unknown_field
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.unknown_fields import fields_around, read_valid
-from fallow.shared.events.value import plain
+from fallow.shared.events.value import plain, replace
 from fallow.shared.events.values import Dependency, JobSpec
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.files.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
@@ -70,6 +72,7 @@ def read_jobs(
         # Keys of the file stand in these lines, with whatever signs they have.
         raise JobFileError("\n".join(map(visible, [*mistakes[:MISTAKES_TOLD], *more])))
     _ids_are_once(found, name)
+    _none_waits_for_itself(found, name)
     return found
 
 
@@ -78,6 +81,8 @@ def _items(text: str, name: str) -> list[Any]:
     for document in _documents(text, name):
         if isinstance(document, dict) and set(document) == {"jobs"}:
             document = document["jobs"]  # noqa: PLW2901 - what is wrapped is what was meant
+            if not isinstance(document, list):
+                raise JobFileError(f"{name}: jobs = {written(document)}: must be a list")
         items += document if isinstance(document, list) else [document]
     if not items:
         raise JobFileError(f"{name}: holds no job")
@@ -170,12 +175,17 @@ def _job(item: Any) -> JobSpec:
     if "\\ud" in text:
         _must_be_characters(item)
     job = in_short(read_valid(JobSpec, text, forbid_unknown=True))
-    if (why := misnamed(job)) is not None:
+    if (why := misnamed(job) or amiss_anywhere(_named_in_full(job))) is not None:
         raise ValueError(f"{why.field} = {written(why.value)}: {why.rule}")
     size = len(encode(SubmitJob(job=job)))
     if size > SUBMISSION_BYTES_MOST:
         raise ValueError(f"is {size} bytes, a submission has at most {SUBMISSION_BYTES_MOST}")
     return job
+
+
+def _named_in_full(job: JobSpec) -> JobSpec:
+    full, after = in_full(job)
+    return replace(job, id=full, after=after)
 
 
 def _must_be_characters(value: Any, path: tuple[str | int, ...] = ()) -> None:
@@ -197,9 +207,8 @@ def _line(problem: Any) -> str:
     kind, value, context = problem["type"], problem["input"], problem.get("ctx", {})
     field = shorten(field_of(problem["loc"], kind))
     if is_of_the_driver(field, kind):
-        value = context.get("tag", {})
-    is_value = kind != "missing" and not isinstance(value, dict | list)
-    shown = f" = {written(value)}" if is_value else ""
+        value = value.get("driver", {}) if isinstance(value, dict) else {}
+    shown = f" = {written(value)}" if is_shown(kind, value) else ""
     rule = rule_of(field, kind, problem["msg"], context)
     if kind == "extra_forbidden":
         rule = unknown_field(problem["loc"], fields_around(JobSpec, problem["loc"]))
@@ -208,7 +217,8 @@ def _line(problem: Any) -> str:
 
 def _called(number: int, item: Any) -> str:
     name = item.get("id") if isinstance(item, dict) else None
-    return f"job {number} ({shorten(str(name))})" if name is not None else f"job {number}"
+    shown = shorten(name) if isinstance(name, str) else written(name)
+    return f"job {number} ({shown})" if name is not None else f"job {number}"
 
 
 def _ids_are_once(jobs: list[JobSpec], name: str) -> None:
@@ -217,6 +227,13 @@ def _ids_are_once(jobs: list[JobSpec], name: str) -> None:
         first = seen.setdefault((job.tenant, job.id), number)
         if first != number:
             raise JobFileError(f"{name}: job {number} ({job.id}): id: job {first} has it already")
+
+
+def _none_waits_for_itself(jobs: list[JobSpec], name: str) -> None:
+    circle = circle_among(jobs)
+    if circle is not None:
+        where = f"{name}: job {circle.at + 1} ({jobs[circle.at].id})"
+        raise JobFileError(f"{where}: after = {written(circle.after)}: {rule_of_circle(circle, jobs)}")
 
 
 def read_text(file: str) -> tuple[str, str]:

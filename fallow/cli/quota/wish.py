@@ -13,7 +13,7 @@ from fallow.shared.cluster.model.config import CellFile, TenantQuota
 from fallow.shared.events.base import Name
 from fallow.shared.events.encoding import shorten, written
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.rules_told import rule_broken
+from fallow.shared.events.rules_told import is_shown, rule_broken
 from fallow.shared.events.value import plain
 from fallow.shared.events.values import GPU
 from fallow.shared.near import meant
@@ -81,7 +81,8 @@ def read_quotas(path: Path, file: CellFile) -> list[dict[str, Any]]:
         end_with(Exit.USAGE, f"fallow: {path}: {error}")
     rows = data.get("quotas") if isinstance(data, dict) and set(data) == {"quotas"} else data
     if not isinstance(rows, list) or not rows:
-        end_with(Exit.USAGE, f"fallow: {path}: must hold a list of quotas, or one under the key `quotas`")
+        rule = f"must hold a list of quotas, or one under the key `quotas` (got {written(data)})"
+        end_with(Exit.USAGE, f"fallow: {path}: {rule}")
     parents = {tenant.name: tenant.parent for tenant in file.tenants}
     return [plain(_quota(path, number, row, parents)) for number, row in enumerate(rows)]
 
@@ -97,8 +98,8 @@ def _quota(path: Path, number: int, row: Any, parents: dict[str, str | None]) ->
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         rule = rule_broken(first) if first["type"] != "extra_forbidden" else _unknown(str(first["loc"][-1]))
-        shown = "" if isinstance(first["input"], dict) else f" = {written(first['input'])}"
-        at = field_name(("quotas", number, *first["loc"])) + (shown if first["loc"] else "")
-        end_with(Exit.USAGE, f"fallow: {path}: {at}: {rule}")
+        shown = f" = {written(first['input'])}" if is_shown(first["type"], first["input"]) else ""
+        at = field_name(("quotas", number, *first["loc"]))
+        end_with(Exit.USAGE, f"fallow: {path}: {at}{shown}: {rule}")
     is_told = "parent" in named.model_fields_set
     return named.in_milli(named.tenant, named.parent if is_told else parents.get(named.tenant))

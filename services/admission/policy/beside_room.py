@@ -61,7 +61,12 @@ def _not_of(tenant: str, field: str, job: str) -> Rejection:
 
 def rejection(file: CellFile, spec: JobSpec, came_ms: int) -> Rejection | None:
     """Why a job that came at `came_ms` and has its cell and pools cannot have what it asks for; None if it can."""
-    return _too_far(file, spec, came_ms) or _of_another_unit(spec, came_ms) or _names_itself(spec) or _no_array(spec)
+    return _too_far(file, spec, came_ms) or _of_another_unit(spec, came_ms) or amiss_anywhere(spec)
+
+
+def amiss_anywhere(spec: JobSpec) -> Rejection | None:
+    """Why no cell can give a job, which is named in full, what it asks for, whenever it comes; None if one may."""
+    return _names_itself(spec) or _no_array(spec)
 
 
 def _too_far(file: CellFile, spec: JobSpec, came_ms: int) -> Rejection | None:

@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from fallow.shared.events.rules_told import rule_broken
-from fallow.shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
+from fallow.shared.events.encoding import written
+from fallow.shared.events.mistakes_told import mistakes_in
+from fallow.shared.runtime.files.yaml_text import YamlTextError, read_yaml
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 PER_TENANT = "submissions"
@@ -147,8 +148,7 @@ def parse_access(text: str, topics: Iterable[str]) -> AccessFile:
     except YamlTextError as error:
         raise AccessFileError(f"access file: {error}") from error
     except ValidationError as error:
-        lines = [f"{field_name(e['loc']) or 'access file'}: {rule_broken(e)}" for e in error.errors()]
-        raise AccessFileError("\n".join(lines)) from error
+        raise AccessFileError("\n".join(mistakes_in("access file", error.errors(include_url=False)))) from error
     mistakes = [*_unknown_topics(file, frozenset(topics)), *_reserved_names(file)]
     if mistakes:
         raise AccessFileError("\n".join(mistakes))
@@ -162,13 +162,13 @@ def _unknown_topics(file: AccessFile, known: frozenset[str]) -> Iterator[str]:
             for topic in topics:
                 if topic not in known:
                     rule = f"is not declared in topics.yaml: {', '.join(sorted(known))}"
-                    yield f"principals.{principal}.{field} = {topic!r}: {rule}"
+                    yield f"access file: principals.{principal}.{field} = {written(topic)}: {rule}"
 
 
 def _reserved_names(file: AccessFile) -> Iterator[str]:
     for principal in file.principals:
         if principal.startswith(TENANT_PREFIX):
-            yield f"principals.{principal}: names with {TENANT_PREFIX} are those of tenants"
+            yield f"access file: principals.{principal}: names with {TENANT_PREFIX} are those of tenants"
 
 
 def expected_rules(file: AccessFile, namespace: str, topics: Iterable[str], tenants: Sequence[str]) -> frozenset[Rule]:

@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fallow.shared.events.rules_told import rule_broken
-from fallow.shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml
+from fallow.shared.events.mistakes_told import mistakes_in
+from fallow.shared.runtime.files.yaml_text import YamlTextError, read_yaml
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 TOPIC_NAME_CHARS_MAX = 249
@@ -126,8 +126,7 @@ def parse_topics(text: str) -> TopicsFile:
     except YamlTextError as error:
         raise TopicsFileError(f"topics file: {error}") from error
     except ValidationError as error:
-        lines = [f"{field_name(e['loc']) or 'topics file'}: {rule_broken(e)}" for e in error.errors()]
-        raise TopicsFileError("\n".join(lines)) from error
+        raise TopicsFileError("\n".join(mistakes_in("topics file", error.errors(include_url=False)))) from error
 
 
 def expected_topics(

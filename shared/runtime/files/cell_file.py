@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from fallow.shared.cluster.model.config import FORMS, PLACEMENTS, CellFile
 from fallow.shared.events.encoding import written
-from fallow.shared.events.rules_told import causes, rule_broken
+from fallow.shared.events.rules_told import causes, is_shown, rule_broken
 from fallow.shared.near import meant, there
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.files.yaml_text import (
@@ -142,13 +142,20 @@ def _read(text: str, name: str) -> tuple[yaml.Node, Any]:
     try:
         root = loader.get_single_node()
         if not isinstance(root, yaml.MappingNode):
-            raise CellFileError(f"{name}: line 1: the file must be a mapping with cells and tenants")
+            rule = "the file must be a mapping with cells and tenants"
+            raise CellFileError(f"{name}: line 1: {rule} (got {_kind_of(root)})")
         keys = list(key_mistakes(root))
         if keys:
             raise _all_of(name, keys)
         return root, loader.construct_document(root)
     finally:
         loader.dispose()
+
+
+def _kind_of(root: yaml.Node | None) -> str:
+    if root is None:
+        return "nothing"
+    return written(root.value) if isinstance(root, yaml.ScalarNode) else "a list"
 
 
 def _all_of(name: str, mistakes: list[str]) -> CellFileError:
@@ -202,8 +209,7 @@ def _mistake(places: _Places, problem: Any) -> str:
     path: FieldPath = tuple(problem["loc"])
     given = problem["input"]
     may_be_key = KEYS_FIELD in path and not isinstance(given, int | float)
-    is_unshown = problem["type"] == "missing" or isinstance(given, dict | list) or may_be_key
-    shown = "" if is_unshown else _value(given)
+    shown = _value(given) if is_shown(problem["type"], given) and not may_be_key else ""
     form = FORMS.get(problem.get("ctx", {}).get("pattern", ""))
     rule = _unknown(path) if problem["type"] == "extra_forbidden" else form or rule_broken(problem)
     at = f"{field_name(path)}{shown}: " if path else ""
