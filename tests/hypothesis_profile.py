@@ -1,5 +1,5 @@
-"""How properties are searched: fresh examples each time, 300 in CI (those that cost the most: on one day in three) and
-few elsewhere, and no deadline (the machine may be busy). A failure prints what brings it about again.
+"""How properties are searched: fresh examples each time, 300 in CI and few elsewhere, and no deadline (the machine may
+be busy). A failure prints what brings it about again.
 
 Importing it is enough. `HYPOTHESIS_EXAMPLES=2000` searches deeper. A property that says by `reaches` how often an
 example reaches what it is about has that printed when tests have run, and fails where none of many does; so does a run,
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from hypothesis import HealthCheck, settings
+from hypothesis.strategies import SearchStrategy, sampled_from
 
 from fallow.shared.runtime.clocks import wall_ms
 
@@ -44,14 +45,11 @@ def today() -> int:
     return wall_ms() // DAY_MS
 
 
-IN_TURN_DAYS, OUT_OF_TURN = 3, 90
-"""So many examples have properties whose worlds cost the most, on those days in CI on which it is not their turn."""
-
-
-def in_turn(number: int) -> settings:
-    """For a property that takes long: in CI all of its examples on one day in three, and some on the others."""
-    is_its_day = "CI" not in os.environ or (today() + number) % IN_TURN_DAYS == 0
-    return settings(max_examples=IN_ALL if is_its_day else min(IN_ALL, OUT_OF_TURN))
+def lengths(most: int) -> SearchStrategy[int]:
+    """How many rounds a world lives: three in four of them a part of what the longest do. Short ones cost little, and a
+    world that fails shrinks to one.
+    """
+    return sampled_from(sorted({max(2, most // 4), max(2, most // 3), most // 2, most}))
 
 
 MANY = 100

@@ -24,7 +24,7 @@ from fallow.shared.events.operations import Cordon, Quota, Uncordon
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeStatus, Resources, WorkerPlace
-from tests.hypothesis_profile import in_turn, reaches
+from tests.hypothesis_profile import lengths, reaches
 from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas
 
 TENANTS = ("ada", "bob", "eve")
@@ -251,16 +251,14 @@ def test_worlds_that_show_it(seed: int, shown: tuple[str, ...]) -> None:
     assert [what for what in shown if not reached[what]] == []
 
 
-@in_turn(8)
-@given(st.integers(0, 10**9))
-def test_what_owners_do_not_lend_stays_idle_for_them_whoever_is_alone_on_its_nodes(seed: int) -> None:
-    reaches("a job starts alone on its nodes beside what owners do not lend", live(seed)[ALONE])
+@given(st.integers(0, 10**9), lengths(ROUNDS))
+def test_what_owners_do_not_lend_stays_idle_for_them_whoever_is_alone_on_its_nodes(seed: int, rounds: int) -> None:
+    reaches("a job starts alone on its nodes beside what owners do not lend", live(seed, rounds)[ALONE])
 
 
-@in_turn(9)
-@given(st.integers(0, 10**9))
-def test_it_does_so_where_nearly_all_is_theirs(seed: int) -> None:
-    reached = live(seed, NearlyAllIsOwned)
+@given(st.integers(0, 10**9), lengths(ROUNDS))
+def test_it_does_so_where_nearly_all_is_theirs(seed: int, rounds: int) -> None:
+    reached = live(seed, rounds, NearlyAllIsOwned)
     reaches("where nearly all is theirs, a job starts alone or waits for it", reached[ALONE] or reached["waits alone"])
 
 
@@ -268,7 +266,7 @@ def test_it_does_so_where_nearly_all_is_theirs(seed: int) -> None:
 def test_the_property_is_about_something(kind: type[Cell]) -> None:
     reached = Counter[str]()
     for seed in range(30):
-        reached += live(seed, kind)
+        reached += live(seed, kind=kind)
     assert reached["starts"] > 30
     assert reached["starts alone"] > 15
     assert reached["starts alone of several workers"] > 8
@@ -276,10 +274,10 @@ def test_the_property_is_about_something(kind: type[Cell]) -> None:
     assert reached["waits"] > 30
 
 
-def live(seed: int, kind: type[Cell] = Cell) -> Counter[str]:
+def live(seed: int, rounds: int = ROUNDS, kind: type[Cell] = Cell) -> Counter[str]:
     """One cell for a while. What of interest it came to."""
     cell = kind(Random(seed))
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         cell.go()
         cell.nobody_waits_in_vain()
     return cell.reached

@@ -15,7 +15,7 @@ from fallow.shared.cluster.fold.due import ROOM_LEAST
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, Uncordon
 from fallow.shared.events.values import NodeStatus
-from tests.hypothesis_profile import in_turn, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.world import (
     CELL,
     World,
@@ -277,7 +277,6 @@ STEPS = st.one_of(
 )
 
 
-@in_turn(18)
 @given(st.lists(STEPS, min_size=1, max_size=14) | st.lists(STEPS, min_size=9, max_size=14))
 def test_writers_that_take_turns_quarantine_the_same_nodes_as_one_writer(steps: list[Step]) -> None:
     one, many = (cell_with(joined("n1"), joined("n2")) for _ in range(2))

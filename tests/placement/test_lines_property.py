@@ -18,7 +18,7 @@ from fallow.shared.events.operations import CellPolicy, HoldJob, PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
-from tests.hypothesis_profile import in_turn, reaches
+from tests.hypothesis_profile import lengths, reaches
 from tests.placement.oracle import LinesWorld, NaiveWorld
 from tests.placement.world import (
     CELL,
@@ -103,13 +103,13 @@ class Twins:
         self.queues, self.tenants = random.choice(QUEUES), random.choice(TENANTS)
         self.is_choosy = random.choice((False, True))
 
-    def small(self) -> Self:
+    def small(self, rounds: int = SMALL_ROUNDS) -> Self:
         """Fewer rounds, mostly of fewer jobs, and two worlds: the one that goes by its lines has a new writer now and
         then in half of all examples. Both are checked behind one of the rounds, not at each decision.
         """
         self.heir, self.worlds = self.lines, (self.lines, self.naive)
-        self.at_once_most, self.rounds = self.random.choice(SMALL_AT_ONCE_MOST), SMALL_ROUNDS
-        self.has_heirs, round_ = self.random.random() < 0.5, self.random.randrange(SMALL_ROUNDS)
+        self.at_once_most, self.rounds = self.random.choice(SMALL_AT_ONCE_MOST), rounds
+        self.has_heirs, round_ = self.random.random() < 0.5, self.random.randrange(rounds)
         self.checked = range(round_, round_ + 1)
         for world in self.worlds:
             world.checks = False
@@ -280,10 +280,10 @@ def live_alike(twins: Twins) -> bool:
     return True
 
 
-@in_turn(0)
-@given(st.integers(0, 10**9))
-def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int) -> None:
+@given(st.integers(0, 10**9), lengths(ROUNDS))
+def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int, rounds: int) -> None:
     twins = Twins(Random(seed))
+    twins.rounds = rounds
     assert live_alike(twins)
     reaches("jobs wait in lines beside jobs that run", twins.live(holding=True) and twins.live(holding=False))
 

@@ -18,7 +18,7 @@ from fallow.shared.events import operations as o
 from fallow.shared.events.base import Event
 from fallow.shared.events.nodes import NodeEvent, NodeJoined, NodeLost, NodeReport
 from fallow.shared.events.values import JobSpec, NodeStatus, RetryPolicy
-from tests.hypothesis_profile import in_turn, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, World, admitted, cell_with, failed, finished, joined, lost, report, spec_of
 
 POOLS = ("train", "other")
@@ -224,7 +224,6 @@ def is_said_lost_last(node: str, said: list[Event]) -> bool:
     return bool(words) and isinstance(words[-1], NodeLost)
 
 
-@in_turn(13)
 @given(STORIES)
 def test_a_node_that_was_declared_lost_is_lost_until_it_speaks(story: list[list[Step]]) -> None:
     cell = Cell()

@@ -19,7 +19,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy, RunStatus
 from fallow.simulator.history.bookkeeping import Bookkeeper
 from fallow.simulator.history.log_form import InForce
-from tests.hypothesis_profile import in_turn, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.replicas import loose, service, word
 from tests.placement.world import (
     CELL,
@@ -58,7 +58,7 @@ STEPS = st.one_of(
 alone.
 """
 
-STORIES = st.lists(st.tuples(STEPS, st.sampled_from(NODES), st.integers(0, 5), st.booleans()), min_size=25, max_size=60)
+STORIES = st.lists(st.tuples(STEPS, st.sampled_from(NODES), st.integers(0, 5), st.booleans()), min_size=10, max_size=60)
 """What happens, on which node, a number, and whether it waits for what comes next."""
 
 
@@ -214,7 +214,6 @@ class Story:
         self.rest("finish")
 
 
-@in_turn(10)
 @given(STORIES)
 def test_what_operators_want_of_a_node_outlives_all_that_happens_there(steps: list[tuple[str, str, int, bool]]) -> None:
     story = Story()

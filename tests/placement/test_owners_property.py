@@ -22,7 +22,7 @@ from fallow.shared.events.operations import Cordon, PlanMaintenance, SetQuota, U
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
-from tests.hypothesis_profile import in_turn, reaches
+from tests.hypothesis_profile import lengths, reaches
 from tests.placement.naive_keeping import JudgedWorld
 from tests.placement.world import CELL, Fate, admitted, cancel, finished, joined, lost, report, set_policy, update
 
@@ -209,10 +209,10 @@ class SomeOwners(ManyOwners):
     guest_sizes = (500, GPU, 2 * GPU, 4 * GPU, 4 * GPU)
 
 
-@in_turn(5)
-@given(st.integers(0, 10**9))
-def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(seed: int) -> None:
+@given(st.integers(0, 10**9), lengths(SMALL_ROUNDS))
+def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(seed: int, rounds: int) -> None:
     many = SomeOwners(Random(seed))
+    many.rounds = rounds
     many.live()
     reaches("places are kept for several owners at once", many.reached["owners at most"] > 1)
 

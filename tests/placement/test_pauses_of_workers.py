@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fallow.shared.events import nodes as n
 from fallow.shared.events import operations as o
 from fallow.shared.events.values import JobSpec, RetryPolicy
-from tests.hypothesis_profile import in_turn, reaches
+from tests.hypothesis_profile import reaches, shared_among
 from tests.placement.replicas import all_start, leave, loose, ranks, service, word
 from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, set_policy, update
 
@@ -295,7 +295,7 @@ ENDS = st.lists(
 
 
 @MAKERS
-@in_turn(14)
+@shared_among(2)
 @given(ENDS)
 def test_each_rank_waits_out_its_own_pause_and_no_other_one(
     make: Callable[..., JobSpec], steps: list[tuple[str, int]]

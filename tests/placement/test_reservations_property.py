@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events.operations import PlanMaintenance
 from fallow.shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
-from tests.hypothesis_profile import in_turn, reaches
+from tests.hypothesis_profile import reaches
 from tests.placement.planned import BACKFILL, Planned, file_of
 from tests.placement.world import CELL, joined, spec_of
 
@@ -75,7 +75,6 @@ def is_behind(planned: Planned, job: str, other: str) -> bool:
     return mine > theirs
 
 
-@in_turn(17)
 @given(st.integers(0, 10**9))
 def test_a_job_runs_beyond_no_planned_start_of_one_that_stands_ahead_of_it(seed: int) -> None:
     planned = run(seed)
@@ -84,7 +83,6 @@ def test_a_job_runs_beyond_no_planned_start_of_one_that_stands_ahead_of_it(seed:
     assert [pair for pair in planned.overruns if is_behind(planned, *pair)] == []
 
 
-@in_turn(16)
 @given(st.integers(0, 10**9))
 def test_each_job_for_which_places_are_kept_starts(seed: int) -> None:
     planned = run(seed)

@@ -13,7 +13,7 @@ from fallow.shared.events import nodes as n
 from fallow.shared.events.base import Event
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, RetryPolicy, RunStatus
-from tests.hypothesis_profile import in_turn, reaches
+from tests.hypothesis_profile import lengths, reaches
 from tests.placement.replicas import word
 from tests.placement.world import CELL, World, admitted, cancel, failed, finished, joined, lost, stopped, update
 
@@ -138,13 +138,12 @@ def holdings(world: World) -> dict[str, object]:
     }
 
 
-@in_turn(15)
-@given(st.integers(0, 10**9))
-def test_a_new_writer_comes_to_the_workers_of_the_one_before(seed: int) -> None:
+@given(st.integers(0, 10**9), lengths(ROUNDS))
+def test_a_new_writer_comes_to_the_workers_of_the_one_before(seed: int, rounds: int) -> None:
     twins = Twins(Random(seed))
     lacks = False
     twins.settle(*NODES)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         twins.one_round()
         assert holdings(twins.worlds[0]) == holdings(twins.worlds[1])
         lacks |= any(0 < len(job.workers) < job.spec.workers for job in twins.jobs)
