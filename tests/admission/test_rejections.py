@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -71,7 +72,14 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
             "one cell",
             NONE,
         ),
-        (submit(resources=TEN), "larger_than_pool", "resources.gpu_milli", "10", "at most 8", (10, 8)),
+        (
+            submit(resources=TEN),
+            "larger_than_pool",
+            "resources.gpu_milli",
+            "10000",
+            "(gpu_milli 8000)",
+            (10, 8),
+        ),
         (submit(workers=21, pools=["a100"]), "larger_than_pool", "workers", "21", "holds 20", (21, 20)),
         (
             submit(workers=6, resources={"gpu_milli": 5_000}, pools=["a100"]),
@@ -86,7 +94,13 @@ EARLY = bytes_of({"job": {"id": "job-1", "tenant": "ada"}, "submit_ms": NOW_MS +
         (submit(workers=101), "over_job_limit", "workers", "101", "may have 100", (101, 100)),
         (
             submit(workers=31, resources={"gpu_milli": 2_000}),
-            *("over_job_limit", "resources.gpu_milli", "62", "may have 60", (62, 60)),
+            *(
+                "over_job_limit",
+                "resources.gpu_milli",
+                "2000",
+                "62 GPUs in all its workers, a job may have 60",
+                (62, 60),
+            ),
         ),
         (submit(retry={"budget": 6}), "over_job_limit", "retry.budget", "6", "may have 5", (6, 5)),
         (submit(tenant="quin", priority=6, cell="west"), "over_tenant_limit", "priority", "6", "tenant quin", (6, 5)),
@@ -136,6 +150,14 @@ def test_a_submit_is_turned_away_with_field_value_rule_and_numbers(
     assert found.value.startswith(value)
     assert rule in found.rule
     assert (found.job, found.command) == (f"{found.tenant}/job-1", "submit")
+
+
+def test_a_value_that_is_turned_away_is_told_as_it_was_written() -> None:
+    """In the unit of its field: `gpu_milli: 16000` is not `gpu_milli 16`."""
+    for mark in _marks():
+        for command, _, field, *_ in mark.args[1]:
+            if field == "resources.gpu_milli":
+                assert rejected(command).value == str(json.loads(command)["job"]["resources"]["gpu_milli"])
 
 
 def test_every_code_has_a_row_here() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fallow.services.metrics.policy.kant.waiting import BUCKETS_MS, WaitingTimes, Waits, percentile
 from fallow.services.metrics.policy.queue_depth import QueueDepth
-from fallow.services.metrics.policy.size_classes import size_class
+from fallow.services.metrics.policy.size_classes import SIZE_CLASSES, in_gpus, in_words, size_class
 from fallow.services.metrics.policy.tenant_labels import OTHERS, TenantLabels
 from fallow.shared.cluster.fold.due import ROOM_LEAST
 from fallow.shared.cluster.model.job import WAITING
@@ -46,6 +46,12 @@ from tests.metrics.logs import Log, waits
 )
 def test_a_jobs_size_has_its_class(gpus_milli: int, name: str) -> None:
     assert size_class(gpus_milli) == name
+
+
+def test_a_share_of_a_gpu_is_told_in_a_class_that_holds_it() -> None:
+    assert in_gpus(size_class(8)) == "up to 1 GPU"
+    assert [in_words(name) for name in SIZE_CLASSES[:3]] == ["up to 1", "2-4", "5-8"]
+    assert in_gpus("2049+") == "2049+ GPUs"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from fallow.bench.load.processor_time import ProcessorTime
 from fallow.cli.failures import say
 from fallow.cli.output.durations import HOUR_MS, duration
 from fallow.cli.output.output import print_table
+from fallow.services.metrics.policy.size_classes import in_words
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.runtime.collector import tune_collector
 from fallow.simulate.plots import Curves, can_draw, curves_of
@@ -97,7 +98,7 @@ def _show(load: Load, runs: Sequence[Told]) -> None:
     sizes = list(runs[0]["jtted"])
     for title, told in (("wait, mean, hours, by GPUs", _wait), ("estimated stretch, mean, by GPUs", _stretch)):
         rows = [(run["policy"], *(told(run, size) for size in sizes)) for run in runs]
-        print_table(f"{load.name}: {title}", ("policy", *(f">{size}" for size in sizes)), rows)
+        print_table(f"{load.name}: {title}", ("policy", *(f">{in_words(size)}" for size in sizes)), rows)
 
 
 def _wait(run: Told, size: str) -> str:

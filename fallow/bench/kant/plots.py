@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fallow.bench.kant.figures import OURS, Told, Way
+from fallow.services.metrics.policy.size_classes import in_words
 from fallow.simulate.plots import COLOURS, Curves, draw_course, draw_waits, figure, legend, save
 
 
@@ -32,7 +33,7 @@ def _draw_stretches(trace: str, runs: Sequence[Told], path: Path, discipline: st
     with figure(1, (7.2, 3.0)) as (drawn, axes):
         shown = [run for run in runs if run["trace"] == trace and run["policy"].startswith(f"{discipline}+")]
         for run, colour in zip(shown, COLOURS, strict=False):
-            stretches = {name: told["mean"] for name, told in run["jtted"].items()}
+            stretches = {in_words(name): told["mean"] for name, told in run["jtted"].items()}
             label = run["policy"].partition("+")[2]
             axes[0].plot(list(stretches), list(stretches.values()), marker="o", ms=3, color=colour, label=label)
         axes[0].set_xlabel("GPUs of the job")

@@ -11,9 +11,10 @@ from fallow.cli.failures import Exit, end_with
 from fallow.cli.log.past import Past, Then, past_of, then
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
+from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence, print_table
 from fallow.services.metrics.policy.figures import Figures
 from fallow.services.metrics.policy.report import report_of
+from fallow.services.metrics.policy.size_classes import in_gpus
 
 app = typer.Typer()
 
@@ -94,12 +95,13 @@ class _Figures:
 
 def _tell(found: dict[str, Any]) -> None:
     span = found["until_ms"] - found["from_ms"]
-    print_line(
+    print_sentence(
         f"cell {found['cell']} at version {found['version']}: {duration(span)} from {moment(found['from_ms'])} "
         f"to {moment(found['until_ms'])}, {counted(found['decisions'], 'decision')}"
     )
     oldest = f", the oldest for {duration(found['waiting_oldest_ms'])}" if found["waiting_jobs"] else ""
-    print_line(f"{counted(found['waiting_jobs'], 'job')} {'waits' if found['waiting_jobs'] == 1 else 'wait'}{oldest}")
+    wait = "waits" if found["waiting_jobs"] == 1 else "wait"
+    print_sentence(f"{counted(found['waiting_jobs'], 'job')} {wait}{oldest}")
     rows = [("cell", found), *((f"pool {name}", pool) for name, pool in found["pools"].items())]
     print_table(
         "GPUs allocated (GAR), GPU time held (SOR), nodes fragmented (GFR)",
@@ -117,10 +119,7 @@ def _tell(found: dict[str, Any]) -> None:
 
 def _tell_distributions(found: dict[str, Any]) -> None:
     kinds = (
-        *(
-            (f"{name} {'GPU' if name == '1' else 'GPUs'}", found["jwtd"].get(name), found["jtted"].get(name))
-            for name in _classes(found)
-        ),
+        *((in_gpus(name), found["jwtd"].get(name), found["jtted"].get(name)) for name in _classes(found)),
         *((f"pool {name}", row["jwtd"], row["jtted"]) for name, row in found["pools"].items()),
         *((f"tenant {name}", row["jwtd"], row["jtted"]) for name, row in found["tenants"].items()),
     )

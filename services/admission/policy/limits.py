@@ -46,16 +46,17 @@ def with_driver(spec: JobSpec, home: Home) -> Rejection | Home:
 
 def over_job_limits(file: CellFile, spec: JobSpec) -> Rejection | None:
     """The limits that the cell file sets for any single job."""
-    limits, gpus = file.limits, -(-spec.gpus_milli // GPU)
+    limits, gpus, each = file.limits, -(-spec.gpus_milli // GPU), spec.resources.gpu_milli
+    in_all = f"{gpus} GPUs in all its workers, a job may have {limits.gpus_per_job}"
     checks = (
-        ("workers", spec.workers, limits.workers_per_job, ""),
-        ("resources.gpu_milli", gpus, limits.gpus_per_job, " GPUs"),
-        ("retry.budget", spec.retry.budget, limits.retry_budget, ""),
+        ("workers", spec.workers, spec.workers, limits.workers_per_job, ""),
+        ("resources.gpu_milli", each, gpus, limits.gpus_per_job, in_all),
+        ("retry.budget", spec.retry.budget, spec.retry.budget, limits.retry_budget, ""),
     )
-    for field, wanted, allowed, unit in checks:
+    for field, value, wanted, allowed, rule in checks:
         if wanted > allowed:
-            rule = f"a job may have {allowed}{unit}{' in all' if unit else ''}"
-            return Rejection(RejectCode.OVER_JOB_LIMIT, field, f"{wanted}{unit}", rule, wanted, allowed)
+            told = rule or f"a job may have {allowed}"
+            return Rejection(RejectCode.OVER_JOB_LIMIT, field, str(value), told, wanted, allowed)
     return None
 
 
@@ -90,10 +91,9 @@ def never_fits(spec: JobSpec, home: Home) -> Rejection | tuple[Pool, ...]:
     wide = [pool for pool in home.pools if worker_gpus <= pool.gpus_per_node]
     if not wide:
         allowed = max((pool.gpus_per_node for pool in home.pools), default=0)
-        rule = f"one worker's GPUs must fit one node, which has at most {allowed}"
-        return Rejection(
-            RejectCode.LARGER_THAN_POOL, "resources.gpu_milli", f"{worker_gpus} GPUs", rule, worker_gpus, allowed
-        )
+        rule = f"one worker's GPUs must fit one node, which has at most {allowed} (gpu_milli {allowed * GPU})"
+        value = str(spec.resources.gpu_milli)
+        return Rejection(RejectCode.LARGER_THAN_POOL, "resources.gpu_milli", value, rule, worker_gpus, allowed)
     room = {pool.name: _workers(pool, spec) for pool in wide}
     workers = at_least(spec)
     large = tuple(pool for pool in wide if workers <= room[pool.name])

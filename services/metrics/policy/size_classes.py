@@ -1,4 +1,6 @@
-"""The classes of job sizes by which waits are told: 1 GPU or less, 2-4, 5-8, and on in powers of two."""
+"""The classes of job sizes by which waits are told: up to 1 GPU, 2-4, 5-8, and on in powers of two. A part of a GPU
+counts as a whole one.
+"""
 
 from __future__ import annotations
 
@@ -19,3 +21,13 @@ SIZE_CLASSES = (
 def size_class(gpus_milli: int) -> str:
     """The class of a job that wants so many milli-GPUs in all its workers."""
     return SIZE_CLASSES[bisect_left(_LARGEST, -(-gpus_milli // GPU))]
+
+
+def in_words(name: str) -> str:
+    """The name of a class for people: shares of one GPU are in the first, too."""
+    return f"up to {name}" if name == SIZE_CLASSES[0] else name
+
+
+def in_gpus(name: str) -> str:
+    """The same with the unit."""
+    return f"{in_words(name)} {'GPU' if name == SIZE_CLASSES[0] else 'GPUs'}"
