@@ -301,6 +301,16 @@ def test_a_page_of_jobs_says_that_there_are_more_and_how_to_go_on(told: Fallow) 
 
 
 @pytest.mark.real_kafka
+def test_the_quotas_of_one_tenant_are_shown_alone(told: Fallow) -> None:
+    rows = last(told("quota", "show", "--tenant", "vision", "--json"))["quotas"]
+    assert {row["tenant"] for row in rows} == {"vision"}
+    assert told("quota", "show", "--tenant", "vision").stdout.startswith("Quotas around vision of cell main at ")
+    unknown = told("quota", "show", "--tenant", "visoin")
+    assert (unknown.returncode, unknown.stdout) == (Exit.NO, "")
+    assert unknown.stderr.startswith("fallow: visoin is no tenant of the cell file (")
+
+
+@pytest.mark.real_kafka
 def test_a_quota_of_gpus_that_no_pool_has_is_refused_unless_it_is_meant(told: Fallow) -> None:
     done = told("quota", "set", "vision", "--gpu-type", "h100", "--limit", "8")
     why = "no pool of cell main has GPUs of type h100 (there are gpu)"

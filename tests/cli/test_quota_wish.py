@@ -144,6 +144,10 @@ def test_the_tree_is_told_with_what_is_borrowed_lent_and_available() -> None:
         ("  ada", "gpu", "2", "none", "5", "3", "0", "3"),
         ("  bob", "gpu", "4", "none", "0", "0", "1", "3"),
     ]
+    assert [row[0] for row in table(state, "ada")] == ["lab", "  ada"]
+    assert [row[0] for row in table(state, "lab")] == ["lab", "  ada", "  bob"]
+    assert [row["tenant"] for row in as_object(state, "bob")["quotas"]] == ["lab", "bob"]
+    assert table(state, "eve") == []
     told = as_object(state)["quotas"]
     assert [(row["tenant"], row["parent"], row["depth"]) for row in told] == [
         ("lab", None, 0),

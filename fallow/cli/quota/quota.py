@@ -45,14 +45,29 @@ Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds
 
 
 @app.command()
-def show(context: typer.Context, cell: CellName = None, as_json: AsJson = False) -> None:
-    """The tree of tenants of each GPU type, in GPUs: guaranteed, limit, in use, borrowed, lent, and still available."""
+def show(
+    context: typer.Context,
+    tenant: Annotated[
+        str | None, typer.Option(help="Only this tenant, those above it, whose limits hold for it, and those below it.")
+    ] = None,
+    cell: CellName = None,
+    as_json: AsJson = False,
+) -> None:
+    """The tree of tenants of each GPU type, in GPUs: guaranteed, limit, in use, borrowed, lent, and still available.
+
+    Exit 1 if the tenant is none of the cell file and has no quota.
+    """
     access = access_of(context)
     state = run(newest_state(access, access.cell(cell)))
+    rows = table(state, tenant)
+    known = dict.fromkeys(each.name for each in access.cells().tenants)
     if as_json:
-        print_json(as_object(state))
-    else:
-        print_table(f"Quotas of cell {state.cell} at version {state.version}", COLUMNS, table(state), SPARE)
+        print_json(as_object(state, tenant))
+    if not rows and tenant is not None and tenant not in known:
+        end_with(Exit.NO, f"fallow: {tenant} is no tenant of the cell file ({listed(known)}){meant(tenant, known)}")
+    if not as_json:
+        whose = "" if tenant is None else f" around {tenant}"
+        print_table(f"Quotas{whose} of cell {state.cell} at version {state.version}", COLUMNS, rows, SPARE)
 
 
 @app.command("set")

@@ -24,12 +24,27 @@ COLUMNS = (
 )
 
 
-SPARE = ("WEIGHT", "LENT", "BORROWED", "RULES")
+SPARE = ("WEIGHT", "LENT", "BORROWED")
 
 
-def table(state: CellState) -> list[tuple[str, ...]]:
-    """The rows of the table, in GPUs; children stand below their parent, two columns to the right."""
-    return [_row(row) for row in quota_rows(state)]
+def table(state: CellState, tenant: str | None = None) -> list[tuple[str, ...]]:
+    """The rows of the table, in GPUs; children stand below their parent, two columns to the right. Of a tenant only
+    those of it, of the tenants above it and of those below it.
+    """
+    return [_row(row) for row in _rows(state, tenant)]
+
+
+def _rows(state: CellState, tenant: str | None) -> list[QuotaRow]:
+    if tenant is None:
+        return quota_rows(state)
+    found, path = list[QuotaRow](), list[QuotaRow]()
+    for row in quota_rows(state):
+        path = [*path[: row.depth], row]
+        if row.tenant == tenant:
+            found += path
+        elif any(above.tenant == tenant for above in path):
+            found.append(row)
+    return found
 
 
 def _row(row: QuotaRow) -> tuple[str, ...]:
@@ -48,13 +63,13 @@ def _row(row: QuotaRow) -> tuple[str, ...]:
     )
 
 
-def as_object(state: CellState) -> dict[str, Any]:
-    """The tree for programs, in milli-GPUs."""
+def as_object(state: CellState, tenant: str | None = None) -> dict[str, Any]:
+    """The same for programs, in milli-GPUs."""
     return {
         "cell": state.cell,
         "version": state.version,
         "at_ms": state.at_ms,
-        "quotas": [_object(row) for row in quota_rows(state)],
+        "quotas": [_object(row) for row in _rows(state, tenant)],
     }
 
 
