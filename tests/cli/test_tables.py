@@ -1,4 +1,4 @@
-"""Tables at any width: rows do not break inside a name, and names that differ look different."""
+"""Tables at any width: no name loses a sign, no row gets tall, and nothing is wider than the screen."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.cli.cell import metrics_command
-from fallow.cli.job import jobs
-from fallow.cli.log import dead_letters
+from fallow.cli.job import array, job, jobs
+from fallow.cli.log import at, dead_letters
 from fallow.cli.node import nodes
-from fallow.cli.output.counts import counted
+from fallow.cli.output.counts import counted, first_named
 from fallow.cli.output.output import print_table
-from fallow.cli.output.table import fitted, shortened
+from fallow.cli.output.table import fitted
 from fallow.cli.quota import rows as quota_rows
 from fallow.cli.quota import shares, tenants
 from tests.hypothesis_profile import reaches
@@ -122,8 +122,8 @@ def test_no_figure_loses_its_end(rows: list[list[str]], columns: int, spare: tup
     lines = printed.getvalue().splitlines()
     shown = [f">{column.heading}" for column in fitted(headings, named, columns, spare).columns]
     reaches("a column is left out, so that all figures are whole", len(shown) <= len(rows[0]))
-    for at, row in enumerate(rows):
-        cells = next(re.split(" {2,}", line.strip()) for line in lines if line.startswith(f"  n{at} "))
+    for number, row in enumerate(rows):
+        cells = next(re.split(" {2,}", line.strip()) for line in lines if line.startswith(f"  n{number} "))
         assert cells[1:] == [cell for cell, heading in zip(row, headings[1:], strict=True) if heading in shown]
 
 
@@ -148,16 +148,111 @@ def test_waits_and_stretches_fit_a_terminal_of_80_columns() -> None:
     assert fitted(headings, [row], 80, metrics_command.SPARE).width <= 80
 
 
-@given(names=st.lists(st.text("ab-01", min_size=1, max_size=40), min_size=1, max_size=8), width=st.integers(4, 40))
-def test_short_names_differ_where_the_names_do(names: list[str], width: int) -> None:
-    found = shortened(names, width)
-    are_shorter = found is not None and len(found) > 1 and any(name != short for name, short in found.items())
-    reaches("several names are shortened, and differ", are_shorter)
-    if found is not None:
-        assert max(map(len, found.values())) <= width
-        assert len(set(found.values())) == len(set(names))
-    if max(map(len, names)) <= width:
-        assert found == {name: name for name in names}
+LISTED = st.one_of(
+    st.builds("gpu-node-rack{}-{:03}".format, st.integers(1, 40), st.integers(0, 999)),
+    st.text("abc-01", min_size=1, max_size=40).filter(lambda name: not name.isdecimal()),
+)
+NAMES = LISTED | st.sampled_from(["long-name-" * 6, "longer-name-" * 8])
+JOB_NAMES = st.builds("{}/{}".format, st.sampled_from(["vision", "speech-research"]), NAMES)
+REASONS = st.sampled_from(
+    [
+        "",
+        "no_free_gpus; planned for 2026-11-22 13:32:43Z",
+        "its tenant is not in the cell file",
+        "drained by ada (claimed): new fans",
+        "silent 45.0 s, empty, maintenance from 2026-11-29 10:00:00Z to 2026-11-29 14:00:00Z (new fans in rack 12)",
+        "gpus = 16: " * 7,
+        "JSON is malformed: invalid character (byte 0) in the middle of what should be a text that goes on and on, wh",
+        "borrows at most 16 GPUs, lends at most 16 GPUs, takes back from lower priority, lets run for 30 min",
+    ]
+)
+CELLS: dict[str, st.SearchStrategy[object]] = {
+    **dict.fromkeys(("JOB", "ELEMENT"), JOB_NAMES),
+    **dict.fromkeys(("NODE", "TENANT", "POOL", "PARENT", "QUEUE", "GPU TYPE"), NAMES),
+    **dict.fromkeys(("SUBMITTED", "WHEN"), st.just(AT)),
+    **dict.fromkeys(("REMARK", "TEXT", "RULES", "WAITS FOR"), REASONS),
+    "JOBS": st.lists(LISTED, max_size=4).map(lambda names: first_named(names, 3)),
+    "NODES": st.lists(LISTED, max_size=4).map(lambda names: first_named(names, 2)),
+    "WHERE OR WHY": REASONS | st.lists(LISTED, max_size=4).map(lambda names: first_named(names, 2)),
+    "STATUS": st.sampled_from(["ready", "draining", "running"]),
+    "STATE": st.sampled_from(["held", "taken out"]),
+    "REASON": st.sampled_from(["larger_than_pool", "not_decodable"]),
+    "SERVICE": st.sampled_from(["placement", "admission"]),
+    "ORIGIN": st.sampled_from(["fallow.nodes/0 at 1234", "fallow.submissions/11 at 123456"]),
+    **dict.fromkeys(("FAILED", "DEVICES"), st.sampled_from(["", "3,5", "0-7"])),
+    "REPLAYED": st.sampled_from(["", 1]),
+}
+LISTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    **{name: (headings, spare) for name, (headings, _, spare) in TABLES.items()},
+    "jobs of then": (at.JOB_COLUMNS, ()),
+    "nodes of then": (at.NODE_COLUMNS, ()),
+    "use of then": (at.USE_COLUMNS, ()),
+    "elements": (array.COLUMNS, ()),
+    "places": (job.PLACE_COLUMNS, ()),
+}
+LINES_MOST = 6
+"""Of a row: the name, the rest, and two columns below of two lines each."""
+
+
+@given(data=st.data(), name=st.sampled_from(sorted(LISTS)))
+def test_at_80_columns_rows_are_low_and_no_word_is_cut(data: st.DataObject, name: str) -> None:
+    headings, spare = LISTS[name]
+    cells = [CELLS.get(heading, st.sampled_from(["", 8, 128])) for heading in headings]
+    rows = data.draw(st.lists(st.tuples(*cells), min_size=1, max_size=4))
+    found = fitted(headings, rows, 80, spare)
+    reaches("a column stands below its row", bool(found.below))
+    reaches("the name stands above its row", found.above is not None)
+    shown = {column.heading for column in (*found.columns, *found.below)} | {getattr(found.above, "heading", "")}
+    for number, row in enumerate(rows):
+        lines = list(found.row(number, 80))
+        assert len(lines) <= LINES_MOST, lines
+        assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
+        words = " ".join(lines).split()
+        told = [str(cell) for cell, heading in zip(row, headings, strict=True) if heading.lstrip(">") in shown]
+        assert [word for cell in told for word in cell.split() if word not in words] == []
+
+
+def test_a_node_that_is_drained_for_maintenance_has_three_lines_at_80_columns(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    when = "from 2026-11-29 10:00:00Z to 2026-11-29 14:00:00Z"
+    closed = ("main-training-0001", "training", "draining", 8, 8, 0, "", "")
+    rows = [
+        ("main-training-0000", "training", "ready", 8, 0, 8, "", "vision/a", ""),
+        (*closed, f"empty, by ada (claimed): new fans, maintenance {when} (new fans in rack 12)"),
+    ]
+    print_table("2 nodes", nodes.COLUMNS, rows, nodes.SPARE)
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "  NODE                 POOL       STATUS     GPUS   FREE   IN USE   JOBS",
+        "    REMARK",
+        " " + "─" * 75,
+        "  main-training-0000   training   ready         8      0        8   vision/a",
+        "  main-training-0001   training   draining      8      8        0",
+        "    empty, by ada (claimed): new fans, maintenance from 2026-11-29 10:00:00Z to",
+        "    2026-11-29 14:00:00Z (new fans in rack 12)",
+        "",
+    ]
+
+
+@pytest.mark.parametrize("rows", [[], [("a",)]])
+def test_a_title_breaks_between_words_where_the_output_is_narrower(
+    rows: list[tuple[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    title = "2 dead letters; service, reason, origin and text are claimed by whoever wrote them"
+    print_table(title, ("NAME",), rows)
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert title in " ".join(printed.split())
+
+
+def test_of_a_pipe_whose_width_nobody_tells_the_title_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_table("many words " * 30, ("NAME",), [("a",)])
+    assert capsys.readouterr().out.splitlines()[0] == "many words " * 30
 
 
 @pytest.mark.parametrize(("count", "told"), [(0, "0 jobs"), (1, "1 job"), (2, "2 jobs"), (1_000, "1,000 jobs")])

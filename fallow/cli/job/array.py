@@ -4,29 +4,32 @@ from __future__ import annotations
 
 from typing import Any
 
+from fallow.cli.job.jobs import NODES_NAMED_MOST
 from fallow.cli.job.standing import by_status, statuses
-from fallow.cli.output.counts import counted
-from fallow.cli.output.output import print_line, print_table
+from fallow.cli.output.counts import counted, first_named
+from fallow.cli.output.output import print_line, print_sentence, print_table
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.view.rows import JobRow
+
+COLUMNS = ("ELEMENT", "STATUS", "WAITS FOR", ">ATTEMPT", "NODES")
 
 ELEMENTS_SHOWN_MOST = 50
 
 
 def _nodes(row: JobRow) -> str:
-    return " ".join(dict.fromkeys(place.node for place in row.places))
+    return first_named(list(dict.fromkeys(place.node for place in row.places)), NODES_NAMED_MOST)
 
 
 def tell(array: str, cell: str, rows: tuple[JobRow, ...]) -> None:
     """For people."""
-    print_line(f"array {array} of cell {cell}, {counted(len(rows), 'element')}: {statuses(rows)}")
+    print_sentence(f"array {array} of cell {cell}, {counted(len(rows), 'element')}: {statuses(rows)}")
     open_rows = [row for row in rows if row.status is not JobStatus.FINISHED]
     shown = [
         (row.id, row.status, row.held_why or row.deferred or "", row.attempt, _nodes(row))
         for row in open_rows[:ELEMENTS_SHOWN_MOST]
     ]
     if shown:
-        print_table("elements that have not finished", ("ELEMENT", "STATUS", "WAITS FOR", ">ATTEMPT", "NODES"), shown)
+        print_table("elements that have not finished", COLUMNS, shown)
     if len(open_rows) > ELEMENTS_SHOWN_MOST:
         print_line(f"and {len(open_rows) - ELEMENTS_SHOWN_MOST} more")
 

@@ -53,6 +53,8 @@ from fallow.shared.view.rows import JobRow
 
 app = typer.Typer()
 
+PLACE_COLUMNS = (">ATTEMPT", ">RANK", "NODE", "DEVICES", "STATE")
+
 WAITS = (JobEnqueued, JobRequeued, JobDeferred, JobHeld, JobReleased, JobReady)
 GOES_ON = (JobStarted, JobFinished, JobFailed, JobCancelled)
 
@@ -183,7 +185,7 @@ def _tell(job_id: str, told: Told) -> None:
         for stay in _stays(told)
     ]
     if rows:
-        print_table("where it ran", (">ATTEMPT", ">RANK", "NODE", "DEVICES", "STATE"), rows)
+        print_table("where it ran", PLACE_COLUMNS, rows)
 
 
 def hints(job_id: str, story: Sequence[News]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from fallow.cli.cell.retry import patiently
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.ids import a_job
 from fallow.cli.log.sentences import gpus
-from fallow.cli.output.counts import counted
+from fallow.cli.output.counts import counted, first_named
 from fallow.cli.output.durations import to_the_second
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.shared.cluster.model.job import FINAL, JobStatus
@@ -27,6 +27,9 @@ from fallow.shared.view.rows import JobRow
 app = typer.Typer()
 
 COLUMNS = ("JOB", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY", ">PLACE", "SUBMITTED", "WHERE OR WHY")
+
+NODES_NAMED_MOST = 2
+"""So many nodes of a job are named in its row."""
 
 _PARTS = re.compile(r"(\D*)(\d{0,18})")
 
@@ -177,8 +180,7 @@ def where_or_why(job: JobRow) -> str:
     """The nodes that a job holds, or why it waits, or when it ended."""
     nodes = list(dict.fromkeys(place.node for place in job.places))
     if nodes:
-        more = f" and {len(nodes) - 2} more" if len(nodes) > 2 else ""  # noqa: PLR2004 - two fit into a line
-        return ", ".join(nodes[:2]) + more
+        return first_named(nodes, NODES_NAMED_MOST)
     if job.over_ms is not None:
         return f"ended {to_the_second(job.over_ms)}"
     planned = "" if job.planned_start_ms is None else f"planned for {to_the_second(job.planned_start_ms)}"

@@ -10,15 +10,22 @@ import typer
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.log.past import Then, past_of, then
 from fallow.cli.log.sentences import gpus
+from fallow.cli.output.counts import first_named
 from fallow.cli.output.durations import moment
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_sentence, print_table
 from fallow.shared.cluster.model.job import Job, wait_reason
 from fallow.shared.cluster.model.node import Node, bits
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.job_ids import own_id
 from fallow.shared.events.values import GPU
 
+JOB_COLUMNS = ("JOB", "STATUS", ">GPUS", "WHERE OR WHY")
+NODE_COLUMNS = ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", "JOBS")
+USE_COLUMNS = ("TENANT", "GPU TYPE", ">IN USE", ">GUARANTEED", ">LIMIT")
+
 ROWS_SHOWN_MOST = 40
+NAMED_MOST = 3
+"""So many nodes of a job, or jobs of a node, are named in a row."""
 
 When = Annotated[
     str, typer.Argument(metavar="VERSION|TIME", help="`1200`, `2026-03-01 12:30`, `day 3 07:15`.", show_default=False)
@@ -121,17 +128,17 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def _tell(state: CellState, rows: int) -> None:
-    print_line(f"cell {state.cell} at version {state.version}, {moment(state.at_ms)}, epoch {state.epoch}")
+    print_sentence(f"cell {state.cell} at version {state.version}, {moment(state.at_ms)}, epoch {state.epoch}")
     told = ", ".join(f"{count} {status}" for status, count in by_status(state).items())
-    print_line(f"jobs: {told or 'none'}")
+    print_sentence(f"jobs: {told or 'none'}")
     for name, pool in sorted(state.pools.items()):
         print_line(f"pool {name}: {pool.allocated_milli / GPU:g} of {gpus(pool.gpus_milli)} in use")
     live = [_job(state.jobs[job]) for job in sorted(state.jobs)]
-    _table("live jobs", ("JOB", "STATUS", ">GPUS", "WHERE OR WHY"), [_job_row(job) for job in live], rows)
+    _table("live jobs", JOB_COLUMNS, [_job_row(job) for job in live], rows)
     nodes = [_node(state.nodes[node]) for node in sorted(state.nodes)]
-    _table("nodes", ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", "JOBS"), [_node_row(node) for node in nodes], rows)
+    _table("nodes", NODE_COLUMNS, [_node_row(node) for node in nodes], rows)
     accounts = [(found["tenant"], found["gpu_type"], *_use_row(found)) for found in use(state)]
-    _table("use", ("TENANT", "GPU TYPE", ">IN USE", ">GUARANTEED", ">LIMIT"), accounts, rows)
+    _table("use", USE_COLUMNS, accounts, rows)
 
 
 def _table(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], most: int) -> None:
@@ -142,12 +149,19 @@ def _table(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], mo
 
 
 def _job_row(job: dict[str, Any]) -> tuple[Any, ...]:
-    where = ", ".join(job["nodes"]) or job["deferred"] or ""
+    where = first_named(job["nodes"], NAMED_MOST) or job["deferred"] or ""
     return (job["job"], job["status"], f"{job['gpus_milli'] / GPU:g}", where)
 
 
 def _node_row(node: dict[str, Any]) -> tuple[Any, ...]:
-    return (node["node"], node["pool"], node["status"], node["gpus"], node["gpus_free"], ", ".join(node["jobs"][:3]))
+    return (
+        node["node"],
+        node["pool"],
+        node["status"],
+        node["gpus"],
+        node["gpus_free"],
+        first_named(node["jobs"], NAMED_MOST),
+    )
 
 
 def _use_row(found: dict[str, Any]) -> tuple[str, ...]:

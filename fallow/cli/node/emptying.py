@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fallow.cli.output.counts import first_named
 from fallow.cli.output.durations import moment
+from fallow.shared.events.values import NodeStatus
 from fallow.shared.view.rows import NodeRow
 
 JOBS_NAMED_MOST = 3
-EMPTY = (
-    "empty. To take it out: stop its agent (of a virtual node: docs/operations.md, Take a node out), "
+TO_TAKE_OUT = (
+    "To take it out: stop its agent (of a virtual node: docs/operations.md, Take a node out), "
     "wait until it is lost, then run `fallow node remove NODE`"
 )
+EMPTY = f"empty. {TO_TAKE_OUT}"
+
+
+def is_empty(node: NodeRow) -> bool:
+    """Whether it is drained and nothing is left there."""
+    return node.status is NodeStatus.DRAINING and not node.jobs
 
 
 def named(jobs: Sequence[tuple[str, int]]) -> str:
     """The first jobs of a node and how many more there are: `a, b, c and 2 more`."""
-    more = len(jobs) - JOBS_NAMED_MOST
-    first = ", ".join(job for job, _ in jobs[:JOBS_NAMED_MOST])
-    return f"{first} and {more} more" if more > 0 else first
+    return first_named([job for job, _ in jobs], JOBS_NAMED_MOST)
 
 
 def to_be_stopped(row: NodeRow, deadline_ms: int | None) -> str:

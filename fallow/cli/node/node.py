@@ -22,7 +22,7 @@ from fallow.cli.node.operate import operation
 from fallow.cli.node.silence import silence_lines
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_sentence
 from fallow.cli.output.when import DURATION_RULE, POINT_RULE, Point, duration_of, point_of
 from fallow.shared.client.port import ClientUnavailable
 from fallow.shared.events.effects import MaintenanceSet, NodeChanged
@@ -178,17 +178,17 @@ def show(context: typer.Context, node: NodeName, cell: CellName = None, as_json:
         print_json({"node": asdict(row)})
         return
     why = f": {row.reason}" if row.reason else ""
-    print_line(f"node {row.id} of pool {row.pool} is {row.status}{why}")
+    print_sentence(f"node {row.id} of pool {row.pool} is {row.status}{why}")
     failed = f", {len(row.gpus_failed)} failed" if row.gpus_failed else ""
     print_line(f"  {row.gpus_free} of {row.gpus} {row.gpu_type} are free{failed}")
     if row.silent_wall_ms or row.status is NodeStatus.LOST:
         state = run(newest_state(access, access.cell(cell)))
         for line in silence_lines(state, [state.nodes[node]] if node in state.nodes else []):
-            print_line(f"  {line}")
+            print_sentence(f"  {line}")
     if drained := drain_line(row):
-        print_line(f"  {drained}")
+        print_sentence(f"  {drained}")
     if planned := maintenance(row):
-        print_line(f"  {planned}")
+        print_sentence(f"  {planned}")
     for job, workers in row.jobs:
         print_line(f"  job {job} has {workers} of its workers here")
 

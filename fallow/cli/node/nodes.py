@@ -11,12 +11,12 @@ from fallow.cli.cell.retry import patiently
 from fallow.cli.job.jobs import as_object
 from fallow.cli.log.newest import newest_state
 from fallow.cli.log.sentences import devices
-from fallow.cli.node.emptying import EMPTY, named
+from fallow.cli.node.emptying import TO_TAKE_OUT, is_empty, named
 from fallow.cli.node.silence import silence, silence_lines
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import window
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
-from fallow.shared.events.values import GPU, NodeStatus
+from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence, print_table
+from fallow.shared.events.values import GPU
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import NodeRow
@@ -42,9 +42,11 @@ def nodes(context: typer.Context, cell: CellName = None, as_json: AsJson = False
     title = f"{counted(len(read.value), 'node')} of cell {name} at version {read.version}, {gpus_free(read.value)}"
     title += f", {silent} silent" if silent else ""
     print_table(title, COLUMNS, [_row(node, told.get(node.id, "")) for node in read.value], SPARE)
+    if any(map(is_empty, read.value)):
+        print_sentence(f"Of an empty node: {TO_TAKE_OUT}.")
     if state is not None:
         for line in silence_lines(state, [state.nodes[node_id] for node_id in sorted(state.silent)]):
-            print_line(line)
+            print_sentence(line)
 
 
 def gpus_free(nodes: Sequence[NodeRow]) -> str:
@@ -69,7 +71,6 @@ def maintenance(node: NodeRow) -> str:
 
 def _row(node: NodeRow, silent: str) -> tuple[object, ...]:
     loan = "" if node.loan is None else f"loan {node.loan} ({node.loan_status})"
-    empty = EMPTY if node.status is NodeStatus.DRAINING and not node.jobs else ""
     return (
         node.id,
         node.pool,
@@ -79,5 +80,5 @@ def _row(node: NodeRow, silent: str) -> tuple[object, ...]:
         f"{node.allocated_milli / GPU:g}",
         devices(node.gpus_failed),
         named(node.jobs),
-        ", ".join(filter(None, (silent, empty, node.reason, maintenance(node), loan))),
+        ", ".join(filter(None, (silent, "empty" if is_empty(node) else "", node.reason, maintenance(node), loan))),
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
-from fallow.cli.output.wrapping import wrapped
+from fallow.cli.output.wrapping import wrapped, wrapped_at
 from fallow.shared.runtime.files.signs import in_json, visible
 
 WIDTH_UNKNOWN = 160
@@ -43,39 +44,35 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     """
     rows = list(rows)
     if not rows:
-        print_line(title if title.startswith("0 ") else f"{title}: none")
+        _print_within(title if title.startswith("0 ") else f"{title}: none")
         return
-    from rich import box  # noqa: PLC0415 - not paid for by --json
-    from rich.console import Console  # noqa: PLC0415 - the same
-    from rich.markup import escape  # noqa: PLC0415 - the same
-    from rich.table import Table  # noqa: PLC0415 - the same
+    from rich.console import Console  # noqa: PLC0415 - not paid for by --json
+    from rich.text import Text  # noqa: PLC0415 - the same
 
     from fallow.cli.output.table import fitted  # noqa: PLC0415 - the same
 
-    console = Console(width=_width())
+    console = Console(width=_width() or WIDTH_UNKNOWN) if not sys.stdout.isatty() else Console()
     found = fitted(columns, rows, console.width, spare)
+    lines = [line for at in range(found.rows) for line in found.row(at, console.width)]
+    _print_within(title)
     # What is too wide goes on in the terminal's next line: a figure that lost its end would be another figure.
-    console.width = max(console.width, found.width)
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in found.columns:
-        justify: Literal["left", "right"] = "right" if column.is_number else "left"
-        table.add_column(
-            column.heading, justify=justify, no_wrap=not column.breaks, overflow="fold", width=column.width
-        )
-    for row in zip(*(column.cells for column in found.columns), strict=True):
-        table.add_row(*map(escape, row))
-    console.print(escape(visible(title)), highlight=False, soft_wrap=True)
-    console.print(table)
+    for text in (Text("\n".join(["", *found.head()]), style="bold"), Text("\n".join([found.rule(), *lines, ""]))):
+        console.print(text, highlight=False, soft_wrap=True)
     if found.left_out:
-        print_line(f"not shown for lack of width: {', '.join(found.left_out)} (--json has all)")
+        _print_within(f"not shown for lack of width: {', '.join(found.left_out)} (--json has all)")
 
 
-def _width() -> int | None:
-    """The columns there are: those of the terminal, or what COLUMNS says. None: rich finds out."""
-    if sys.stdout.isatty():
-        return None
+def _print_within(text: str) -> None:
+    """A line that breaks between words where the output is narrower, and that is known."""
+    print(
+        wrapped_at(visible(text), shutil.get_terminal_size().columns if sys.stdout.isatty() else _width()), flush=True
+    )
+
+
+def _width() -> int:
+    """The columns that COLUMNS says there are; 0 where it says nothing."""
     said = os.environ.get("COLUMNS", "")
-    return int(said) if said.isascii() and said.isdecimal() and 0 < len(said) <= DIGITS_MOST else WIDTH_UNKNOWN
+    return int(said) if said.isascii() and said.isdecimal() and 0 < len(said) <= DIGITS_MOST else 0
 
 
 def print_sentence(text: str) -> None:

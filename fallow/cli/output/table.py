@@ -1,24 +1,28 @@
-"""Tables that fit the width there is: long names are shortened so that they still differ, and columns that are needed
-least are left out before a row breaks.
+"""Tables that fit the width there is, in which no name loses a sign: columns that are needed least are left out, and
+wide ones stand in lines of their own below their row, before a row gets tall.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
+
+from rich.cells import cell_len
 
 from fallow.shared.runtime.files.signs import visible
 
-BETWEEN = 3
-"""Signs that a column takes beside its content."""
+EDGE, BETWEEN = 2, 3
+"""Signs before the first column, and between two of them."""
 
-FIRST_LEAST, NAMES_LEAST, WORD_MOST = 20, 12, 32
-"""The first column, which names what the row is about, and other names are not made narrower than this. Text that goes
-on in the next line keeps words up to `WORD_MOST` whole, which is as long as names of nodes as a rule are.
-"""
+TEXT_LEAST, MOVED_LEAST = 12, 12
+"""Text that goes on in the next line is not made narrower than this; what is not wider than this stays in the row."""
 
-ELLIPSIS = "…"
+ROW_LINES_MOST = 2
+"""A row that would be taller has its wide columns below."""
+
+SET_IN = " " * (2 * EDGE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +35,61 @@ class Column:
     width: int
     breaks: bool = False
 
+    def lines_of(self, at: int) -> list[str]:
+        """The lines of one cell, words whole."""
+        return broken(self.cells[at], self.width) if self.breaks else [self.cells[at]]
+
+    def to_width(self, text: str) -> str:
+        """The text, filled to the width of the column."""
+        fill = " " * (self.width - cell_len(text))
+        return fill + text if self.is_number else text + fill
+
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The columns that are printed, and the headings of those that are left out."""
+    """The columns that are printed beside each other, and the headings of those that are left out. `above` is the
+    column that stands above the rest of its row, None as a rule; those `below` stand below it.
+    """
 
     columns: tuple[Column, ...]
     left_out: tuple[str, ...] = ()
+    above: Column | None = None
+    below: tuple[Column, ...] = ()
 
     @property
     def width(self) -> int:
-        """How wide the table is: wider than was asked for where its columns cannot be made so narrow."""
+        """How wide the row is: wider than was asked for where its columns cannot be made so narrow."""
         return _width(self.columns)
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.columns[0].cells)
+
+    def head(self) -> list[str]:
+        """The headings. Of what stands below a row alone the heading does so, too; of several each cell has its own."""
+        above = [] if self.above is None else [" " * EDGE + self.above.heading]
+        below = [SET_IN + self.below[0].heading] if len(self.below) == 1 else []
+        return [*above, self._line([column.heading for column in self.columns]), *below]
+
+    def rule(self) -> str:
+        """The line between the headings and the rows."""
+        return " " + "─" * (self.width - 1)
+
+    def row(self, at: int, width: int) -> Iterator[str]:
+        """The lines of one row; those below it break between words at the width."""
+        if self.above is not None and self.above.cells[at]:
+            yield " " * EDGE + self.above.cells[at]
+        for parts in zip_longest(*(column.lines_of(at) for column in self.columns), fillvalue=""):
+            yield self._line(parts)
+        for column in self.below:
+            said = "" if len(self.below) == 1 else f"{column.heading}: "
+            if column.cells[at]:
+                yield from (SET_IN + line for line in broken(said + column.cells[at], width - len(SET_IN)))
+
+    def _line(self, texts: Sequence[str]) -> str:
+        filled = (column.to_width(text) for column, text in zip(self.columns, texts, strict=True))
+        return (" " * EDGE + (" " * BETWEEN).join(filled)).rstrip()
 
 
 def fitted(headings: Sequence[str], rows: Iterable[Sequence[Any]], width: int, spare: Sequence[str] = ()) -> Fitted:
@@ -54,39 +101,66 @@ def fitted(headings: Sequence[str], rows: Iterable[Sequence[Any]], width: int, s
     if _width(columns) <= width:
         return Fitted(tuple(columns))
     # An empty column says nothing; after it those that are needed least go.
-    columns = [column for column in columns if any(column.cells)] or columns
+    columns = [column for column in columns if any(column.cells)] or columns[:1]
+    found = None
+    for beside, above in ((columns, None), (columns[1:], columns[0])):
+        if above is not None and (above.is_number or above.width <= MOVED_LEAST or not beside):
+            break
+        for moved in _choices(beside[above is None :], spare):
+            found = _beside([column for column in beside if column not in moved], width, spare, above, moved)
+            if found.width <= width and _is_low(found):
+                return found
+    # The first column was tried above the others last; where that does not help, it stays where it is.
+    return _beside(columns, width, spare) if found is None or found.above is not None else found
+
+
+def _choices(columns: Sequence[Column], spare: Collection[str]) -> Iterator[tuple[Column, ...]]:
+    """Which columns stand below their row: none, the widest, the widest two, and on. A number never does."""
+    able = [each for each in columns if not each.is_number and each.width > MOVED_LEAST and each.heading not in spare]
+    able.sort(key=lambda column: -column.width)
+    for count in range(len(able) + 1):
+        yield tuple(column for column in columns if column in able[:count])
+
+
+def _beside(
+    columns: list[Column],
+    width: int,
+    spare: Sequence[str],
+    above: Column | None = None,
+    below: tuple[Column, ...] = (),
+) -> Fitted:
+    """These columns beside each other, without as many of the spare ones as it takes."""
     left_out = []
     for heading in spare:
-        if _least(columns, spare) <= width:
+        if _width(columns, [_floor(column, spare) for column in columns]) <= width:
             break
         left_out += [column.heading for column in columns if column.heading == heading]
-        columns = [column for column in columns if column.heading != heading]
-    return Fitted(tuple(_narrowed(columns, width, spare)), tuple(left_out))
+        columns = [column for column in columns if column.heading != heading] or columns
+    return Fitted(tuple(_narrowed(columns, width, spare)), tuple(left_out), above, below)
+
+
+def _is_low(found: Fitted) -> bool:
+    breaking = [column for column in found.columns if column.breaks]
+    return all(len(column.lines_of(at)) <= ROW_LINES_MOST for column in breaking for at in range(found.rows))
 
 
 def _column(heading: str, cells: list[str]) -> Column:
     name = heading.removeprefix(">")
-    return Column(name, heading != name, tuple(cells), max(map(len, (name, *cells))))
+    return Column(name, heading != name, tuple(cells), max(map(cell_len, (name, *cells))))
 
 
-def _width(columns: Sequence[Column]) -> int:
-    return 1 + sum(column.width + BETWEEN for column in columns)
+def _width(columns: Sequence[Column], widths: Sequence[int] | None = None) -> int:
+    each = [column.width for column in columns] if widths is None else widths
+    return EDGE + sum(each) + BETWEEN * (len(each) - 1)
 
 
-def _least(columns: Sequence[Column], spare: Collection[str]) -> int:
-    """How narrow these columns can be made."""
-    return 1 + sum(_floor(column, spare, is_first=column is columns[0]) + BETWEEN for column in columns)
-
-
-def _floor(column: Column, spare: Collection[str], *, is_first: bool) -> int:
+def _floor(column: Column, spare: Collection[str]) -> int:
+    """How narrow a column can be made: no figure, no name and no word is broken."""
     # Words that may be left out are not broken over two lines: each row would take two.
-    if column.is_number or (column.heading in spare and _is_text(column)):
+    if column.is_number or column.heading in spare or not _is_text(column):
         return column.width
-    least = FIRST_LEAST if is_first else NAMES_LEAST
-    if _is_text(column):
-        longest = max(len(word) for cell in column.cells for word in cell.split())
-        least = max(least, min(longest, WORD_MOST))
-    return min(column.width, max(least, len(column.heading)))
+    longest = max(cell_len(word) for cell in column.cells for word in cell.split())
+    return min(column.width, max(TEXT_LEAST, longest, cell_len(column.heading)))
 
 
 def _is_text(column: Column) -> bool:
@@ -97,35 +171,27 @@ def _is_text(column: Column) -> bool:
 def _narrowed(columns: list[Column], width: int, spare: Collection[str]) -> list[Column]:
     """Take from the widest column of words until all fit, or until none can give more."""
     widths = [column.width for column in columns]
-    while 1 + sum(each + BETWEEN for each in widths) > width:
-        able = [
-            at
-            for at, column in enumerate(columns)
-            if not column.is_number and widths[at] > _floor(column, spare, is_first=at == 0)
-        ]
+    floors = [_floor(column, spare) for column in columns]
+    while _width(columns, widths) > width:
+        able = [at for at in range(len(columns)) if widths[at] > floors[at]]
         if not able:
             break
         widths[max(able, key=lambda at: (widths[at], at))] -= 1
-    return [_cut(column, most) if most < column.width else column for column, most in zip(columns, widths, strict=True)]
+    return [
+        Column(column.heading, column.is_number, column.cells, most, breaks=True) if most < column.width else column
+        for column, most in zip(columns, widths, strict=True)
+    ]
 
 
-def _cut(column: Column, width: int) -> Column:
-    """Names are shortened in the middle; words, and names that would become equal, go on in the next line."""
-    names = None if _is_text(column) else shortened(column.cells, width)
-    if names is None:
-        return Column(column.heading, False, column.cells, width, breaks=True)
-    return Column(column.heading, False, tuple(names[cell] for cell in column.cells), width)
-
-
-def shortened(names: Collection[str], width: int) -> dict[str, str] | None:
-    """Each name with at most `width` signs, different names staying different; None where that cannot be."""
-    different = list(dict.fromkeys(names))
-    for head in range(width // 2, -1, -1):
-        found = {name: _middle_out(name, head, width) for name in different}
-        if len(set(found.values())) == len(different):
-            return found
-    return None
-
-
-def _middle_out(name: str, head: int, width: int) -> str:
-    return name if len(name) <= width else f"{name[:head]}{ELLIPSIS}{name[len(name) - (width - head - 1) :]}"
+def broken(text: str, width: int) -> list[str]:
+    """The text in lines, broken between words where it is wider than the width; a word that is wider stays whole."""
+    if cell_len(text) <= width:
+        return [text]
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".lstrip()
+        if lines[-1] and cell_len(longer) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return lines

@@ -9,7 +9,11 @@ from typing import TextIO
 
 def wrapped(text: str, stream: TextIO) -> str:
     """The line, in several where the terminal behind the stream is narrower; what follows is set in."""
-    width = shutil.get_terminal_size().columns if stream.isatty() else 0
+    return wrapped_at(text, shutil.get_terminal_size().columns if stream.isatty() else 0)
+
+
+def wrapped_at(text: str, width: int) -> str:
+    """The line, in several where it is wider than the width; what follows is set in. A width of 0 breaks nothing."""
     if len(text) <= width or width <= 0:
         return text
     body = text.lstrip(" ")

@@ -10,7 +10,7 @@ import typer
 
 from fallow.cli.access import access_of, run
 from fallow.cli.log.newest import newest_state
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
+from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence, print_table
 from fallow.services.placement.explain.fair_share import TenantShare, shares_of
 from fallow.services.placement.queue.fair_share import SHARE_ONE
 from fallow.shared.cluster.model.state import CellState
@@ -39,7 +39,7 @@ def shares(context: typer.Context, cell: CellName = None, as_json: AsJson = Fals
     is_recorded = state.fair.half_life_ms > 0
     print_table(title, COLUMNS, [row for tenant in found for row in rows_of(tenant, is_recorded=is_recorded)], SPARE)
     if not is_recorded:
-        print_line(NOT_RECORDED)
+        print_sentence(NOT_RECORDED)
 
 
 def as_object(state: CellState, found: list[TenantShare]) -> dict[str, Any]:

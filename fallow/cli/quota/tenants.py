@@ -10,7 +10,7 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.retry import patiently
 from fallow.cli.job.jobs import as_object
 from fallow.cli.output.counts import counted
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
+from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence, print_table
 from fallow.shared.events.values import GPU
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import TenantRow
@@ -34,7 +34,7 @@ def tenants(context: typer.Context, cell: CellName = None, as_json: AsJson = Fal
     title = f"{counted(len(listed), 'tenant')} of cell {name} at version {read.version}"
     print_table(title, COLUMNS, [row for tenant in listed for row in _rows(tenant)], SPARE)
     if gone:
-        print_line(f"not in the cell file any more, without jobs and quota: {', '.join(gone)}")
+        print_sentence(f"not in the cell file any more, without jobs and quota: {', '.join(gone)}")
 
 
 def parted(tenants: Sequence[TenantRow], known: Collection[str]) -> tuple[list[TenantRow], list[str]]:
