@@ -95,10 +95,13 @@ def _move(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
 
 
 def _end(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
+    """Those that wait for the job, or for the array that may be over with it, wait for one less."""
     _move(touched, state, effect)
+    touched.jobs.update(state.dependents.get(effect.job, {}))
     job = state.jobs.get(effect.job)
     if job is not None:
         _array(touched, job.spec)
+        touched.jobs.update(state.dependents.get(job.spec.array_of or "", {}))
 
 
 def _array(touched: Touched, spec: JobSpec) -> None:

@@ -33,7 +33,7 @@ class NoRow(ValueError):
 
 class _JobFields(Struct, array_like=True):
     """A job's row behind its first line. A row of an earlier release ends before the planned start; why a job is held
-    stands only where that is no wish of a person.
+    stands only where that is no wish of a person or more follows, for whom it waits only where it does.
     """
 
     id: str
@@ -54,6 +54,7 @@ class _JobFields(Struct, array_like=True):
     failures: int
     planned_start_ms: int | None = None
     held_why: str = ""
+    waits_for: tuple[str, ...] = ()
 
 
 class _NodeFields(Struct, array_like=True):
@@ -124,7 +125,7 @@ def job_text(state: CellState, job: Job) -> str:
         job.preemptions,
         job.failures,
         None if planned is None else planned.start_ms,
-        *((job.held_why,) if job.held_why else ()),
+        *((job.held_why, job.waits_for) if job.waits_for else (job.held_why,) if job.held_why else ()),
     )
     return f"{spec.tenant} {job.status} {place}\n{_to_json(fields)}"
 
@@ -165,6 +166,7 @@ def job_row(text: str, position: int = -1) -> JobRow:
         planned_start_ms=fields.planned_start_ms,
         position=position if position >= 0 else None,
         held_why=fields.held_why,
+        waits_for=fields.waits_for,
     )
 
 

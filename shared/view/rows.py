@@ -26,7 +26,8 @@ class JobRow:
 
     `position` counts from 0 within its queue, None unless it is queued. `places` are all that it holds, also while it
     grows, shrinks or stops. `planned_start_ms` is when it would start by estimates, None where that is not known.
-    `deferred` is why it waits as it is now, `held_why` why it is held where no person wished so.
+    `deferred` is why it waits as it is now, `held_why` why it is held where no person wished so. `waits_for` are those
+    of its `after` that are not over yet.
     """
 
     id: str
@@ -50,6 +51,7 @@ class JobRow:
     position: int | None = None
     planned_start_ms: int | None = None
     held_why: str = ""
+    waits_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

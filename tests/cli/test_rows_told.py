@@ -75,6 +75,19 @@ def test_a_job_that_is_held_or_awaits_others_is_not_told_with_the_reason_of_befo
     assert log_diff._job(job).startswith(f"{status} ({told}): ")
 
 
+def test_a_job_that_awaits_others_is_told_with_those_that_it_still_waits_for() -> None:
+    job, state = Job(JobSpec(id="ada/j", tenant="ada"), 0, "", JobStatus.AWAITING), CellState("main")
+    job.waits_for = ("ada/a", "ada/b")
+    row = job_row(job_text(state, job))
+    assert jobs.where_or_why(row) == "after ada/a, ada/b"
+    assert _job_row(_job(job))[-1] == "after ada/a, ada/b"
+    assert log_diff._job(job).startswith("awaiting (after ada/a, ada/b): ")
+    job.waits_for = ("ada/a", "ada/b", "ada/c", "ada/d", "ada/e")
+    assert jobs.where_or_why(job_row(job_text(state, job))) == "after ada/a, ada/b, ada/c and 2 more"
+    job.status = JobStatus.HELD
+    assert jobs.where_or_why(job_row(job_text(state, job))) == "held"
+
+
 def test_one_that_leaves_places_holds_more_than_it_wants() -> None:
     assert told(job(4, 3)) == ("8 of 6", "4 of 3")
 

@@ -7,8 +7,12 @@ from hypothesis import strategies as st
 
 from fallow.shared.cluster.fold.fold import fold
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.values import Dependency
 from fallow.shared.view.apply import Rows, Touched, all_rows, rows_of_touched, totals_of
+from fallow.shared.view.row_text import job_row
+from tests.cluster.examples import cell, enqueued, next_record, node
 from tests.histories import CELL, History, log_records
 from tests.hypothesis_profile import reaches
 
@@ -55,6 +59,28 @@ def test_a_whole_view_has_as_many_rows_as_are_counted(seed: int) -> None:
     history.decisions(60)
     totals, kinds = totals_of(history.state), [kind for kind, _ in whole(history.state)]
     assert (totals.jobs, totals.nodes, totals.tenants) == tuple(map(kinds.count, ("job", "node", "tenant")))
+
+
+@given(data=st.data())
+def test_a_row_tells_at_any_time_for_whom_its_job_still_waits(data: st.DataObject) -> None:
+    """Jobs, and an array, end in any order, alone or in one record."""
+    named = data.draw(st.lists(st.sampled_from(["a", "b", "many"]), min_size=1, max_size=3, unique=True))
+    after = tuple(Dependency(job=job) for job in named)
+    elements = [enqueued(f"many.{at}", array=2, array_of="many", array_index=at) for at in range(2)]
+    state = cell(node("n1"), enqueued("a"), enqueued("b"), *elements, enqueued("last", after=after))
+    texts, touched = whole(state), Touched()
+    left = data.draw(st.permutations(["a", "b", "many.0", "many.1"]))
+    while left:
+        count = data.draw(st.integers(1, 2))
+        ends, left = [e.JobCancelled(job=job) for job in left[:count]], left[count:]
+        record = next_record(state, *ends)
+        assert isinstance(record.decision, Decision)
+        touched.note(state, record.decision)
+        fold(state, record)
+        assert put(texts, rows_of_touched(state, touched)) == whole(state)
+        touched.clear()
+        reaches("some are over, others are waited for", 0 < len(state.jobs["last"].waits_for) < len(named))
+        assert job_row(texts["job", "last"]).waits_for == state.jobs["last"].waits_for
 
 
 def test_an_entity_that_was_touched_twice_has_one_row() -> None:

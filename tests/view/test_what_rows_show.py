@@ -18,7 +18,7 @@ from tests.cluster.examples import cell, node
 NOT_SHOWN: Mapping[type, frozenset[str]] = {
     Job: frozenset({
         # by which submission, and from which other jobs, it comes
-        "digest", "sent_ms", "waits_for", "broken_by",
+        "digest", "sent_ms", "broken_by",
         # what happened to its attempts
         "losses", "avoid", "leaving", "runs", "running_ms", "backfilled", "backfilled_over", "turns", "done",
         "setbacks",

@@ -6,6 +6,7 @@ from typing import Any
 
 from fallow.cli.job.jobs import NODES_NAMED_MOST
 from fallow.cli.job.standing import by_status, statuses
+from fallow.cli.job.why_waits import waits
 from fallow.cli.output.counts import counted, first_named
 from fallow.cli.output.output import print_line, print_sentence, print_table
 from fallow.shared.cluster.model.job import JobStatus
@@ -25,7 +26,7 @@ def tell(array: str, cell: str, rows: tuple[JobRow, ...]) -> None:
     print_sentence(f"array {array} of cell {cell}, {counted(len(rows), 'element')}: {statuses(rows)}")
     open_rows = [row for row in rows if row.status is not JobStatus.FINISHED]
     shown = [
-        (row.id, row.status, row.held_why or row.deferred or "", row.attempt, _nodes(row))
+        (row.id, row.status, waits(row.deferred, row.held_why, row.waits_for), row.attempt, _nodes(row))
         for row in open_rows[:ELEMENTS_SHOWN_MOST]
     ]
     if shown:

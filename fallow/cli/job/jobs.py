@@ -13,6 +13,7 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.retry import patiently
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.ids import a_job
+from fallow.cli.job.why_waits import waits
 from fallow.cli.log.sentences import gpus
 from fallow.cli.output.counts import counted, first_named
 from fallow.cli.output.durations import to_the_second
@@ -38,6 +39,7 @@ SPARE = ("SUBMITTED", "PRIORITY", "WORKERS", "PLACE", "QUEUE")
 FORGOTTEN = (
     *("queue", "priority", "kind", "gpus_milli", "workers", "attempt", "deferred", "submit_ms", "not_before_ms"),
     *("first_start_ms", "started_ms", "preemptions", "failures", "position", "planned_start_ms", "held_why"),
+    "waits_for",
 )
 """What the view does not know of a job that is over."""
 
@@ -184,4 +186,4 @@ def where_or_why(job: JobRow) -> str:
     if job.over_ms is not None:
         return f"ended {to_the_second(job.over_ms)}"
     planned = "" if job.planned_start_ms is None else f"planned for {to_the_second(job.planned_start_ms)}"
-    return "; ".join(part for part in (job.held_why or job.deferred or "", planned) if part)
+    return "; ".join(part for part in (waits(job.deferred, job.held_why, job.waits_for), planned) if part)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
+from fallow.cli.job.why_waits import waits
 from fallow.cli.log.past import Then, past_of, then
 from fallow.cli.log.sentences import gpus
 from fallow.cli.output.counts import first_named
@@ -110,6 +111,7 @@ def _job(job: Job) -> dict[str, Any]:
         "attempt": job.attempt,
         "submit_ms": job.submit_ms,
         "deferred": None if why is None else why.value,
+        "waits_for": list(job.waits_for),
         "nodes": nodes_of(job),
     }
 
@@ -149,7 +151,7 @@ def _table(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], mo
 
 
 def _job_row(job: dict[str, Any]) -> tuple[Any, ...]:
-    where = first_named(job["nodes"], NAMED_MOST) or job["deferred"] or ""
+    where = first_named(job["nodes"], NAMED_MOST) or waits(job["deferred"], "", job["waits_for"])
     return (job["job"], job["status"], f"{job['gpus_milli'] / GPU:g}", where)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.failures import Exit, end_with
+from fallow.cli.job.why_waits import waits
 from fallow.cli.log.at import ROWS_SHOWN_MOST, nodes_of
 from fallow.cli.log.past import Then, past_of, then
 from fallow.cli.log.sentences import devices, gpus, of_job
@@ -98,7 +99,7 @@ def _fields(value: Any) -> list[tuple[str, Any]]:
 def _job(job: Job) -> str:
     where = f" on {', '.join(nodes_of(job))}" if job.workers or job.joining else ""
     attempt = f", attempt {job.attempt}" if job.attempt else ""
-    reason = job.held_why or wait_reason(job.status, job.deferred)
+    reason = waits(wait_reason(job.status, job.deferred), job.held_why, job.waits_for)
     why = f" ({reason})" if reason and not where else ""
     return f"{job.status}{where}{why}{attempt}: {of_job(job.spec)}, priority {job.spec.priority}"
 

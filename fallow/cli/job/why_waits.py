@@ -1,0 +1,18 @@
+"""Why a job waits, in the few words that a row of a table has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fallow.cli.output.counts import first_named
+from fallow.shared.events.reasons import PendingReason
+
+NAMED_MOST = 3
+
+
+def waits(why: str | None, held_why: str, waits_for: Sequence[str]) -> str:
+    """Why it is held, or the code, and behind `after` the jobs for whose end it waits; "" where it does not wait."""
+    if held_why:
+        return held_why
+    names = first_named(waits_for, NAMED_MOST) if why == PendingReason.AFTER else ""
+    return f"{why or ''} {names}".strip()
