@@ -18,6 +18,8 @@ from fallow.cli.log.sentences import gpus
 from fallow.cli.output.counts import counted, first_named
 from fallow.cli.output.durations import to_the_second
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
+from fallow.shared.client.port import CellClient
+from fallow.shared.cluster.model.arrays import arrays_among
 from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events.job_ids import full_id, own_id, parted
 from fallow.shared.events.queue import QueueOrder
@@ -75,16 +77,16 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
     name = access.cell(cell)
     wanted = {*(status or ()), *((each for each in JobStatus if each not in FINAL) if live else ())}
     behind = _behind(after, tenant)
-    read, is_cut = run(_jobs(access, name, tenant, wanted, limit, behind))
+    read, is_cut, arrays = run(_jobs(access, name, tenant, wanted, limit, behind))
     part = access.cells().cell(name)
     read = without_places(read, [queue.name for queue in part.queues if queue.order is QueueOrder.FAIR_SHARE])
     if as_json:
-        print_json(as_object(name, read, "jobs"))
+        print_json({**as_object(name, read, "jobs"), "arrays": sorted(arrays)})
     known = dict.fromkeys(each.name for each in access.cells().tenants)
     if not read.value and tenant is not None and tenant not in known:
         end_with(Exit.NO, f"fallow: {tenant} is no tenant of the cell file ({listed(known)}){meant(tenant, known)}")
     if not as_json:
-        _tell(name, read, behind, is_cut=is_cut)
+        _tell(name, read, behind, arrays, is_cut=is_cut)
 
 
 def _behind(after: str | None, tenant: str | None) -> str:
@@ -101,29 +103,49 @@ def _behind(after: str | None, tenant: str | None) -> str:
     return full_id(whose, after)
 
 
-def _tell(cell: str, read: Read[tuple[JobRow, ...]], after: str, *, is_cut: bool) -> None:
+def _tell(
+    cell: str, read: Read[tuple[JobRow, ...]], after: str, arrays: frozenset[str] = frozenset(), *, is_cut: bool
+) -> None:
     """For people. A part of a long list is told in the order in which `--after` goes on behind its last one."""
     is_all = not after and not is_cut
     rows = sorted(read.value, key=by_number) if is_all else read.value
-    which = counted(len(rows), "job") + (f" behind {after}" if after else "")
+    which = told_apart(len(rows) - len(arrays), len(arrays)) + (f" behind {after}" if after else "")
     title = f"{'the first ' if is_cut else ''}{which} of cell {cell} at version {read.version}"
-    print_table(title, COLUMNS, [_row(job) for job in rows], SPARE)
+    print_table(title, COLUMNS, [_row(job, is_array=job.id in arrays) for job in rows], SPARE)
     if is_cut:
         print_line(f"and more: --after {rows[-1].id}")
 
 
+def told_apart(jobs: int, arrays: int) -> str:
+    """How many jobs there are, and arrays that are over: elements are jobs, their array is none."""
+    over = f" and {counted(arrays, 'array')} that {'is' if arrays == 1 else 'are'} over" if arrays else ""
+    return counted(jobs, "job") + over
+
+
 async def _jobs(
     access: Access, cell: str, tenant: str | None, statuses: Collection[JobStatus], limit: int, after: str
-) -> tuple[Read[tuple[JobRow, ...]], bool]:
-    """A page, and whether there are more behind it."""
+) -> tuple[Read[tuple[JobRow, ...]], bool, frozenset[str]]:
+    async with access.client() as client:
+        return await page_of(client, cell, tenant, statuses, limit, after)
+
+
+async def page_of(
+    client: CellClient, cell: str, tenant: str | None, statuses: Collection[JobStatus], limit: int, after: str
+) -> tuple[Read[tuple[JobRow, ...]], bool, frozenset[str]]:
+    """A page, whether there are more behind it, and the ids of its rows that are no jobs but arrays. Raises as the
+    client does.
+    """
 
     def page(limit: int, after: str) -> Awaitable[Read[tuple[JobRow, ...]]]:
         return patiently(lambda: client.jobs(cell, tenant=tenant, statuses=statuses, limit=limit, after=after))
 
-    async with access.client() as client:
-        found = await page(limit, after)
-        is_cut = len(found.value) == limit and bool((await page(1, found.value[-1].id)).value)
-        return found, is_cut
+    found = await page(limit, after)
+    over, there = [row.id for row in found.value if row.status in FINAL], [row.id for row in found.value]
+    is_cut = len(found.value) == limit and bool((await page(1, there[-1])).value)
+    # Elements stand behind their array by id: of one with whose id the last of the page begins, on the next one.
+    for each in [job for job in over if is_cut and there[-1].startswith(job)]:
+        there += [row.id for row in (await page(1, f"{each}.")).value]
+    return found, is_cut, arrays_among(over, there)
 
 
 def without_places(read: Read[tuple[JobRow, ...]], queues: Sequence[str]) -> Read[tuple[JobRow, ...]]:
@@ -148,7 +170,7 @@ def job_object(job: JobRow) -> dict[str, Any]:
     return {**asdict(job), **names, **(dict.fromkeys(FORGOTTEN) if job.status in FINAL else {})}
 
 
-def _row(job: JobRow) -> tuple[Any, ...]:
+def _row(job: JobRow, *, is_array: bool = False) -> tuple[Any, ...]:
     return (
         full_id(job.tenant, job.id),
         job.status,
@@ -158,7 +180,7 @@ def _row(job: JobRow) -> tuple[Any, ...]:
         "" if job.status in FINAL else job.priority,
         "" if job.position is None else job.position + 1,
         "" if job.submit_ms is None else to_the_second(job.submit_ms),
-        where_or_why(job),
+        ("array, " if is_array else "") + where_or_why(job),
     )
 
 

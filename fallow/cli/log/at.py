@@ -14,6 +14,7 @@ from fallow.cli.log.sentences import gpus
 from fallow.cli.output.counts import first_named
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_sentence, print_table
+from fallow.shared.cluster.model.arrays import arrays_among
 from fallow.shared.cluster.model.job import Job, wait_reason
 from fallow.shared.cluster.model.node import Node, bits
 from fallow.shared.cluster.model.state import CellState
@@ -63,7 +64,7 @@ def as_object(state: CellState) -> dict[str, Any]:
         "offset": state.offset,
         "epoch": state.epoch,
         "jobs_by_status": by_status(state),
-        "jobs_over": len(state.finished),
+        "jobs_over": sum(by_status_over(state).values()),
         "jobs": [_job(state.jobs[job]) for job in sorted(state.jobs)],
         "nodes": [_node(state.nodes[node]) for node in sorted(state.nodes)],
         "use": use(state),
@@ -74,8 +75,14 @@ def as_object(state: CellState) -> dict[str, Any]:
 def by_status(state: CellState) -> dict[str, int]:
     """How many jobs are in each status, the remembered ones too."""
     counts = Counter(job.status.value for job in state.jobs.values())
-    counts.update(over.status.value for over in state.finished.values())
-    return dict(sorted(counts.items()))
+    return dict(sorted((counts + by_status_over(state)).items()))
+
+
+def by_status_over(state: CellState) -> Counter[str]:
+    """The same of the remembered ones alone. Arrays, which are remembered beside their elements, are no jobs."""
+    names = [over.id for over in state.finished.values()]
+    arrays = arrays_among(names, names)
+    return Counter(over.status.value for over in state.finished.values() if over.id not in arrays)
 
 
 def use(state: CellState) -> list[dict[str, Any]]:

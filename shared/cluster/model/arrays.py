@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -96,6 +96,11 @@ def is_named_as_element(job_id: str) -> bool:
     """Whether the id ends in a dot and a number. The cell alone gives such ids, and only to elements."""
     _, dot, index = job_id.rpartition(".")
     return bool(dot) and index.isdecimal()
+
+
+def arrays_among(over: Iterable[str], jobs: Iterable[str]) -> frozenset[str]:
+    """Those of the ids of what is over that are no jobs but arrays: an element of each of them is among the jobs."""
+    return frozenset(over) & {job_id.rpartition(".")[0] for job_id in jobs if is_named_as_element(job_id)}
 
 
 def is_element_of(job_id: str, array: str) -> bool:
