@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fallow.shared.cluster.model.queue_order import Order
 
-SCHEMA = "4"
+SCHEMA = "5"
 """The form of the rows. A view of another form counts as not there, and is built anew."""
 
 

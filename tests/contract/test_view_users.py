@@ -104,27 +104,27 @@ def test_what_was_changed_by_hand_is_told(guarded: GuardedRedis) -> None:
         "user admin needs no password",
         "beside the declared ones: user default needs no password",
         "beside the declared ones: user stranger",
-        "missing: library fallow_4 (`fallow view load` puts it there)",
+        "missing: library fallow_5 (`fallow view load` puts it there)",
     ]
 
 
-FORGED = """#!lua name=fallow_4
+FORGED = """#!lua name=fallow_5
 local function read(name, callback)
   redis.register_function({ function_name = name, callback = callback, flags = { 'no-writes' } })
 end
-read('fallow_digest_4', function() return 'DIGEST' end)
-read('fallow_read_cursor_4', function() return { 'NONE' } end)
-redis.register_function('fallow_apply_4', function(keys, args) return { 'OK', args[2] } end)
+read('fallow_digest_5', function() return 'DIGEST' end)
+read('fallow_read_cursor_5', function() return { 'NONE' } end)
+redis.register_function('fallow_apply_5', function(keys, args) return { 'OK', args[2] } end)
 """
 
 
 def test_functions_that_pose_as_the_declared_ones_are_told_and_replaced(guarded: GuardedRedis) -> None:
     guarded.redis("loader").execute_command("FUNCTION", "LOAD", FORGED.replace("DIGEST", library_digest()))
-    assert guarded.redis("reader").execute_command("FCALL_RO", "fallow_digest_4", 0) == library_digest()
+    assert guarded.redis("reader").execute_command("FCALL_RO", "fallow_digest_5", 0) == library_digest()
     found = guarded.command(ADMIN, "view", "check", "--json")
     assert found.returncode == 1
     [row] = json.loads(found.stdout)["differences"]
-    assert (row["user"], row["text"].partition(":")[0]) == (None, "library fallow_4 is not that of this release")
+    assert (row["user"], row["text"].partition(":")[0]) == (None, "library fallow_5 is not that of this release")
     assert guarded.command("loader", "view", "load").returncode == 0
     assert guarded.command(ADMIN, "view", "check").returncode == 0
 
