@@ -23,7 +23,6 @@ from fallow.services.placement.queue.lines.row import Row
 from fallow.services.placement.requests.arrays import may_start_one_more
 from fallow.services.placement.search.quota_check import is_ever_allowed
 from fallow.services.placement.service import PlacementService
-from fallow.shared.cluster.capacity.gpu_types import types_for
 from fallow.shared.cluster.model.independent_workers import in_line
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.node import Node, bits
@@ -122,7 +121,6 @@ class _Book:
         self._number_of: dict[Account, int] = {}
         self._in_use = ExitStack()
         self._is_able: dict[str, bool] = {}
-        self._types: dict[tuple[str | None, tuple[str, ...]], tuple[str, ...]] = {}
 
     def close(self) -> list[Kept]:
         """All that was chosen; the state is as it was."""
@@ -131,17 +129,11 @@ class _Book:
 
     def keep_for(self, job: Job, *, is_whole: bool) -> None:
         """Keep places for this job, of the first GPU type of which its owners have something idle for it."""
-        for gpu_type in self._types_for(job.spec):
+        for gpu_type in _all_types(self._state, job.spec):
             owners = self._owners(in_line(job), gpu_type, is_whole=is_whole)
-            if owners and self._waits_for_room(job):
+            if owners and self._waits_for_room(job) and _could_be_of(self._state, job, gpu_type):
                 self._keep(job, gpu_type, owners, is_whole=is_whole)
                 return
-
-    def _types_for(self, spec: JobSpec) -> tuple[str, ...]:
-        found = self._types.get((spec.gpu_type, spec.pools))
-        if found is None:
-            found = self._types[spec.gpu_type, spec.pools] = tuple(types_for(self._state, spec))
-        return found
 
     def _owners(self, spec: JobSpec, gpu_type: str, *, is_whole: bool) -> list[tuple[Account, int]]:
         """Who keeps how much for it."""
@@ -189,9 +181,30 @@ class _Book:
     def _waits_for_room(self, job: Job) -> bool:
         known = self._is_able.get(job.spec.id)
         if known is None:
-            known = _waits_for_room(self._state, job) and not _waits_for_maintenance(self._state, job)
+            known = _waits_for_room(self._state, job)
             self._is_able[job.spec.id] = known
         return known
+
+
+def _all_types(state: CellState, spec: JobSpec) -> dict[str, None]:
+    """All types of its pools, or the one that the job names."""
+    if spec.gpu_type is not None:
+        return {spec.gpu_type: None}
+    pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
+    return {state.nodes[node_id].spec.gpu_type: None for pool in pools for node_id in pool.ids}
+
+
+def _could_be_of(state: CellState, job: Job, gpu_type: str) -> bool:
+    """Whether nodes of this type are of any use to the job: open ones hold it when they are empty."""
+    spec = replace(in_line(job), gpu_type=gpu_type)
+    if job.status is not JobStatus.QUEUED:
+        return _is_any_open(state, _reach_beside_own(state, spec, job))
+    return bool(reach_of(state, spec)) and not _waits_for_maintenance(state, spec)
+
+
+def _is_any_open(state: CellState, reach: dict[str, int]) -> bool:
+    ids = [state.pools[pool].ids[number] for pool, mask in reach.items() for number in bits(mask)]
+    return any(state.nodes[node_id].status not in CLOSED for node_id in ids)
 
 
 def _reach_beside_own(state: CellState, spec: JobSpec, job: Job) -> dict[str, int]:
@@ -231,7 +244,7 @@ def _has_turn(state: CellState, row: Row, line: Line, job: Job, firsts: dict[Lin
     if line not in firsts:
         firsts[line] = _first_of(state, line)
     is_fair = line.queue.order is QueueOrder.FAIR_SHARE
-    return firsts[line] == job.spec.id and (not is_fair or _is_all_guaranteed(state, in_line(job)))
+    return firsts[line] == job.spec.id and (not is_fair or _is_all_guaranteed(state, job))
 
 
 def _with_idle(state: CellState, tenants: Iterable[str]) -> dict[str, None]:
@@ -272,23 +285,22 @@ def _waits_for_room(state: CellState, job: Job) -> bool:
         return False
     if job.status is JobStatus.QUEUED:
         return bool(reach_of(state, in_line(job)))
-    found = _reach_beside_own(state, in_line(job), job)
-    ids = [state.pools[pool].ids[number] for pool, mask in found.items() for number in bits(mask)]
-    return any(state.nodes[node_id].status not in CLOSED for node_id in ids)
+    return _is_any_open(state, _reach_beside_own(state, in_line(job), job))
 
 
-def _waits_for_maintenance(state: CellState, job: Job) -> bool:
+def _waits_for_maintenance(state: CellState, spec: JobSpec) -> bool:
     """Whether the job is a gang that no pool would hold before its planned maintenance is over, were all nodes empty:
     until then room is of no use to it. In a strict queue it keeps those behind it waiting all the same.
     """
-    spec = job.spec
     pools = [state.pools[name] for name in spec.pools or state.pools if name in state.pools]
     return spec.gang and not any(could_hold(state, pool, spec) for pool in pools)
 
 
-def _is_all_guaranteed(state: CellState, spec: JobSpec) -> bool:
+def _is_all_guaranteed(state: CellState, job: Job) -> bool:
     """Whether the whole job is guaranteed to its own tenant, of each GPU type of which room would be kept for it."""
-    branches = [state.tree.branches.get((spec.tenant, gpu_type)) for gpu_type in types_for(state, spec)]
+    spec = in_line(job)
+    types = [gpu_type for gpu_type in _all_types(state, spec) if _could_be_of(state, job, gpu_type)]
+    branches = [state.tree.branches.get((spec.tenant, gpu_type)) for gpu_type in types]
     keeping = [branch for branch in branches if branch is not None and any(map(_is_idle, lineage(branch)))]
     return all(branch.used_milli + spec.gpus_milli <= branch.guaranteed_milli for branch in keeping)
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop
 from itertools import takewhile
 
+from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.queue.fair_share import Shares
 from fallow.services.placement.queue.fair_share_heap import FairShareHeap, came_of
 from fallow.services.placement.queue.lines.classes import room_of
 from fallow.services.placement.requests.arrays import may_start_one_more
 from fallow.services.placement.search.quota_check import is_ever_allowed
 from fallow.services.placement.search.reason_precedence import STRUCTURAL
-from fallow.shared.cluster.capacity.gpu_types import types_for
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.queue_order import order_in

@@ -96,8 +96,7 @@ def could_hold_one_more(state: CellState, job: Job) -> bool:
     """Whether any open node would hold a worker more of a job that runs, beside those that it has there, if nothing
     else ran on it.
     """
-    left = without(reach_of(state, in_line(job)), full_of_own(state, job))
-    return any(mask & ~hardware_of(state, state.pools[name]).closed for name, mask in left.items())
+    return has_open(state, without(reach_of(state, in_line(job)), full_of_own(state, job)))
 
 
 def full_of_own(state: CellState, job: Job) -> Reach:
@@ -144,6 +143,11 @@ def reach_of(state: CellState, spec: JobSpec) -> Reach:
     if not spec.gang and sum(_open_room(state, pool, spec) for _, pool in pools) < spec.workers:
         return {}
     return {name: found for name, pool in pools if (found := _reach(state, pool, spec))}
+
+
+def has_open(state: CellState, reach: Reach) -> bool:
+    """Whether any of these nodes is one that no person has closed."""
+    return any(mask & ~hardware_of(state, state.pools[name]).closed for name, mask in reach.items())
 
 
 def meet(one: Reach, other: Reach) -> bool:

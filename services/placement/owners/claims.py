@@ -17,11 +17,13 @@ from fallow.services.placement.fit.empty_capacity import (
     could_hold,
     could_hold_one_more,
     full_of_own,
+    has_open,
     reach_of,
+    without,
 )
+from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.requests.arrays import may_start_one_more
 from fallow.services.placement.search.quota_check import is_ever_allowed
-from fallow.shared.cluster.capacity.gpu_types import types_for
 from fallow.shared.cluster.model.independent_workers import in_line
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
@@ -55,23 +57,34 @@ class Wanted:
     What is worked out here holds while the nodes are what they are and no quota changes.
     """
 
-    __slots__ = ("_could_start", "_of_type", "form", "spec")
+    __slots__ = ("_could_start", "_could_use", "_of_type", "form", "spec")
 
     def __init__(self, state: CellState, job: Job) -> None:
         self.spec = in_line(job)
-        self.form = Form(job.spec.tenant, tuple(types_for(state, job.spec)), _where(job.spec))
-        self._could_start: bool | None = None
+        self.form = Form(job.spec.tenant, tuple(types_for(state, self.spec)), _where(job.spec))
+        self._could_use: bool | None = None
+        self._could_start: dict[str, bool] = {}
         self._of_type: dict[str, tuple[JobSpec, Reach]] = {}
 
-    def waits_for_room(self, state: CellState, job: Job) -> bool:
-        """Whether room on open nodes is what one of these jobs lacks, and would be of use to it now."""
-        if job.status is not JobStatus.QUEUED:
-            return could_use_room(state, job)  # it goes by the workers that it has, and its array has it already
+    def waits_for_room(self, state: CellState, waiter: Waiter, gpu_type: str) -> bool:
+        """Whether room on open nodes of this type is what one of these jobs lacks, and would be of use to it now."""
+        job = waiter.job
+        if waiter.grows:  # it goes by the workers that it has, and its array has it already
+            left = without(self.of_type(state, gpu_type)[1], dict(waiter.full))
+            return has_open(state, left) and could_use_room(state, job)
         if not may_start_one_more(state, job.spec):
             return False
-        if self._could_start is None:
-            self._could_start = could_use_room(state, job) and not _waits_for_maintenance(state, job.spec)
-        return self._could_start
+        known = self._could_start.get(gpu_type)
+        if known is None:
+            spec, reach = self.of_type(state, gpu_type)
+            known = bool(reach) and not _waits_for_maintenance(state, spec) and self._could_use_room(state, job)
+            self._could_start[gpu_type] = known
+        return known
+
+    def _could_use_room(self, state: CellState, job: Job) -> bool:
+        if self._could_use is None:
+            self._could_use = could_use_room(state, job)
+        return self._could_use
 
     def of_type(self, state: CellState, gpu_type: str) -> tuple[JobSpec, Reach]:
         """The job as it stands in line, of this GPU type, and where it could be."""
@@ -180,8 +193,8 @@ class _Choice:
             yield each
 
     def look_at(self, waiter: Waiter, *, rank: int) -> bool:
-        """Claim places for this job, of the first type of which its owners have something idle for it. Whether they may
-        keep any for it that is not guaranteed whole.
+        """Claim places for this job, of the first type of which its owners have something idle for it, and nodes that
+        could hold it. Whether they may keep any for it that is not guaranteed whole.
         """
         wanted, need, may_more = waiter.wanted, -waiter.place[0], False
         if not need or (waiter.is_sure and not _is_all_guaranteed(self._state, waiter)):
@@ -200,13 +213,13 @@ class _Choice:
         return may_more
 
     def _may_claim(self, waiter: Waiter, gpu_type: str, need: int) -> bool:
-        """Whether its tenant may use so much, and room is what it lacks."""
+        """Whether its tenant may use so much of this type, and room of it is what it lacks."""
         tree, tenant = self._state.tree, waiter.wanted.spec.tenant
         if over_limit(tree, tenant, gpu_type, need) is not None:
             return False
         if not waiter.wanted.spec.preemptible and need > firm_room(tree, (tenant, gpu_type), 0):
             return False  # it may use none of what is idle there
-        return waiter.wanted.waits_for_room(self._state, waiter.job)
+        return waiter.wanted.waits_for_room(self._state, waiter, gpu_type)
 
     def _claim(self, waiter: Waiter, gpu_type: str, owners: list[_Owner], rank: int) -> None:
         need, found = -waiter.place[0], list[tuple[Account, int]]()
@@ -244,8 +257,9 @@ def _waits_for_maintenance(state: CellState, spec: JobSpec) -> bool:
 
 def _is_all_guaranteed(state: CellState, waiter: Waiter) -> bool:
     """Whether the whole job is guaranteed to its own tenant, of each GPU type of which room would be kept for it."""
-    tenant, need = waiter.wanted.spec.tenant, -waiter.place[0]
-    branches = [state.tree.branches.get((tenant, gpu_type)) for gpu_type in waiter.wanted.form.types]
+    tenant, need, wanted = waiter.wanted.spec.tenant, -waiter.place[0], waiter.wanted
+    types = [gpu_type for gpu_type in wanted.form.types if wanted.waits_for_room(state, waiter, gpu_type)]
+    branches = [state.tree.branches.get((tenant, gpu_type)) for gpu_type in types]
     keeping = [
         branch for branch in branches if branch is not None and any(above.idle_milli for above in lineage(branch))
     ]

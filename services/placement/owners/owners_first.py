@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from fallow.services.placement.fit.empty_capacity import Reach
+from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.owners.kept_index import kept_in
 from fallow.services.placement.queue.planned_places import are_free_for
 from fallow.services.placement.search.quota_check import refusal_of_places
-from fallow.shared.cluster.capacity.gpu_types import types_for
 from fallow.shared.cluster.capacity.hardware import hardware_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import KeptPlace, taken

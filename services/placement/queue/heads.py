@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from fallow.services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of, together
+from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
 from fallow.services.placement.queue.head_index import HeadIndex
 from fallow.services.placement.queue.lines.classes import WORKERS, Key, room_of
@@ -31,7 +32,6 @@ from fallow.services.placement.queue.reserved import Kept, Reserved
 from fallow.services.placement.search.partial_start import places_to_enter
 from fallow.services.placement.search.quota_check import is_ever_allowed, waits_by_types
 from fallow.services.placement.search.reason_precedence import PRECEDENCE, STRUCTURAL, ReasonKind, is_of_quota
-from fallow.shared.cluster.capacity.gpu_types import types_for
 from fallow.shared.cluster.capacity.maintenance import longest_run_ms, shut_for
 from fallow.shared.cluster.capacity.masks import mask_from
 from fallow.shared.cluster.model.config import Queue

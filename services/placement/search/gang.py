@@ -6,6 +6,7 @@ from functools import partial
 
 from fallow.services.placement.fit.filling import fill, fullest
 from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.fit.usable_types import types_in
 from fallow.services.placement.owners.holdback import Search, each_off_kept_places, off_kept_places
 from fallow.services.placement.policy.policies import POLICIES, Places
 from fallow.services.placement.search.constraint_reasons import narrowed
@@ -16,7 +17,6 @@ from fallow.services.placement.search.topology_request import fits_anywhere, pla
 from fallow.services.placement.search.whole_nodes import cheapest_places
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.gang_bytes import bytes_of, is_too_large
-from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
 from fallow.shared.cluster.capacity.node_filter_index import allowed
 from fallow.shared.cluster.capacity.topology import topology_for
 from fallow.shared.cluster.model.state import CellState
@@ -169,7 +169,7 @@ def _of_one_type(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places 
     allowed of one type keeps the job from no other; and what has no places now will have none after other starts.
     """
     reasons: list[PendingReason] = []
-    for gpu_type in gpu_types_of(state, pool):
+    for gpu_type in types_in(state, pool, spec):
         found = _in_pool(state, pool, replace(spec, gpu_type=gpu_type))
         if not isinstance(found, PendingReason):
             return found

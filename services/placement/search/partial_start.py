@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from fallow.services.placement.fit.empty_capacity import could_hold_singly
 from fallow.services.placement.fit.filling import count_room
 from fallow.services.placement.fit.free_capacity import FreeCapacity
+from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.owners.holdback import nothing_kept, off_kept_places
 from fallow.services.placement.search.elsewhere import places_elsewhere_first
 from fallow.services.placement.search.gang import Places, place_gang
@@ -18,7 +19,7 @@ from fallow.services.placement.search.quota_check import is_over_limits, refusal
 from fallow.services.placement.search.replicas import place_replicas
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of
-from fallow.shared.cluster.capacity.gpu_types import gpu_types_of, types_for
+from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
 from fallow.shared.cluster.model.independent_workers import fewest_of, is_service, may_enter, paused_ranks
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fallow.services.placement.fit.empty_capacity import goes_to_several_pools, open_room, reach_of
+from fallow.services.placement.fit.usable_types import types_for, types_in, types_of_workers
 from fallow.services.placement.owners.kept_of_cell import kept_of_cell_milli
 from fallow.services.placement.search.whole_nodes import takes_milli, whole_by_type
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
-from fallow.shared.cluster.capacity.gpu_types import gpu_types_of, idle_milli, open_milli, types_for
+from fallow.shared.cluster.capacity.gpu_types import idle_milli, open_milli
 from fallow.shared.cluster.capacity.hardware import CLOSED
 from fallow.shared.cluster.capacity.taken_alone import with_whole_nodes
 from fallow.shared.cluster.model.independent_workers import in_line
@@ -32,7 +33,7 @@ def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Pend
     for owners of one type comes before a quota of another: the job waits for them, and they must not wait for it.
     """
     found = None
-    for gpu_type in (spec.gpu_type,) if spec.gpu_type is not None else gpu_types_of(state, pool):
+    for gpu_type in types_in(state, pool, spec):
         refused = _refusal_of_whole(state, spec, gpu_type)
         if refused is None:
             return None
@@ -175,7 +176,7 @@ def _is_ever_within(state: CellState, spec: JobSpec, gpu_type: str, milli: int, 
 
 def is_parted(state: CellState, pool: PoolCapacity, spec: JobSpec) -> bool:
     """Whether an untyped job must keep to one of the pool's types, since of another its tenant may not use so much."""
-    types = gpu_types_of(state, pool) if spec.gpu_type is None else {}
+    types = types_of_workers(state, pool, spec) if spec.gpu_type is None else {}
     if len(types) < 2:  # noqa: PLR2004 - nearly every pool has one
         return False
     return any(_refusal_of_whole(state, spec, each, may_be_part=True) is not None for each in types)

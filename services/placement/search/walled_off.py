@@ -4,8 +4,9 @@ numbers, for people.
 
 from __future__ import annotations
 
+from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.search.whole_nodes import takes_milli
-from fallow.shared.cluster.capacity.gpu_types import idle_milli, types_for
+from fallow.shared.cluster.capacity.gpu_types import idle_milli
 from fallow.shared.cluster.capacity.taken_alone import with_whole_nodes
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.room import drawn_from_cell

@@ -20,6 +20,7 @@ import msgspec
 
 from fallow.services.placement.explain.queue_position import turns_of
 from fallow.services.placement.fit.empty_capacity import Reach, meet, reach_of
+from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.queue.lines.classes import room_of
 from fallow.services.placement.queue.planned_places import may_start_in
 from fallow.services.placement.search.elsewhere import place_job
@@ -27,7 +28,6 @@ from fallow.services.placement.search.gang import Places, place_gang
 from fallow.services.placement.search.quota_check import is_ever_allowed, limit_reached
 from fallow.services.placement.search.reason_precedence import STRUCTURAL
 from fallow.services.queueing.policy.estimator import Estimator
-from fallow.shared.cluster.capacity.gpu_types import types_for
 from fallow.shared.cluster.fold.allocation import release, take
 from fallow.shared.cluster.fold.apply import APPLY
 from fallow.shared.cluster.model.config import Queue

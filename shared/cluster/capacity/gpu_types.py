@@ -6,20 +6,12 @@ from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.closed_idle import closed_idle, idle_by_type
 from fallow.shared.cluster.capacity.hardware import hardware_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec
+from fallow.shared.events.values import GPU
 
 
 def gpu_types_of(state: CellState, pool: PoolCapacity) -> dict[str, None]:
     """The types in the order of the nodes' ids."""
     return hardware_of(state, pool).types
-
-
-def types_for(state: CellState, spec: JobSpec) -> dict[str, None]:
-    """The types that a job could get: the one that it names, or all of its pools."""
-    if spec.gpu_type is not None:
-        return {spec.gpu_type: None}
-    pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
-    return {gpu_type: None for pool in pools for gpu_type in gpu_types_of(state, pool)}
 
 
 def idle_milli(state: CellState, gpu_type: str) -> int:
