@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fallow.services.placement.explain.explain import why_not
 from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.owners.owners_first import fits_in
 from fallow.services.placement.search.quota_check import limit_reached, waits_by_types
@@ -143,6 +144,9 @@ def test_a_limit_of_a_type_that_could_not_hold_the_job_is_not_why_it_waits(job: 
     world.tell(admitted(spec, 1))
     assert why(world, "own") in (PendingReason.NO_FREE_GPUS, PendingReason.FRAGMENTED)
     assert waits_by_types(world.state, spec) == (["other"], [], {})
+    told = why_not(world.state, world.job("own"), (STRICT,), world.now_ms)
+    assert PendingReason.QUOTA_REACHED not in told.codes
+    assert told.accounts == ()
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -16,6 +16,7 @@ from fallow.services.placement.explain.fair_share import TenantShare, share_of
 from fallow.services.placement.explain.queue_position import jobs_before
 from fallow.services.placement.explain.shortfall import shortfall
 from fallow.services.placement.fit.empty_capacity import waits_for_closed
+from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.owners.owners import Owners
 from fallow.services.placement.queue.heads import head_before
 from fallow.services.placement.requests.arrays import may_start_one_more
@@ -357,9 +358,9 @@ def _capacity(
 
 def _accounts(state: CellState, spec: JobSpec, pools: tuple[PoolRoom, ...]) -> tuple[AccountUse, ...]:
     """The tenant's accounts of the GPU types that the job could get, and those above them."""
-    types = dict.fromkeys(gpu_type for room in pools for gpu_type in room.gpu_types)
-    found = []
-    for gpu_type in types:
+    there = dict.fromkeys(gpu_type for room in pools for gpu_type in room.gpu_types)
+    found, types = [], types_for(state, spec)
+    for gpu_type in [each for each in there if each in types]:
         for account, room in rooms(state.tree, (spec.tenant, gpu_type)):
             quota = state.quotas.get(account)
             if quota is not None:
