@@ -18,8 +18,9 @@ from fallow.shared.events.operations import PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import JobSpec
+from tests.placement.replicas import all_start, service
 from tests.placement.test_heads import BACKFILL, submit, world_of
-from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of
+from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of, update
 
 FAIR = Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE)
 NEW: dict[str, Any] = {"node_labels": ("new",)}
@@ -90,6 +91,27 @@ def test_a_due_head_starts_though_its_tenant_sends_a_small_job_of_a_higher_prior
 
     started = flows(world, send, **NEW)
     assert started in range(30, 34)
+
+
+@pytest.mark.parametrize("writer", ["the same", "another one"])
+def test_a_service_that_lacked_a_replica_before_a_head_of_its_tenant_was_due_goes_on_waiting(writer: str) -> None:
+    """Ada's service comes before her head, which is at her limit, and before bob's service, as he has more: also where
+    nobody has looked at it since the head came to be due.
+    """
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(joined("n1", 4), set_quotas(quota("ada", 4), quota("bob", 8)))
+    for job, tenant in (("own", "ada"), ("other", "bob")):
+        world.tell(admitted(service(job, 1, tenant=tenant, queue="line", workers_min=1)))
+        all_start(world, job)
+    world.run(*(spec_of(f"fill-{number}", tenant="bob", queue="line") for number in (0, 1)))
+    world.tell(*(update(job, tenant, workers=2) for job, tenant in (("own", "ada"), ("other", "bob"))))
+    submit(world, "head", 4, tenant="ada")
+    assert world.job("head").deferred is PendingReason.QUOTA_REACHED
+    world.now_ms += 20_000
+    if writer == "another one":
+        world.restart()
+    world.tell(finished("fill-0"))
+    assert (len(world.job("own").workers), len(world.job("other").workers)) == (2, 1)
 
 
 def with_a_due_head(**young: Any) -> World:

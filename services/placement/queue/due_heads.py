@@ -186,9 +186,12 @@ def waits_on(heads: Heads, job: Job, need: Need, code: PendingReason | None, *, 
 
 
 def _told(job: Job, row: Row) -> PendingReason | None:
-    """Why a job waits of which the line does not know it now: that heads have kept it off, or the workers that it still
-    wants, whatever it was told before; else what it was told last.
+    """Why a job waits of which the line does not know it now: that heads have kept it off, whatever it was told before;
+    else what it was told last. One that runs is told nothing: it waits for the workers that it still wants since the
+    first walk behind which it stood in its line, whoever made that walk.
     """
-    if row.was_kept_off:
+    if row.kept_off == job.spec.id:
         return PendingReason.BEHIND_HEAD
-    return job.deferred if job.status is JobStatus.QUEUED else None
+    if job.status is JobStatus.QUEUED:
+        return job.deferred
+    return None if job.spec.id in row.rows.line.fresh else PendingReason.BEHIND_HEAD

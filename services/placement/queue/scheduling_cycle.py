@@ -529,8 +529,8 @@ class _QueueScan:
         """
         is_by_own = over.is_before_turns and over.spec.tenant == job.spec.tenant
         if is_by_own or job.status is not _QUEUED:
-            self._walk.has_come_to_wait |= over.is_before_turns and not row.was_kept_off
-            row.was_kept_off = True
+            self._walk.has_come_to_wait |= over.is_before_turns and row.kept_off != job.spec.id
+            row.kept_off = job.spec.id
         is_for_later = bool(off) and (self._is_fair or job.spec.id in self._state.reservations)
         self._walk.has_kept_off |= is_for_later or self._heads.are_before_turns
         if code in _OF_TENANT or self._heads.is_by_tenant(over) or over.is_planned or not self._keeps_its_room(job):

@@ -69,12 +69,12 @@ class Row:
         "in_vain",
         "is_limited",
         "is_shut",
+        "kept_off",
         "key",
         "number",
         "rows",
         "tried",
         "tries",
-        "was_kept_off",
     )
 
     def __init__(self, key: Key, number: int, rows: RoomRows, *, is_limited: bool) -> None:
@@ -90,9 +90,9 @@ class Row:
         """In which round of tries (`Lines.tries`) it was looked for so last."""
         self.tries = 1
         """The same as of its room."""
-        self.was_kept_off = False
-        """Whether a due head of its own tenant that stands behind it has kept off a job of it, or any head the workers
-        that one which runs still wants.
+        self.kept_off = ""
+        """The job of it, if any, that a due head of its own tenant which stands behind it has kept off last, or of
+        which any head has kept off the workers that it still wants while it runs.
         """
 
     def __len__(self) -> int:
