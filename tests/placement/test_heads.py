@@ -15,6 +15,7 @@ from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, Level, Position, Resources, RetryPolicy, TopologyRequest, Wish
+from tests.placement.replicas import loose
 from tests.placement.world import (
     CELL,
     World,
@@ -1146,3 +1147,19 @@ def test_by_shares_a_head_behind_one_of_its_own_tenant_keeps_no_owner_off_for_wh
     assert world.job("of-bob").workers
     world.tell(*(finished("of-bob", node) for node in world.nodes_of("of-bob")))
     assert world.job("head").workers
+
+
+@pytest.mark.parametrize("order", QueueOrder)
+def test_a_walk_comes_by_a_job_once_that_another_one_of_its_class_has_let_come_first_again(order: QueueOrder) -> None:
+    """Late stood first in its class until early came, which starts with one worker where the strict head could not be:
+    then late is the first again, and a head itself.
+    """
+    queues = Queue(name="strict", discipline=STRICT), Queue(name="line", discipline=BACKFILL, order=order)
+    world = world_of(*queues, wait_ms=10_000)
+    world.tell(joined("n1", 4), joined("n2", 1, pool="extra"), set_quotas(quota("ada", 9)))
+    submit(world, "first", tenant="bob", queue="strict")
+    submit(world, "head", 4, tenant="bob", queue="strict")
+    alike: dict[str, Any] = {"tenant": "ada", "queue": "line", "pools": ("train", "extra"), "workers_min": 1}
+    world.tell(admitted(loose("late", 2, **alike), 35), admitted(loose("early", 2, **alike), 26))
+    assert [(job, len(world.job(job).workers)) for job in ("early", "late")] == [("early", 1), ("late", 0)]
+    assert "late" in world.state.heads

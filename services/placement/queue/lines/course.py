@@ -88,7 +88,9 @@ class Course:
     def pass_row(self, row: Row) -> None:
         """Nothing of the row whose turn it is starts in this walk."""
         self._aside.append(row)
-        heappop(row.rows.heap)
+        heap = row.rows.heap
+        while heap and heap[0][2] is row:  # it stands there again for each time that its first job became the first
+            heappop(heap)
 
     def pass_room(self) -> None:
         """Nothing that needs the room of the row whose turn it is starts in this walk."""
