@@ -26,7 +26,13 @@ def digest_of(content: str) -> str:
 
 def from_effect(effect: CellFileSet) -> CellFile:
     """The file again. Raises ValueError for what another release may have written and this one cannot read."""
-    return CellFile.model_validate_json(effect.content)
+    return _file(effect.content)
+
+
+@lru_cache(maxsize=16)
+def _file(content: str) -> CellFile:
+    """Read once, however often one asks: a file with thousands of tenants takes long, and files cannot be changed."""
+    return CellFile.model_validate_json(content)
 
 
 def part_in_force(effect: CellFileSet | None, own: CellPart) -> CellPart:
@@ -59,7 +65,7 @@ def waiting_limits_in_force(effect: CellFileSet | None) -> WaitingLimits | None:
 def _queues(content: str, cell: str) -> dict[str, Queue]:
     """The queues of a cell by name, in a cell file as the log holds it; the first one also for jobs that name none."""
     try:
-        queues = CellFile.model_validate_json(content).cell(cell).queues
+        queues = _file(content).cell(cell).queues
     except (ValueError, KeyError):
         return {}
     return {"": queues[0], **{queue.name: queue for queue in queues}}
