@@ -78,11 +78,13 @@ class Access:
 
     def layout(self) -> Layout:
         """Where the records of these cells are. Raises CellFileError."""
+        return self._layout_of(self.cells())
+
+    def _layout_of(self, file: CellFile) -> Layout:
         # Not by shared.log.opening, which brings along everything that a service needs and a command does not.
-        from fallow.cli.passed_over import TellingSigners  # noqa: PLC0415 - the same
+        from fallow.cli.passed_over import TellingSigners  # noqa: PLC0415 - keeps `fallow --help` quick
         from fallow.shared.log.layout import Layout  # noqa: PLC0415 - the same
 
-        file = self.cells()
         ordinals = {cell.name: cell.ordinal for cell in file.cells}
         return Layout(self.namespace, ordinals, TellingSigners(file), frozenset(file.own_topics))
 
@@ -111,7 +113,15 @@ class Access:
         functions = RedisFunctions(self.redis_address)
         log = KafkaLog(self.kafka_access, "fallow-cli")
         on_fenced = FenceLine().say if tells_fence else None
-        client = DirectClient(log, functions, self.layout(), source="fallow-cli", on_fenced=on_fenced)
+        file = self.cells()
+        client = DirectClient(
+            log,
+            functions,
+            self._layout_of(file),
+            source="fallow-cli",
+            on_fenced=on_fenced,
+            known_tenants=[tenant.name for tenant in file.tenants],
+        )
         try:
             yield client
         except NotYet as error:

@@ -98,7 +98,7 @@ async def _feed(access: Access, days: Iterator[Workload]) -> int:
     sent = 0
     try:
         tenants = [tenant.name for tenant in access.cells().tenants]
-        cell = RunningCell(log, await as_kafka_shows(log, access.layout(), tenants))
+        cell = RunningCell(log, await as_kafka_shows(log, access.layout(), tenants, tenants))
         for day in days:
             clock = WallCellClock()
             today = Feed(cell, day, clock, base_ms=clock.now_ms())

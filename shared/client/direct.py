@@ -41,7 +41,8 @@ APART_S = 0.002
 
 class DirectClient:
     """A client over one log handle, which it starts and stops, and the view's functions. `source` names the program.
-    `on_fenced` is told the cell and the version whenever what was read is of a cell that is fenced.
+    `on_fenced` is told the cell and the version whenever what was read is of a cell that is fenced. `known_tenants` are
+    those of the cell file: what is wished for another one that has a topic of its own is not sent (`own_topics`).
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class DirectClient:
         *,
         source: str,
         on_fenced: Callable[[str, int], None] | None = None,
+        known_tenants: Collection[str] | None = None,
     ) -> None:
         self._log, self._layout, self._source = log, layout, source
+        self._known_tenants = known_tenants
         self._history = History(log, layout)
         self._view = ViewReader(functions, layout.namespace, layout.ordinals)
         self._is_connected = False
@@ -99,7 +102,7 @@ class DirectClient:
         tenants = list(dict.fromkeys(tenant for command in commands if (tenant := tenant_of(command)) is not None))
         with told():
             await self._connect()
-            layout = await as_kafka_shows(self._log, self._layout, tenants) if tenants else self._layout
+            layout = await self._layout_for(tenants) if tenants else self._layout
             messages = [
                 layout.outgoing(command, id=_id(command, now_ms), source=self._source, wall_ms=now_ms)
                 for command in commands
@@ -112,6 +115,9 @@ class DirectClient:
             if not in_turn:
                 await self._log.publish(messages)
         return mark
+
+    async def _layout_for(self, tenants: Collection[str]) -> Layout:
+        return await as_kafka_shows(self._log, self._layout, tenants, self._known_tenants)
 
     async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
         """As the port says."""

@@ -32,7 +32,12 @@ class Sender:
     """A client, and what it has sent by each topic."""
 
     def __init__(
-        self, there: Collection[str], *, seen: Collection[str] | None = None, file: Collection[str] = ()
+        self,
+        there: Collection[str],
+        *,
+        seen: Collection[str] | None = None,
+        file: Collection[str] = (),
+        known: Collection[str] | None = None,
     ) -> None:
         self.broker = MemoryBroker()
         for topic in (*there, "t.jobs", "t.decisions"):
@@ -40,7 +45,7 @@ class Sender:
         log = Seen(self.broker, [*there, "t.jobs", "t.decisions"] if seen is None else seen)
         self.functions = RedisFunctions("redis://127.0.0.1:1/0")
         layout = Layout("t", {"main": 0}, own_topics=frozenset(file))
-        self.client = DirectClient(log, self.functions, layout, source="test")
+        self.client = DirectClient(log, self.functions, layout, source="test", known_tenants=known)
 
     async def send_all(self, tenant: str) -> None:
         await self.client.submit([JobSpec(id="train", tenant=tenant)])
@@ -88,6 +93,31 @@ async def test_a_tenant_that_should_have_one_and_has_none_is_told_so_before_anyt
     with pytest.raises(ClientUnavailable, match=r"topic t\.submissions\.alice is not there, or this user may not"):
         await sender.send_all("alice")
     assert sender.came(PLAIN) == 0
+
+
+async def test_nothing_is_sent_by_the_topic_of_a_tenant_that_the_cell_file_does_not_have(senders: list[Sender]) -> None:
+    """Admission reads it for tenants of its file alone, and by the common topic a tenant with its own has no answer."""
+    senders.append(sender := Sender([PLAIN, OWN], known=["bob"]))
+    with pytest.raises(
+        ClientUnavailable, match=r"topic t\.submissions\.alice is there, though the cell file has no tenant"
+    ):
+        await sender.send_all("alice")
+    await sender.send_all("bob")
+    assert (sender.came(PLAIN), sender.came(OWN)) == (3, 0)
+
+
+async def test_a_tenant_that_the_cell_file_does_not_have_is_answered_by_the_common_topic(
+    senders: list[Sender],
+) -> None:
+    senders.append(sender := Sender([PLAIN], known=["bob"]))
+    await sender.send_all("alice")
+    assert sender.came(PLAIN) == 3
+
+
+async def test_a_tenants_own_user_needs_no_cell_file_that_has_the_tenant(senders: list[Sender]) -> None:
+    senders.append(sender := Sender([PLAIN, OWN], seen=[OWN], known=["bob"]))
+    await sender.send_all("alice")
+    assert (sender.came(PLAIN), sender.came(OWN)) == (0, 3)
 
 
 async def test_a_tenants_own_user_who_sees_that_topic_alone_sends_and_is_told_no_answer(senders: list[Sender]) -> None:
