@@ -47,6 +47,10 @@ class NoUsableSnapshot(Exception):
     """The log no longer begins at its first record, and no whole snapshot reaches to where it begins."""
 
 
+class OtherReleasesSnapshots(NoUsableSnapshot):
+    """The snapshots that would reach there are those of another release."""
+
+
 async def newest_snapshot(log: Log, layout: Layout, cell: str, service: str = "") -> CellState | None:
     """The state of the newest whole snapshot from which the decision log can still be followed, or None to begin at 0.
     `service` names the service that loads it: what each loads first is set aside from the collector of garbage.
@@ -68,19 +72,20 @@ async def newest_snapshot(log: Log, layout: Layout, cell: str, service: str = ""
     found = (
         await _none_whole(log, layout.tp("snapshots", cell))
         if whole is None
-        else f"the newest whole snapshot ends at {whole.manifest.offset}"
+        else NoUsableSnapshot(f"the newest whole snapshot ends at {whole.manifest.offset}")
     )
-    raise NoUsableSnapshot(f"cell {cell}: the decision log begins at {begin}, and {found}: what lies between is lost")
+    raise type(found)(f"cell {cell}: the decision log begins at {begin}, and {found}: what lies between is lost")
 
 
-async def _none_whole(log: Log, tp: TopicPartition) -> str:
+async def _none_whole(log: Log, tp: TopicPartition) -> NoUsableSnapshot:
     """That no snapshot is whole; and which release is to be asked, where another one wrote what stands last."""
     end, found = (await log.end_offsets([tp]))[tp], "there is no whole snapshot"
     async for record in _records(log, tp, max(0, end - 1), end):
         event = event_of(record)
         if isinstance(event, OfAnotherRelease):
-            return f'{found} that this release reads ({event}; docs/operations.md, "Upgrade it")'
-    return found
+            why = f'{found} that this release reads ({event}; docs/operations.md, "Upgrade it")'
+            return OtherReleasesSnapshots(why)
+    return NoUsableSnapshot(found)
 
 
 async def _before_the_unreadable(

@@ -27,6 +27,7 @@ ENDINGS: dict[str, Ending] = {
     "WorkerUsersUnusable": Ending("workers cannot have users of their own", WRONG_SETTINGS),
     "NodeTakenOver": Ending("another agent speaks for the node", FAILED),
     "WrongTopics": Ending("the topics are not as declared", WRONG_SETTINGS),
+    "OtherRelease": Ending("fenced: the decision log is another release's, operator action needed", FENCED),
     "DamagedLog": Ending("fenced: the decision log is damaged, operator action needed", FENCED),
     "UnwritableDecision": Ending("fenced: no record can hold the next decision, operator action needed", FENCED),
     "LogTruncated": Ending("the decision log no longer holds what is needed", FAILED),

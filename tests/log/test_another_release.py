@@ -17,7 +17,7 @@ from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import Outgoing
-from fallow.shared.log.snapshots import NoUsableSnapshot
+from fallow.shared.log.snapshots import OtherReleasesSnapshots
 from tests.events.write_golden import path_of
 from tests.histories import CELL, History, outgoing
 from tests.log.earlier_release import CELL_OF_IT, as_then, first_decision
@@ -96,7 +96,7 @@ async def test_a_log_of_another_release_is_not_folded_from_its_snapshot(broker: 
     with pytest.raises(DamagedLog, match=TOLD):
         await followed(broker)
     broker.delete_before(DECISIONS, 10)
-    with pytest.raises(NoUsableSnapshot, match=TOLD):
+    with pytest.raises(OtherReleasesSnapshots, match=TOLD):
         await followed(broker)
 
 

@@ -23,6 +23,7 @@ from fallow.services.projector.settings import ProjectorSettings
 from fallow.services.queueing.app.cell import CellPlanner, QueueingMetrics
 from fallow.services.queueing.app.snapshots import Keeper, SnapshotMetrics
 from fallow.services.queueing.settings import QueueingSettings
+from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from fallow.shared.events.encoding import encode
@@ -35,6 +36,7 @@ from fallow.shared.log.port import LogTruncated
 from fallow.shared.log.sharing.cell_tasks import Tenure
 from fallow.shared.log.sharing.cell_work import FENCING, work_apart
 from fallow.shared.log.sharing.owned_cells import work_on_owned_cells
+from fallow.shared.log.snapshots import NoUsableSnapshot, OtherReleasesSnapshots
 from fallow.shared.runtime.endings import ENDINGS, FENCED
 from fallow.shared.runtime.files.cell_file import parse_cell_file
 from fallow.shared.runtime.process import Context, make_context
@@ -193,7 +195,9 @@ async def test_a_damaged_cell_is_fenced_with_its_place_and_the_other_cell_goes_o
     await asyncio.wait_for(running, 10)
 
 
-async def test_a_cell_of_another_release_is_fenced_and_nothing_is_written_there(start: Start) -> None:
+async def test_a_cell_of_another_release_is_fenced_and_nothing_is_written_there(
+    start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
     cells = Cells()
     cells.write_as_an_earlier_release()
     cells.join(SICK)
@@ -207,6 +211,9 @@ async def test_a_cell_of_another_release_is_fenced_and_nothing_is_written_there(
     assert [cells.broker.partition((f"t.{topic}", 0)).end for topic in ("decisions", "snapshots", "queue")] == [1, 0, 0]
     context.stopping.set()
     await asyncio.wait_for(running, 10)
+    [told] = [line for line in capsys.readouterr().out.splitlines() if "operator action needed" in line]
+    assert "the log is another release's: docs/operations.md" in told
+    assert "log repair" not in told  # it touches no such log
 
 
 async def test_a_cell_whose_decisions_cannot_be_read_is_fenced_with_its_place_and_the_other_cell_goes_on(
@@ -291,6 +298,30 @@ async def test_an_error_that_concerns_the_whole_process_is_not_kept_from_it() ->
 
     with pytest.raises(WrongTopics):
         await work_apart(make_context("any", ServiceSettings()), LAYOUT, SICK, work)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (DamagedLog("offset 3: records are missing"), "begin with `fallow log repair`"),
+        (OtherRelease("offset 3: a record cannot be read"), "the log is another release's"),
+        (NoUsableSnapshot("there is no whole snapshot"), "begin with `fallow log repair`"),
+        (OtherReleasesSnapshots("there is no whole snapshot that this release reads"), "the log is another release's"),
+    ],
+)
+async def test_who_finds_a_cell_fenced_is_told_what_helps(
+    capsys: pytest.CaptureFixture[str], error: Exception, advice: str
+) -> None:
+    async def work() -> None:
+        raise ExceptionGroup("of several tasks", [error])
+
+    context = make_context("any", ServiceSettings())
+    running = asyncio.create_task(work_apart(context, LAYOUT, SICK, work))
+    await eventually(lambda: SICK in context.health.fences)
+    context.stopping.set()
+    await running
+    [told] = [line for line in capsys.readouterr().out.splitlines() if "operator action needed" in line]
+    assert f"fenced: operator action needed, {advice}" in told
 
 
 async def test_a_decision_that_no_record_can_hold_fences_its_cell_alone() -> None:

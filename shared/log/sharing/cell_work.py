@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.snapshot import DamagedSnapshot
 from fallow.shared.log.machine.writer import UnwritableDecision
 from fallow.shared.log.port import LogTruncated, UnreadableRecords
-from fallow.shared.log.snapshots import NoUsableSnapshot
+from fallow.shared.log.snapshots import NoUsableSnapshot, OtherReleasesSnapshots
 from fallow.shared.runtime.endings import ending_of
 from fallow.shared.runtime.http.health import Fence
 from fallow.shared.runtime.process import Context
@@ -27,7 +27,11 @@ AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 60.0
 STEADY_MS = 120_000
 """Work that went on for so long was well: the next error begins a new row of pauses."""
 
-FENCING = (DamagedLog, DamagedSnapshot, NoUsableSnapshot, UnwritableDecision)
+FENCING = (DamagedLog, OtherRelease, DamagedSnapshot, NoUsableSnapshot, UnwritableDecision)
+
+FENCED = "fenced: operator action needed, begin with `fallow log repair`"
+FENCED_BY_RELEASE = "fenced: operator action needed, the log is another release's: docs/operations.md, 'Upgrade it'"
+"""Nothing in it is to be repaired."""
 
 
 def fence_of(error: BaseException, layout: Layout, cell: str) -> Fence | None:
@@ -43,7 +47,8 @@ def fence_of(error: BaseException, layout: Layout, cell: str) -> Fence | None:
     if isinstance(error, LogTruncated):
         return Fence(str(error), *error.tp, error.asked) if error.asked >= error.begin else None
     if isinstance(error, FENCING):
-        return Fence(str(error), topic, partition, getattr(error, "offset", None))
+        is_of_another_release = isinstance(error, OtherRelease | OtherReleasesSnapshots)
+        return Fence(str(error), topic, partition, getattr(error, "offset", None), is_of_another_release)
     return None
 
 
@@ -98,7 +103,7 @@ def _fence(context: Context[Any], cell: str, fence: Fence) -> None:
     context.health.fence(cell, fence)
     context.telemetry.cell_fenced.labels(cell).set(1)
     context.logger.error(
-        "fenced: operator action needed, begin with `fallow log repair`",
+        FENCED_BY_RELEASE if fence.is_of_another_release else FENCED,
         cell=cell,
         reason=fence.reason,
         topic=fence.topic,

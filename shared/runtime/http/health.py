@@ -45,6 +45,7 @@ class Fence:
     topic: str
     partition: int
     offset: int | None = None
+    is_of_another_release: bool = False
 
 
 @dataclass(slots=True)
