@@ -209,7 +209,7 @@ async def test_cursors_stand_behind_what_was_published(tmp_path: Path) -> None:
 
 
 async def test_a_diary_that_has_grown_is_shortened_while_its_nodes_go_on(tmp_path: Path) -> None:
-    begun = DiaryLine(node="node-1", job="long-ago", attempt=1, event="started", devices=(0,), cell_ms=0, wall_ms=0)
+    begun = DiaryLine(node="node-1", job="ada/long-ago", attempt=1, event="started", devices=(0,), cell_ms=0, wall_ms=0)
     ended = replace(begun, event="ended", status=RunStatus.FINISHED)
     pair = encode(begun) + b"\n" + encode(ended) + b"\n"
     past = b"".join(pair.replace(b"long-ago", b"long-ago-%d" % number) for number in range(GROWN_BYTES // 200))

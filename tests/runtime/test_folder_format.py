@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Callable
@@ -85,6 +86,28 @@ def test_a_folder_of_before_there_was_the_file_is_read_and_marked(
         before.pop("reigns/cell-a-0-of-1")
     way(tmp_path)
     assert content(tmp_path) | before == content(tmp_path)
+
+
+@pytest.mark.parametrize("where", ["runs/train-7/1", "diaries/n1.jsonl", "n1.jsonl"])
+@pytest.mark.parametrize(("way", "file", "kept"), KEEPERS)
+def test_a_folder_of_when_jobs_had_no_tenants_is_refused_in_one_line_and_stays_as_it_is(
+    tmp_path: Path, way: Way, file: str, kept: FolderFormat, where: str
+) -> None:
+    folder = (tmp_path / file).parent
+    (folder / where).parent.mkdir(parents=True, exist_ok=True)
+    if where.endswith(".jsonl"):
+        line = {"node": "n1", "job": "train-7", "attempt": 1, "event": "started", "cell_ms": 1, "wall_ms": 1}
+        (folder / where).write_text(json.dumps(line, separators=(",", ":")) + "\n", encoding="utf-8")
+    else:
+        (folder / where).mkdir()
+    before = content(tmp_path)
+    with pytest.raises(FolderOfAnotherFormat) as refused:
+        way(tmp_path)
+    assert str(refused.value).endswith(
+        "has no file format, and names jobs without their tenants; "
+        "go back to the release that wrote it, or give an empty folder"
+    )
+    assert content(tmp_path) == before
 
 
 @given(st.sampled_from(READERS), st.text(min_size=1, max_size=100))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -17,8 +18,15 @@ from fallow.shared.whole_file import whole_file
 
 NAME = "format"
 
+WAY = "go back to the release that wrote it, or give an empty folder"
+
 _BYTES_MOST = 80
 """More than the file ever holds; of a longer one so much is shown."""
+
+_DIARY_BYTES = 65_536
+"""Hundreds of lines, each of which names a job."""
+
+_JOB_ALONE = re.compile(rb'"job":"[^"/]*"')
 
 _CAREFUL = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Whoever may write in the folder may leave what is no file there: no link is followed, and nothing is waited for."""
@@ -43,13 +51,17 @@ class FolderFormat:
 
 
 def take_folder(setting: str, folder: Path, own: FolderFormat) -> None:
-    """Let the folder be of this format from now on; one that says nothing is: so were all before there was the file.
+    """Let the folder be of this format from now on. One that says nothing is, as were all just before there was the
+    file, but where it tells that it is older: of the time when jobs had no tenants.
 
     Raises FolderOfAnotherFormat, and then has changed nothing. Where the file cannot be written, the next start writes
     it.
     """
     if must_be_readable(setting, folder, (own,)):
         return
+    if any(map(names_no_tenants, (folder / "runs", folder, folder / "diaries"))):
+        told = f"has no file {NAME}, and names jobs without their tenants; {WAY}"
+        raise FolderOfAnotherFormat(f"{setting} = {folder}: {told}")
     with contextlib.suppress(OSError), whole_file(folder / NAME) as part:
         part.write_text(f"{own}\n", encoding="ascii")
         part.chmod(0o600)
@@ -59,7 +71,7 @@ def must_be_readable(setting: str, folder: Path, known: Collection[FolderFormat]
     """Whether the folder says its format, which is one of these. False: it says nothing, as before there was the file,
     and after a loss of power that left only its name. Raises FolderOfAnotherFormat.
     """
-    where, way = f"{setting} = {folder}", "go back to the release that wrote it, or give an empty folder"
+    where = f"{setting} = {folder}"
     try:
         said = _said_in(folder / NAME)
     except OSError as error:
@@ -68,7 +80,25 @@ def must_be_readable(setting: str, folder: Path, known: Collection[FolderFormat]
     if not said or said in map(str, known):
         return bool(said)
     reads = " or ".join(f"'{each}'" for each in known)
-    raise FolderOfAnotherFormat(f"{where}: its file {NAME} says '{visible(said)}', this release reads {reads}; {way}")
+    raise FolderOfAnotherFormat(f"{where}: its file {NAME} says '{visible(said)}', this release reads {reads}; {WAY}")
+
+
+def names_no_tenants(folder: Path) -> bool:
+    """Whether it has a folder of a run, or a diary, of a job that is called by its id alone, as all were once."""
+    if folder.name == "runs":
+        with contextlib.suppress(OSError), os.scandir(folder) as found:
+            return any("~" not in each.name and each.is_dir(follow_symlinks=False) for each in found)
+    return any(_JOB_ALONE.search(_first_of(path)) for path in sorted(folder.glob("*.jsonl")))
+
+
+def _first_of(diary: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        opened = os.open(diary, _CAREFUL)
+        try:
+            return os.read(opened, _DIARY_BYTES) if stat.S_ISREG(os.fstat(opened).st_mode) else b""
+        finally:
+            os.close(opened)
+    return b""
 
 
 class _NoFile(OSError):
