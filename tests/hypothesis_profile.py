@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from random import Random
 
 from hypothesis import HealthCheck, settings
-from hypothesis.strategies import SearchStrategy, sampled_from
+from hypothesis.strategies import SearchStrategy, integers, lists
 
 from fallow.shared.runtime.clocks import wall_ms
 
@@ -45,11 +46,37 @@ def today() -> int:
     return wall_ms() // DAY_MS
 
 
-def lengths(most: int) -> SearchStrategy[int]:
-    """How many rounds a world lives: three in four of them a part of what the longest do. Short ones cost little, and a
-    world that fails shrinks to one.
+class Story(Random):
+    """What is drawn in a world: from one seed how it is set up, and from a seed of its own what each round brings. So a
+    round can be left out, and the others bring what they brought.
     """
-    return sampled_from(sorted({max(2, most // 4), max(2, most // 3), most // 2, most}))
+
+    def __init__(self, seeds: tuple[int, ...]) -> None:
+        super().__init__(seeds[0])
+        self._seeds = seeds
+
+    def rounds(self) -> Iterator[int]:
+        """The number of each round, from which on its own seed counts."""
+        for number, seed in enumerate(self._seeds[1:]):
+            self.seed(seed)
+            yield number
+
+    def __repr__(self) -> str:
+        return f"Story({self._seeds})"
+
+
+def stories(most: int) -> SearchStrategy[Story]:
+    """Of so many rounds at most. Half of them are that long, the others mostly far shorter: these cost little. One that
+    fails shrinks to the rounds without which it does not.
+    """
+    seeds = integers(0, 10**9)
+    drawn = lists(seeds, min_size=3, max_size=most + 1) | lists(seeds, min_size=most + 1, max_size=most + 1)
+    return drawn.map(lambda found: Story(tuple(found)))
+
+
+def rounds_of(random: Random, otherwise: int) -> Iterator[int]:
+    """The rounds that a story has; so many of any other world, which goes by one seed."""
+    yield from random.rounds() if isinstance(random, Story) else range(otherwise)
 
 
 MANY = 100

@@ -16,7 +16,7 @@ from tests.placement.world import Fate, World
 def fingerprint() -> str:
     """A hash over all bytes of the logs."""
     plain, fair = (lived(queues) for queues in (("first", "default", "aged"), ("fair", "fair-strict", "fair-backfill")))
-    chaos = Chaos(11, bad_log=True)
+    chaos = Chaos(Random(11), bad_log=True)
     for _ in range(STEPS):
         chaos.step()
     hashed = blake2b(digest_size=16)

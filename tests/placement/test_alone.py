@@ -44,9 +44,8 @@ def put(state: CellState, job: JobSpec, place: WorkerPlace) -> None:
     apply(state, e.JobStarted(job=job.id, attempt=1, workers=(place,)), 0)
 
 
-@given(st.integers(0, 10**9))
-def test_the_only_worker_goes_where_the_first_of_a_gang_would_go(seed: int) -> None:
-    random = Random(seed)
+@given(st.randoms(use_true_random=False))
+def test_the_only_worker_goes_where_the_first_of_a_gang_would_go(random: Random) -> None:
     state = cell(random)
     answers = set[bool]()
     for number in range(12):

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.services.admission.service import AdmissionService
 from fallow.services.placement.search.gang import POLICIES
@@ -41,7 +40,7 @@ from fallow.shared.events.values import (
     Wish,
     WorkerPlace,
 )
-from tests.hypothesis_profile import lengths, reaches
+from tests.hypothesis_profile import Story, reaches, rounds_of, stories
 from tests.placement.world import CELL, World, failed, finished, joined, lost, report, set_policy, set_quotas
 
 T = TypeVar("T")
@@ -234,10 +233,10 @@ class RoomyCell(Cell):
         return replace(spec, pools=(), gpu_type=None, tolerations=("hot",), resources=wants, kind=kind)
 
 
-def live(seed: int, rounds: int = ROUNDS, kind: type[Cell] = Cell) -> Counter[str]:
+def live(random: Random, kind: type[Cell] = Cell) -> Counter[str]:
     """One cell for a while. How many starts of each kind it came to."""
-    cell = kind(Random(seed))
-    for _ in range(rounds):
+    cell = kind(random)
+    for _ in rounds_of(random, ROUNDS):
         cell.go()
     return cell.reached
 
@@ -250,18 +249,18 @@ def live(seed: int, rounds: int = ROUNDS, kind: type[Cell] = Cell) -> Counter[st
     ],
 )
 def test_worlds_that_show_it(seed: int, shown: tuple[str, ...]) -> None:
-    reached = live(seed)
+    reached = live(Random(seed))
     assert [what for what in shown if not reached[what]] == []
 
 
-@given(st.integers(0, 10**9), lengths(ROUNDS))
-def test_whatever_admission_lets_in_is_decided_upon_and_starts_with_its_fewest_workers(seed: int, rounds: int) -> None:
-    reaches("a job of which more is asked than GPUs is started", any(live(seed, rounds)[what] for what in WISHES))
+@given(stories(ROUNDS))
+def test_whatever_admission_lets_in_is_decided_upon_and_starts_with_its_fewest_workers(story: Story) -> None:
+    reaches("a job of which more is asked than GPUs is started", any(live(story)[what] for what in WISHES))
 
 
-@given(st.integers(0, 10**9), lengths(ROUNDS))
-def test_so_it_is_where_most_jobs_find_a_node(seed: int, rounds: int) -> None:
-    reached = live(seed, rounds, RoomyCell)
+@given(stories(ROUNDS))
+def test_so_it_is_where_most_jobs_find_a_node(story: Story) -> None:
+    reached = live(story, RoomyCell)
     reaches("where most jobs find a node, several wishes are met", sum(reached[what] > 0 for what in WISHES) > 1)
 
 
@@ -271,7 +270,7 @@ WISHES = ("alone on its nodes", "a place in the network", "failure domains", "la
 def test_the_property_is_about_something() -> None:
     reached = Counter[str]()
     for seed in range(40):
-        reached += live(seed, kind=RoomyCell if seed % 2 else Cell)
+        reached += live(Random(seed), RoomyCell if seed % 2 else Cell)
     rare = {what: times for what, times in reached.items() if times < 8}
     assert not rare
     assert (len(reached), reached["starts"] > 120) == (13, True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from random import Random
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.job import HOLDING
@@ -15,7 +14,7 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, Resources
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import Story, reaches, rounds_of, stories
 from tests.placement.world import CELL, World, admitted, finished, joined
 
 NEVER_MS = 10**12
@@ -88,7 +87,7 @@ class Side:
 def live(side: Side) -> bool:
     """Whether both worlds came to the same starts in each round."""
     waits = False
-    for _ in range(ROUNDS):
+    for _ in rounds_of(side.random, ROUNDS):
         side.go()
         first, second = side.starts()
         assert first == second
@@ -97,16 +96,16 @@ def live(side: Side) -> bool:
     return True
 
 
-@given(st.integers(0, 10**9))
-def test_without_patience_each_kind_of_jobs_waits_as_in_a_strict_queue_of_its_own(seed: int) -> None:
+@given(stories(ROUNDS))
+def test_without_patience_each_kind_of_jobs_waits_as_in_a_strict_queue_of_its_own(story: Story) -> None:
     backfill = world_of(QueueDiscipline.BACKFILL, 0)
-    assert live(Side(Random(seed), backfill, world_of(QueueDiscipline.STRICT_FIFO, 0), by_pool=True))
+    assert live(Side(story, backfill, world_of(QueueDiscipline.STRICT_FIFO, 0), by_pool=True))
 
 
-@given(st.integers(0, 10**9))
-def test_with_no_end_of_patience_the_same_jobs_start_as_with_best_effort(seed: int) -> None:
+@given(stories(ROUNDS))
+def test_with_no_end_of_patience_the_same_jobs_start_as_with_best_effort(story: Story) -> None:
     backfill = world_of(QueueDiscipline.BACKFILL, NEVER_MS)
-    assert live(Side(Random(seed), backfill, world_of(QueueDiscipline.BEST_EFFORT_FIFO, 0), by_pool=False))
+    assert live(Side(story, backfill, world_of(QueueDiscipline.BEST_EFFORT_FIFO, 0), by_pool=False))
 
 
 def test_the_ends_are_not_the_same() -> None:

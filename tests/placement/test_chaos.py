@@ -10,7 +10,6 @@ from random import Random
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.shared.cluster.model.job import HOLDING, JobStatus
 from fallow.shared.events import effects as e
@@ -19,7 +18,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import RUN_IS_OVER, ObservedRun, Resources, RetryPolicy, RunStatus
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import Story, reaches, shared_among, stories
 from tests.placement.world import CELL, FILE, Fate, World, admitted, cancel, joined, quota, set_quotas, spec_of
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -70,8 +69,8 @@ class Agent:
 class Chaos:
     """A cell, four nodes, and a bad network between them."""
 
-    def __init__(self, seed: int, *, bad_log: bool) -> None:
-        self.random = Random(seed)
+    def __init__(self, random: Random, *, bad_log: bool) -> None:
+        self.random = random
         self.world = World(FILE, on_append=self.fate if bad_log else None)
         self.world.numbers_words = False
         self.world.tell(set_quotas(quota("ada", 12)))
@@ -189,11 +188,12 @@ def come_to_rest(chaos: Chaos) -> None:
     raise AssertionError("some job neither ends nor waits")
 
 
+@shared_among(2)
 @pytest.mark.parametrize("bad_log", [False, True])
-@given(seed=st.integers(0, 10**9))
-def test_in_chaos_nothing_is_lost_and_nothing_is_done_twice(bad_log: bool, seed: int) -> None:
-    chaos = Chaos(seed, bad_log=bad_log)
-    for _ in range(STEPS):
+@given(story=stories(STEPS))
+def test_in_chaos_nothing_is_lost_and_nothing_is_done_twice(bad_log: bool, story: Story) -> None:
+    chaos = Chaos(story, bad_log=bad_log)
+    for _ in story.rounds():
         chaos.step()
     chaos.world.on_append = lambda: Fate.KEPT
     come_to_rest(chaos)

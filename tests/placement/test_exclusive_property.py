@@ -13,7 +13,6 @@ from random import Random
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.services.placement.search.gang import POLICIES
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
@@ -24,7 +23,7 @@ from fallow.shared.events.operations import Cordon, Quota, Uncordon
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeStatus, Resources, WorkerPlace
-from tests.hypothesis_profile import lengths, reaches
+from tests.hypothesis_profile import Story, reaches, rounds_of, stories
 from tests.placement.world import CELL, World, admitted, finished, joined, report, set_policy, set_quotas
 
 TENANTS = ("ada", "bob", "eve")
@@ -247,18 +246,18 @@ ALONE, SEVERAL = "starts alone", "starts alone of several workers"
     ],
 )
 def test_worlds_that_show_it(seed: int, shown: tuple[str, ...]) -> None:
-    reached = live(seed)
+    reached = live(Random(seed))
     assert [what for what in shown if not reached[what]] == []
 
 
-@given(st.integers(0, 10**9), lengths(ROUNDS))
-def test_what_owners_do_not_lend_stays_idle_for_them_whoever_is_alone_on_its_nodes(seed: int, rounds: int) -> None:
-    reaches("a job starts alone on its nodes beside what owners do not lend", live(seed, rounds)[ALONE])
+@given(stories(ROUNDS))
+def test_what_owners_do_not_lend_stays_idle_for_them_whoever_is_alone_on_its_nodes(story: Story) -> None:
+    reaches("a job starts alone on its nodes beside what owners do not lend", live(story)[ALONE])
 
 
-@given(st.integers(0, 10**9), lengths(ROUNDS))
-def test_it_does_so_where_nearly_all_is_theirs(seed: int, rounds: int) -> None:
-    reached = live(seed, rounds, NearlyAllIsOwned)
+@given(stories(ROUNDS))
+def test_it_does_so_where_nearly_all_is_theirs(story: Story) -> None:
+    reached = live(story, NearlyAllIsOwned)
     reaches("where nearly all is theirs, a job starts alone or waits for it", reached[ALONE] or reached["waits alone"])
 
 
@@ -266,7 +265,7 @@ def test_it_does_so_where_nearly_all_is_theirs(seed: int, rounds: int) -> None:
 def test_the_property_is_about_something(kind: type[Cell]) -> None:
     reached = Counter[str]()
     for seed in range(30):
-        reached += live(seed, kind=kind)
+        reached += live(Random(seed), kind)
     assert reached["starts"] > 30
     assert reached["starts alone"] > 15
     assert reached["starts alone of several workers"] > 8
@@ -274,10 +273,10 @@ def test_the_property_is_about_something(kind: type[Cell]) -> None:
     assert reached["waits"] > 30
 
 
-def live(seed: int, rounds: int = ROUNDS, kind: type[Cell] = Cell) -> Counter[str]:
+def live(random: Random, kind: type[Cell] = Cell) -> Counter[str]:
     """One cell for a while. What of interest it came to."""
-    cell = kind(Random(seed))
-    for _ in range(rounds):
+    cell = kind(random)
+    for _ in rounds_of(random, ROUNDS):
         cell.go()
         cell.nobody_waits_in_vain()
     return cell.reached

@@ -20,9 +20,9 @@ from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, Level, Position, Resources, TopologyRequest, Wish
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import reaches, stories
 from tests.placement.borrowers import ends_until_start
-from tests.placement.test_idle_property import QUEUES, TENANTS, TYPES, TwoTypes
+from tests.placement.test_idle_property import JOBS_MOST, QUEUES, TENANTS, TYPES, TwoTypes
 from tests.placement.world import CELL, World, admitted, joined
 
 SIZES = (1, 2, 4, 4, 5, 8)
@@ -101,15 +101,15 @@ class Shapes(TwoTypes):
         return found
 
 
-@given(st.integers(0, 10**9))
-@example(112)
-@example(242_818)
-def test_while_nothing_runs_no_job_of_any_shape_waits_for_which_there_is_room(seed: int) -> None:
-    reaches("a job that is alone on its nodes starts", judge(seed)["exclusive started"])
+@given(stories(JOBS_MOST))
+@example(Random(112))
+@example(Random(242_818))
+def test_while_nothing_runs_no_job_of_any_shape_waits_for_which_there_is_room(random: Random) -> None:
+    reaches("a job that is alone on its nodes starts", judge(random)["exclusive started"])
 
 
-def judge(seed: int) -> Counter[str]:
-    cell = Shapes(Random(seed))
+def judge(random: Random) -> Counter[str]:
+    cell = Shapes(random)
     cell.live()
     shapes = cell.shapes()
     cell.empty()
@@ -120,7 +120,7 @@ def judge(seed: int) -> Counter[str]:
 def test_the_property_is_about_something() -> None:
     reached = Counter[str]()
     for seed in range(40):
-        reached += judge(seed)
+        reached += judge(Random(seed))
     assert min(reached[f"{name} started"] for name in ("exclusive", "exclusive and required", "firm")) >= 3
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from random import Random
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.services.placement.owners.holdback import off_kept_places
 from fallow.services.placement.owners.kept_index import KeptIndex, kept_in
@@ -37,7 +36,7 @@ from fallow.shared.events.values import (
     TopologyRequest,
     Wish,
 )
-from tests.hypothesis_profile import lengths, reaches
+from tests.hypothesis_profile import Story, reaches, stories
 from tests.placement.naive_holdback import judge_kept_from, off_kept_places_one_by_one
 from tests.placement.naive_keeping import counts, kept_by_lines
 from tests.placement.world import CELL, DIGEST
@@ -267,24 +266,24 @@ def lived(seed: int, steps: int = STEPS, *, is_long: bool = False) -> Cell:
     return cell
 
 
-def lived_small(seed: int, steps: int, *, is_long: bool = False) -> Cell:
-    """A cell of fewer jobs behind so many steps. Half of its changes are judged, and so is how it ends."""
-    cell = Cell(Random(seed), is_long=is_long, is_small=True)
-    for _ in range(steps):
+def lived_small(story: Story, *, is_long: bool = False) -> Cell:
+    """A cell of fewer jobs behind fewer steps. Half of its changes are judged, and so is how it ends."""
+    cell = Cell(story, is_long=is_long, is_small=True)
+    for _ in story.rounds():
         cell.step()
     cell.do()  # time may have passed since something was done
     cell.judge()
     return cell
 
 
-@given(st.integers(0, 10**9), lengths(SMALL_STEPS))
-def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(seed: int, steps: int) -> None:
-    reaches("places are kept for several jobs of owners", lived_small(seed, steps).kept_most > 1)
+@given(stories(SMALL_STEPS))
+def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(story: Story) -> None:
+    reaches("places are kept for several jobs of owners", lived_small(story).kept_most > 1)
 
 
-@given(st.integers(0, 10**9), lengths(LONG_STEPS))
-def test_so_it_is_where_owners_wait_for_long(seed: int, steps: int) -> None:
-    reaches("more is kept for an owner that waits for long", lived_small(seed, steps, is_long=True).kept_more)
+@given(stories(LONG_STEPS))
+def test_so_it_is_where_owners_wait_for_long(story: Story) -> None:
+    reaches("more is kept for an owner that waits for long", lived_small(story, is_long=True).kept_more)
 
 
 def test_in_such_cells_places_are_kept_beside_those_that_do_not_become_free() -> None:

@@ -18,7 +18,7 @@ from fallow.shared.events.operations import CellPolicy, HoldJob, PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, AfterWhen, Dependency, JobSpec, Resources, RetryPolicy
-from tests.hypothesis_profile import lengths, reaches
+from tests.hypothesis_profile import Story, reaches, rounds_of, stories
 from tests.placement.oracle import LinesWorld, NaiveWorld
 from tests.placement.world import (
     CELL,
@@ -103,13 +103,13 @@ class Twins:
         self.queues, self.tenants = random.choice(QUEUES), random.choice(TENANTS)
         self.is_choosy = random.choice((False, True))
 
-    def small(self, rounds: int = SMALL_ROUNDS) -> Self:
+    def small(self) -> Self:
         """Fewer rounds, mostly of fewer jobs, and two worlds: the one that goes by its lines has a new writer now and
         then in half of all examples. Both are checked behind one of the rounds, not at each decision.
         """
         self.heir, self.worlds = self.lines, (self.lines, self.naive)
-        self.at_once_most, self.rounds = self.random.choice(SMALL_AT_ONCE_MOST), rounds
-        self.has_heirs, round_ = self.random.random() < 0.5, self.random.randrange(rounds)
+        self.at_once_most, self.rounds = self.random.choice(SMALL_AT_ONCE_MOST), SMALL_ROUNDS
+        self.has_heirs, round_ = self.random.random() < 0.5, self.random.randrange(SMALL_ROUNDS)
         self.checked = range(round_, round_ + 1)
         for world in self.worlds:
             world.checks = False
@@ -262,7 +262,7 @@ def live_alike(twins: Twins) -> bool:
     """Whether all came to the same starts in each round."""
     twins.be_patient()
     twins.settle(*NODES)
-    for number in range(twins.rounds):
+    for number in rounds_of(twins.random, twins.rounds):
         twins.one_round()
         assert starts(twins.lines) == starts(twins.naive)
         assert starts(twins.heir) == starts(twins.lines)
@@ -280,10 +280,9 @@ def live_alike(twins: Twins) -> bool:
     return True
 
 
-@given(st.integers(0, 10**9), lengths(ROUNDS))
-def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int, rounds: int) -> None:
-    twins = Twins(Random(seed))
-    twins.rounds = rounds
+@given(stories(ROUNDS))
+def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(story: Story) -> None:
+    twins = Twins(story)
     assert live_alike(twins)
     reaches("jobs wait in lines beside jobs that run", twins.live(holding=True) and twins.live(holding=False))
 
@@ -293,9 +292,9 @@ def test_worlds_in_which_walks_once_came_to_other_starts(seed: int) -> None:
     assert live_alike(Twins(Random(seed)))
 
 
-@given(st.integers(0, 10**9), st.integers(1, 4))
-def test_so_it_does_where_nodes_take_only_so_much_unconfirmed(seed: int, most: int) -> None:
-    twins = unconfirmed(Twins(Random(seed)).small(), most)
+@given(stories(SMALL_ROUNDS), st.integers(1, 4))
+def test_so_it_does_where_nodes_take_only_so_much_unconfirmed(story: Story, most: int) -> None:
+    twins = unconfirmed(Twins(story).small(), most)
     assert live_alike(twins)
     starting = [job for job in twins.live(holding=True) if job.status is JobStatus.STARTING]
     reaches("jobs wait beside jobs that nodes have not confirmed", starting and twins.live(holding=False))

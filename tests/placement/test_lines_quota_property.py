@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.services.placement.requests.arrays import may_start_one_more
 from fallow.services.placement.search.gang import POLICIES
@@ -22,7 +21,7 @@ from fallow.shared.events.operations import ReclaimFrom, SetPolicy, SetQuota
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, NodeStatus
-from tests.hypothesis_profile import lengths, reaches
+from tests.hypothesis_profile import Story, reaches, stories
 from tests.placement.naive_keeping import JudgedWorld, kept_for
 from tests.placement.oracle import (
     LinesWorld,
@@ -92,9 +91,9 @@ def test_a_job_that_may_start_does_not_wait(seed: int) -> None:
     assert live_alike(QuotaTwins(Random(seed)))
 
 
-@given(st.integers(0, 10**9), lengths(SMALL_ROUNDS))
-def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(seed: int, rounds: int) -> None:
-    twins = QuotaTwins(Random(seed)).small(rounds)
+@given(stories(SMALL_ROUNDS))
+def test_a_walk_along_classes_leads_to_the_starts_of_a_walk_over_all_jobs(story: Story) -> None:
+    twins = QuotaTwins(story).small()
     assert live_alike(twins)
     reaches("jobs of tenants with guarantees wait beside jobs that run", is_busy(twins))
     assert twins.naive.state.quotas
@@ -199,9 +198,9 @@ def test_worlds_with_owners_in_which_they_once_did(seed: int) -> None:
     assert live_alike(KeepingTwins(Random(seed)))
 
 
-@given(st.integers(0, 10**9), lengths(SMALL_ROUNDS))
-def test_it_does_so_whatever_owners_may_reclaim(seed: int, rounds: int) -> None:
-    twins = KeepingTwins(Random(seed)).small(rounds)
+@given(stories(SMALL_ROUNDS))
+def test_it_does_so_whatever_owners_may_reclaim(story: Story) -> None:
+    twins = KeepingTwins(story).small()
     assert live_alike(twins)
     reaches("places are kept for owners that wait", times_kept(twins))
     assert twins.naive.state.quotas
@@ -253,9 +252,9 @@ def test_worlds_of_every_policy_in_which_they_once_did(seed: int) -> None:
     assert live_alike(MixedTwins(Random(seed)))
 
 
-@given(st.integers(0, 10**9), lengths(SMALL_ROUNDS))
-def test_it_does_so_under_every_policy_with_jobs_that_differ_in_one_thing(seed: int, rounds: int) -> None:
-    twins = MixedTwins(Random(seed)).small(rounds)
+@given(stories(SMALL_ROUNDS))
+def test_it_does_so_under_every_policy_with_jobs_that_differ_in_one_thing(story: Story) -> None:
+    twins = MixedTwins(story).small()
     assert live_alike(twins)
     reaches("under a policy of any kind places are kept for owners that wait", times_kept(twins))
 
@@ -287,9 +286,9 @@ class WideTwins(MixedTwins):
         return replace(spec, resources=resources, max_run_ms=max_run_ms)
 
 
-@given(st.integers(0, 10**9), lengths(SMALL_ROUNDS))
-def test_it_does_so_where_jobs_need_memory_and_say_how_long_they_run_at_most(seed: int, rounds: int) -> None:
-    twins = WideTwins(Random(seed)).small(rounds)
+@given(stories(SMALL_ROUNDS))
+def test_it_does_so_where_jobs_need_memory_and_say_how_long_they_run_at_most(story: Story) -> None:
+    twins = WideTwins(story).small()
     assert live_alike(twins)
     reaches("jobs that need memory wait beside jobs that run", is_busy(twins))
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.services.placement.queue.lines import blocked
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
-from tests.hypothesis_profile import reaches, shared_among
-from tests.placement.test_lines_property import AT_ONCE_MOST, NODES, Twins
+from tests.hypothesis_profile import Story, reaches, rounds_of, shared_among, stories
+from tests.placement.test_lines_property import AT_ONCE_MOST, NODES, SMALL_ROUNDS, Twins
 from tests.placement.test_lines_quota_property import KeepingTwins, QuotaTwins, WideTwins
 from tests.placement.world import World
 
@@ -21,15 +18,14 @@ CELLS: dict[str, type[Twins]] = {"plain": Twins, "quota": QuotaTwins, "keeping":
 
 @shared_among(len(CELLS))
 @pytest.mark.parametrize("kind", CELLS)
-@given(st.integers(0, 10**9))
-def test_nobody_waits_who_may_start_though_a_walk_tries_few_classes_again(kind: str, seed: int) -> None:
+@given(stories(SMALL_ROUNDS))
+def test_nobody_waits_who_may_start_though_a_walk_tries_few_classes_again(kind: str, story: Story) -> None:
     """Which of two starts first where both cannot may differ from a walk over all jobs: that is the price of turns."""
-    random = Random(seed)
     with pytest.MonkeyPatch.context() as bounds:
-        bounds.setattr(blocked, "AGAIN_MOST", most := random.choice((1, 2, 3)))
-        bounds.setattr(blocked, "OF_A_TENANT", random.choice((1, 2)))
-        bounds.setattr(blocked, "ASKS_MOST", random.choice((1, 2, 64)))
-        took_turns = live_by_turns(alone(CELLS[kind](random)), most)
+        bounds.setattr(blocked, "AGAIN_MOST", most := story.choice((1, 2, 3)))
+        bounds.setattr(blocked, "OF_A_TENANT", story.choice((1, 2)))
+        bounds.setattr(blocked, "ASKS_MOST", story.choice((1, 2, 64)))
+        took_turns = live_by_turns(alone(CELLS[kind](story)), most)
     reaches("something becomes free for more classes than a walk tries again", took_turns)
 
 
@@ -46,7 +42,7 @@ def live_by_turns(twins: Twins, most: int) -> bool:
     twins.be_patient()
     twins.settle(*NODES)
     took_turns = False
-    for number in range(twins.rounds):
+    for number in rounds_of(twins.random, twins.rounds):
         are_many, known = len(twins.lines.service._lines._blocked) > most, len(twins.lines.log)
         twins.one_round()
         if number % 2:

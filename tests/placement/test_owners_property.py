@@ -11,7 +11,6 @@ from random import Random
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.services.placement.owners.patience import PATIENCE_MS
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
@@ -22,7 +21,7 @@ from fallow.shared.events.operations import Cordon, PlanMaintenance, SetQuota, U
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
-from tests.hypothesis_profile import lengths, reaches
+from tests.hypothesis_profile import Story, reaches, rounds_of, stories
 from tests.placement.naive_keeping import JudgedWorld
 from tests.placement.world import CELL, Fate, admitted, cancel, finished, joined, lost, report, set_policy, update
 
@@ -97,7 +96,7 @@ class ManyOwners:
     def live(self) -> None:
         """All that happens to it."""
         self.fill()
-        for _ in range(self.rounds):
+        for _ in rounds_of(self.random, self.rounds):
             often, seldom = (
                 (self.submit, self.end),
                 (self.fill, self.cancel, self.change, self.share_out, self.move_nodes),
@@ -209,10 +208,9 @@ class SomeOwners(ManyOwners):
     guest_sizes = (500, GPU, 2 * GPU, 4 * GPU, 4 * GPU)
 
 
-@given(st.integers(0, 10**9), lengths(SMALL_ROUNDS))
-def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(seed: int, rounds: int) -> None:
-    many = SomeOwners(Random(seed))
-    many.rounds = rounds
+@given(stories(SMALL_ROUNDS))
+def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(story: Story) -> None:
+    many = SomeOwners(story)
     many.live()
     reaches("places are kept for several owners at once", many.reached["owners at most"] > 1)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from random import Random
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events.operations import PlanMaintenance
 from fallow.shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
-from tests.hypothesis_profile import reaches
+from tests.hypothesis_profile import Story, reaches, stories
 from tests.placement.planned import BACKFILL, Planned, file_of
 from tests.placement.world import CELL, joined, spec_of
 
+ROUNDS_MOST = 7
 BEHIND = Queue(name="behind", aging_ms=0, aging_max_ms=0)
 
 
@@ -49,13 +49,11 @@ def job(random: Random, number: int) -> JobSpec:
     )
 
 
-def run(seed: int) -> Planned:
+def run(random: Story) -> Planned:
     """A world in which jobs come, with a plan behind each event. It is checked at each decision of one round."""
-    random = Random(seed)
     planned, number = cell(random), 0
-    rounds = random.randint(2, 7)
-    checked = random.randrange(rounds)
-    for each in range(rounds):
+    checked = random.randrange(ROUNDS_MOST)
+    for each in random.rounds():
         planned.world.checks = planned.checks_plans = each == checked
         for _ in range(random.randint(1, 4)):
             planned.submit(job(random, number))
@@ -75,16 +73,16 @@ def is_behind(planned: Planned, job: str, other: str) -> bool:
     return mine > theirs
 
 
-@given(st.integers(0, 10**9))
-def test_a_job_runs_beyond_no_planned_start_of_one_that_stands_ahead_of_it(seed: int) -> None:
-    planned = run(seed)
+@given(stories(ROUNDS_MOST))
+def test_a_job_runs_beyond_no_planned_start_of_one_that_stands_ahead_of_it(story: Story) -> None:
+    planned = run(story)
     others = planned.starts.keys() - planned.promises.keys()
     reaches("places are kept for a start to come, and another job starts", planned.promises and others)
     assert [pair for pair in planned.overruns if is_behind(planned, *pair)] == []
 
 
-@given(st.integers(0, 10**9))
-def test_each_job_for_which_places_are_kept_starts(seed: int) -> None:
-    planned = run(seed)
+@given(stories(ROUNDS_MOST))
+def test_each_job_for_which_places_are_kept_starts(story: Story) -> None:
+    planned = run(story)
     reaches("places are kept for several starts to come", len(planned.promises) > 1)
     assert planned.promises.keys() <= planned.starts.keys()

@@ -8,7 +8,6 @@ from random import Random
 from typing import ClassVar
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.services.placement.fit.empty_capacity import full_of_own
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
@@ -18,7 +17,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.operations import CellPolicy, Cordon, Uncordon
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, Position, Resources, RetryPolicy, RunStatus
-from tests.hypothesis_profile import lengths, reaches
+from tests.hypothesis_profile import Story, reaches, rounds_of, stories
 from tests.placement.replicas import word
 from tests.placement.world import CELL, World, admitted, cancel, failed, finished, joined, lost, stopped, update
 
@@ -185,11 +184,11 @@ def holdings(world: World) -> dict[str, object]:
     }
 
 
-@given(st.integers(0, 10**9), lengths(ROUNDS))
-def test_a_new_writer_comes_to_the_workers_of_the_one_before(seed: int, rounds: int) -> None:
-    twins = Twins(Random(seed))
+@given(stories(ROUNDS))
+def test_a_new_writer_comes_to_the_workers_of_the_one_before(story: Story) -> None:
+    twins = Twins(story)
     twins.settle(*NODES)
-    for _ in range(rounds):
+    for _ in rounds_of(story, ROUNDS):
         twins.one_round()
         assert holdings(twins.worlds[0]) == holdings(twins.worlds[1])
     for what, is_reached in twins.reached.items():

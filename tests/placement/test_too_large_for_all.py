@@ -286,10 +286,9 @@ def _spec(random: Random) -> JobSpec:
     )
 
 
-@given(st.integers(0, 10**9))
-def test_what_an_empty_cell_has_no_places_for_waits_for_nodes_and_nothing_else_does(seed: int) -> None:
+@given(st.randoms(use_true_random=False))
+def test_what_an_empty_cell_has_no_places_for_waits_for_nodes_and_nothing_else_does(random: Random) -> None:
     """Each policy is its own judge: what it can place when the cell is empty is never told to wait for nodes."""
-    random = Random(seed)
     world = World()
     world.tell(set_policy(placement=random.choice(list(POLICIES))))
     world.tell(*(_node(random, number) for number in range(random.randint(1, 6))))
@@ -306,9 +305,8 @@ def test_what_an_empty_cell_has_no_places_for_waits_for_nodes_and_nothing_else_d
         assert (now is PendingReason.NO_SUCH_NODES) is (before is PendingReason.NO_SUCH_NODES)
 
 
-@given(st.integers(0, 10**9))
-def test_with_such_jobs_in_their_lines_all_others_start_as_they_would_without(seed: int) -> None:
-    random = Random(seed)
+@given(st.randoms(use_true_random=False))
+def test_with_such_jobs_in_their_lines_all_others_start_as_they_would_without(random: Random) -> None:
     queue = random.choice(QUEUES)
     worlds = [world_of(queue, Queue(name="other")) for _ in range(2)]
     passes = False

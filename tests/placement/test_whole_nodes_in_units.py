@@ -99,9 +99,8 @@ def least(nodes: list[tuple[int, int]], workers: int, slice_: int) -> int | None
     return found
 
 
-@given(st.integers(0, 10**9))
-def test_the_fewest_gpus_are_found_in_units_and_the_places_are_there(seed: int) -> None:
-    random = Random(seed)
+@given(st.randoms(use_true_random=False))
+def test_the_fewest_gpus_are_found_in_units_and_the_places_are_there(random: Random) -> None:
     nodes = [(random.choice((1, 2, 3, 4, 8)), random.randint(0, 2)) for _ in range(random.randint(1, 7))]
     world = cell_with(
         *(joined(f"n{n}", gpus, position=Position(leaf=f"l{leaf}")) for n, (gpus, leaf) in enumerate(nodes))
