@@ -4,8 +4,6 @@ away.
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
@@ -17,13 +15,12 @@ from fallow.services.admission.policy.rates import Kept, SubmissionRates
 from fallow.services.admission.policy.resolve import Rejection, cell_of, tenant_of
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.base import Event, JobId, replace
-from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, encode, shorten
-from fallow.shared.events.job_ids import full_id, in_full, in_short, own_id
+from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, shorten
+from fallow.shared.events.job_ids import digest_of, full_id, in_full, in_short, own_id
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from fallow.shared.events.unknown_fields import finite
-from fallow.shared.events.values import JobSpec
 
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
 
@@ -219,11 +216,6 @@ def _not_by_the_common_topic(tenant: str) -> Rejection:
 def _of_whom(event: SubmitJob | CancelJob | UpdateJob) -> tuple[str, str]:
     """The job and the tenant that a command names."""
     return (event.job.id, event.job.tenant) if isinstance(event, SubmitJob) else (event.job, event.tenant)
-
-
-def digest_of(spec: JobSpec) -> str:
-    """The job's content as submitted, with its tenant's own ids: 16 bytes of BLAKE2b over its encoding."""
-    return blake2b(encode(spec), digest_size=16).hexdigest()
 
 
 def _rejected(event: Event | str, job: str, tenant: str | None, why: Rejection) -> JobRejected:

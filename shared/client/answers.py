@@ -9,7 +9,7 @@ from enum import StrEnum
 from fallow.shared.client.port import News
 from fallow.shared.cluster.model.arrays import element_id
 from fallow.shared.events import effects as e
-from fallow.shared.events.job_ids import full_id
+from fallow.shared.events.job_ids import digest_of, full_id
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import JobSpec
@@ -32,6 +32,7 @@ class Stage(StrEnum):
 OVER = frozenset({Stage.FINISHED, Stage.FAILED, Stage.CANCELLED, Stage.REJECTED, Stage.REFUSED})
 BAD = frozenset({Stage.FAILED, Stage.CANCELLED, Stage.REJECTED, Stage.REFUSED})
 TURNED_AWAY = frozenset({Stage.REJECTED, Stage.REFUSED})
+_NOT_ACCEPTED = TURNED_AWAY | {Stage.UNANSWERED}
 
 _STAGES: dict[type[e.Effect], Stage] = {
     e.JobEnqueued: Stage.WAITING,
@@ -85,6 +86,10 @@ class Progress:
     """Why each job waits, as far as the news told."""
     tenants: dict[str, str] = field(default_factory=dict)
     """Whose each job or array is, where that is known."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """What was submitted as each job, where that is known: it tells this submission from another one of the same id."""
+    earlier: dict[str, Stage] = field(default_factory=dict)
+    """How far those are, as the news told, that were there before and are not of this submission."""
 
     @classmethod
     def of(cls, jobs: Iterable[str]) -> Progress:
@@ -100,6 +105,7 @@ class Progress:
             elements = tuple(element_id(job, index) for index in range(spec.array or 0))
             found.stages.update(dict.fromkeys(elements or (job,), Stage.UNANSWERED))
             found.tenants.update(dict.fromkeys((job, *elements), spec.tenant))
+            found.digests.update(dict.fromkeys(elements or (job,), digest_of(spec)))
             if elements:
                 found.arrays[job] = elements
         return found
@@ -107,8 +113,10 @@ class Progress:
     def take(self, news: News) -> bool:
         """Take in one piece of news; whether it moved one of the jobs to another stage.
 
-        A no is the answer to a submission only: one to another command, or to another tenant who names the same id,
-        does not touch the job, and neither does any no once the job is accepted.
+        That a job of this content is accepted answers its submission, and so does a no to it. Whatever else happens to
+        a job that is not accepted is of one that was there before: it is noted among those, and moves nothing. A no to
+        another command, or to another tenant who names the same id, does not touch the job, and neither does any no
+        once the job is accepted.
         """
         job, event = news.job, news.event
         if job is None or (job not in self.stages and job not in self.arrays):
@@ -122,7 +130,19 @@ class Progress:
         stage = _STAGES.get(type(event))
         if stage is None or stage is self.stages[job]:
             return False
+        if self.stages[job] in _NOT_ACCEPTED and not self._accept(job, event):
+            self.earlier[job] = stage
+            return False
         self.stages[job] = stage
+        return True
+
+    def _accept(self, job: str, event: e.Effect) -> bool:
+        """Whether this says that what was submitted as the job is accepted, by this submission or by the same again; an
+        earlier no was to another one then.
+        """
+        if not isinstance(event, e.JobEnqueued) or self.digests.get(job, event.digest) != event.digest:
+            return False
+        self.reasons.pop(event.spec.array_of or job, None)
         return True
 
     def _note_wait(self, job: str, event: e.Effect) -> None:

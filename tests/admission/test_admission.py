@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from fallow.services.admission.policy.admissible import Admissible
 from fallow.services.admission.policy.resolve import Home
-from fallow.services.admission.service import AdmissionService, digest_of
+from fallow.services.admission.service import AdmissionService
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from fallow.shared.events.base import replace
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
+from fallow.shared.events.job_ids import digest_of
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fallow.cli.job import scale
 from fallow.services.admission.service import AdmissionService
 from fallow.shared.client.answers import Progress, Stage, is_no_to
 from fallow.shared.client.port import News
@@ -76,3 +77,17 @@ def test_a_command_to_a_job_is_answered_by_a_no_to_the_same_command_of_the_same_
     assert is_no_to(no, "cancel", "alice")
     assert not is_no_to(no, "update", "alice")
     assert is_no_to(e.JobRefused(job="alice/train", request="hold", code=RefuseCode.UNKNOWN_JOB), "hold", None)
+
+
+def test_another_number_of_replicas_is_the_answer_to_another_scale() -> None:
+    updated = e.JobUpdated(job="alice/train", tenant="alice", priority=0, workers=4, workers_min=2)
+    answered = [
+        scale._is_answer("alice", changes, News("main", updated))
+        for changes in (
+            JobChanges(workers=8),
+            JobChanges(workers=4, workers_min=4),
+            JobChanges(workers=4),
+            JobChanges(workers=4, workers_min=2),
+        )
+    ]
+    assert answered == [False, False, True, True]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fallow.cli.failures import Exit
 from fallow.cli.job import submit
@@ -15,14 +18,18 @@ from fallow.cli.job.submit import Until, found_of, tell_and_end
 from fallow.shared.client.port import ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
+from fallow.shared.events.job_ids import digest_of
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.reasons import FailReason, PendingReason, RejectCode
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.reasons import FailReason, PendingReason, RefuseCode, RejectCode
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobSpec, WorkerPlace
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import JobRow
+from tests.hypothesis_profile import reaches
 
 GOALS = [None, *Until]
 PLAIN, MANY = JobSpec(id="hello", tenant="ada"), JobSpec(id="many", tenant="ada", array=3)
+NEW = JobSpec(id="new", tenant="ada")
 
 
 @dataclass
@@ -82,8 +89,10 @@ def rows(*statuses: str) -> tuple[JobRow, ...]:
     return tuple(row(each, f"ada/many.{index}") for index, each in enumerate(statuses) if each)
 
 
-def enqueued(job: str = "ada/new") -> News:
-    return News("main", e.JobEnqueued(spec=JobSpec(id=job, tenant="ada"), submit_ms=0, digest="0" * 32))
+def enqueued(job: str = "ada/new", sent: JobSpec | None = None) -> News:
+    """A job, or an element, that is accepted, as it was sent."""
+    spec = JobSpec(id=job, tenant="ada")
+    return News("main", e.JobEnqueued(spec=spec, submit_ms=0, digest=digest_of(sent or spec)))
 
 
 @pytest.mark.parametrize("goal", GOALS)
@@ -134,24 +143,24 @@ async def test_what_lives_and_is_not_so_far_in_time_is_no_success(capsys: pytest
 @pytest.mark.parametrize("goal", list(Until))
 async def test_a_job_of_ones_own_that_is_cancelled_now_is_a_no(goal: Until) -> None:
     cancelled = News("main", e.JobCancelled(job="ada/new"))
-    new = JobSpec(id="new", tenant="ada")
+
     code = 0 if goal is Until.ACCEPTED else Exit.NO
-    assert await ends(Cell(news_of=[enqueued(), cancelled]), goal, new) == code
-    beside = Cell([row("cancelled")], [enqueued(), cancelled])
-    assert await ends(beside, goal, PLAIN, new) == Exit.NO, "what came of a new job tells more"
+    assert await ends(Cell(news_of=[enqueued("ada/new", NEW), cancelled]), goal, NEW) == code
+    beside = Cell([row("cancelled")], [enqueued("ada/new", NEW), cancelled])
+    assert await ends(beside, goal, PLAIN, NEW) == Exit.NO, "what came of a new job tells more"
 
 
 @pytest.mark.parametrize("goal", GOALS)
 async def test_a_job_that_is_turned_away_tells_more_than_one_that_was_over_before(goal: Until | None) -> None:
     no = JobRejected(job="ada/new", tenant="ada", command="submit", code=RejectCode.INVALID_FIELD)
     beside = Cell([row("finished")], [News("main", no)])
-    assert await ends(beside, goal, PLAIN, JobSpec(id="new", tenant="ada")) == Exit.NO
+    assert await ends(beside, goal, PLAIN, NEW) == Exit.NO
 
 
 @pytest.mark.parametrize("goal", list(Until))
 async def test_where_all_new_jobs_are_well_those_over_before_are_told_by_the_code(goal: Until) -> None:
-    beside = Cell([row("finished")], [enqueued(), News("main", e.JobFinished(job="ada/new", attempt=1))])
-    assert await ends(beside, goal, PLAIN, JobSpec(id="new", tenant="ada")) == Exit.BEFORE
+    beside = Cell([row("finished")], [enqueued("ada/new", NEW), News("main", e.JobFinished(job="ada/new", attempt=1))])
+    assert await ends(beside, goal, PLAIN, NEW) == Exit.BEFORE
 
 
 async def test_an_answer_that_comes_late_says_that_the_job_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +171,7 @@ async def test_an_answer_that_comes_late_says_that_the_job_is_new(monkeypatch: p
     async def news(since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
         while not cell.rows_were_read:
             yield []
-        yield [enqueued("ada/hello")]
+        yield [enqueued("ada/hello", PLAIN)]
         yield [News("main", e.JobFailed(job="ada/hello", reason=FailReason.RETRIES_EXHAUSTED))]
         while True:
             yield []
@@ -181,3 +190,66 @@ async def test_programs_are_told_how_it_ended(capsys: pytest.CaptureFixture[str]
     for goal in GOALS:
         assert await ends(Cell([row("finished")]), goal, PLAIN, as_json=True) == Exit.BEFORE
         assert capsys.readouterr().out == '{"submitted": 1, "jobs": {"ada/hello": "finished"}}\n'
+
+
+PLACE = WorkerPlace(rank=0, node="n1", devices=(0,), gpu_milli=1000)
+ENDS: dict[str, Callable[[str], e.Effect]] = {
+    "finished": lambda job: e.JobFinished(job=job, attempt=1),
+    "failed": lambda job: e.JobFailed(job=job, reason=FailReason.RETRIES_EXHAUSTED),
+    "cancelled": lambda job: e.JobCancelled(job=job),
+}
+
+
+@dataclass
+class CellAtOnce(Cell):
+    """The same, but that all news come with the first look: no clock decides how many are seen."""
+
+    async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
+        yield list(self.news_of)
+        while True:
+            yield []
+
+
+def a_life(job: str, sent: JobSpec, end: str | None) -> list[News]:
+    """All that the log tells of a job: it is accepted, it starts, runs, and ends so, or not yet."""
+    told: list[e.Effect] = [e.JobStarted(job=job, attempt=1, workers=(PLACE,)), e.JobRunning(job=job, attempt=1)]
+    told += [] if end is None else [ENDS[end](job)]
+    return [enqueued(job, sent), *(News("main", each) for each in told)]
+
+
+@given(
+    data=st.data(),
+    end=st.sampled_from([None, *ENDS]),
+    is_same=st.booleans(),
+    sees=st.sampled_from(["all", "nothing of the end", "none"]),
+    sent=st.sampled_from([PLAIN, MANY]),
+    goal=st.sampled_from([None, Until.STARTED]),
+)
+def test_what_an_earlier_job_of_that_id_does_meanwhile_is_no_answer(
+    data: st.DataObject, end: str | None, is_same: bool, sees: str, sent: JobSpec, goal: Until | None
+) -> None:
+    """Some of its life, of that of one element where it is an array, comes behind the mark. This submission is silent
+    where it is the same again, and refused where it is another one.
+    """
+    first = sent if is_same else replace(sent, priority=1)
+    parts = ["ada/hello"] if sent is PLAIN else [f"ada/many.{index}" for index in range(3)]
+    lives = [a_life(part, first, end) for part in parts]
+    behind = [life[data.draw(st.integers(1 if is_same else 0, len(life))) :] for life in lives]
+    merged = data.draw(st.permutations([at for at, life in enumerate(behind) for _ in life]))
+    news = [behind[at].pop(0) for at in merged]
+    no = e.JobRefused(job=f"ada/{sent.id}", request="submit", code=RefuseCode.ID_USED_BEFORE, tenant="ada")
+    if not is_same:
+        news.insert(data.draw(st.integers(0, len(news))), News("main", no))
+    stand = "running" if end is None or sees == "nothing of the end" else end
+    has_end = any(isinstance(each.event, e.JobFinished | e.JobFailed | e.JobCancelled) for each in news)
+    is_told = sum(isinstance(each.event, e.JobFinished | e.JobFailed | e.JobCancelled) for each in news) == len(parts)
+    cell = CellAtOnce([row(stand, part) for part in parts] if sees != "none" else [], news)
+    code = asyncio.run(ends(cell, goal, sent, wait_ms=50, as_json=True))
+    reaches("an earlier job ends behind the mark", has_end)
+    if not is_same:
+        assert code == Exit.NO
+    elif is_told or (end is not None and sees == "all"):
+        assert code == Exit.BEFORE
+    elif sees != "none":
+        is_bad = goal is not None and has_end and end != "finished"
+        assert code == (Exit.NO if is_bad else 0), "some of it lives, as far as anybody knows"

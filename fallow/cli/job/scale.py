@@ -73,8 +73,11 @@ async def _scale(access: Access, job_id: str, tenant: str | None, cell: str | No
                 end_with(Exit.NO, f"fallow: no cell knows a job {job_id}{await hint_by(client, job_id, cell)}")
             tenant = tenant or (there.row.tenant if there.row is not None else parted(job_id)[0])
         mark = await client.update(job_id, tenant, changes, cell=cell)
-        return await answer(client, mark, job_id, WAIT_S * 1000, partial(_is_answer, tenant))
+        return await answer(client, mark, job_id, WAIT_S * 1000, partial(_is_answer, tenant, changes))
 
 
-def _is_answer(tenant: str, news: News) -> bool:
-    return isinstance(news.event, JobUpdated) or is_no_to(news.event, "update", tenant)
+def _is_answer(tenant: str, changes: JobChanges, news: News) -> bool:
+    """Whether this answers these changes. Another update of the same job may be answered meanwhile."""
+    if isinstance(news.event, JobUpdated):
+        return news.event.workers == changes.workers and changes.workers_min in (None, news.event.workers_min)
+    return is_no_to(news.event, "update", tenant)

@@ -6,7 +6,7 @@ import contextlib
 import json
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_sentence
 from fallow.cli.unanswered import Passes, first_of, unanswered
 from fallow.cli.wrong_use import WrongValue
-from fallow.shared.client.answers import BAD, TURNED_AWAY, Progress, Stage
+from fallow.shared.client.answers import BAD, OVER, TURNED_AWAY, Progress, Stage
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
 from fallow.shared.events.effects import JobRefused
@@ -59,6 +59,10 @@ STAGES = {
     JobStatus.FAILED: Stage.FAILED,
     JobStatus.CANCELLED: Stage.CANCELLED,
 }
+ENDS = {STAGES[status]: status for status in FINAL}
+LIVES = {Stage.WAITING: JobStatus.QUEUED, Stage.STARTED: JobStatus.STARTING, Stage.RUNNING: JobStatus.RUNNING}
+"""How a job stands of which the news told, as the view would show it."""
+
 ANSWER_MS = 2_000
 """So long `submit` looks for an answer where it is not told to wait. A cell that works answers within milliseconds."""
 
@@ -84,12 +88,9 @@ class Found:
     names: list[str]
     progress: Progress
     earlier: Earlier = field(default_factory=Earlier)
+    over_before: list[str] = field(default_factory=list)
+    """Those that were submitted before and were over then: nothing runs for this submission."""
     told: str = ""
-
-    @property
-    def over_before(self) -> list[str]:
-        """Those that were submitted before and were over then: nothing runs for this submission."""
-        return [job for job, rows in self.earlier.items() if standing(rows) in FINAL]
 
     def parts(self, job: str) -> tuple[str, ...]:
         """The job, or the elements of the array."""
@@ -101,23 +102,43 @@ class Found:
         return [job for job in self.names if any(stages[each] is Stage.UNANSWERED for each in self.parts(job))]
 
     def note(self, seen: Earlier) -> None:
-        """Those of which these rows were seen, and to which no answer came since, were submitted before. They are as
-        far as the rows say; an element without one is over, since the view has forgotten it.
+        """Those of which these rows were seen, or whose news told of them, and to which no answer came since, were
+        submitted before. They are as far as the rows and the news say; an element of which the rows that were seen do
+        not tell is over, since the view has forgotten it.
         """
         for job in self.unanswered():
-            if rows := seen.get(job):
+            parts, rows = self.parts(job), seen.get(job, ())
+            forgotten = _forgotten(rows) if rows else Stage.UNANSWERED
+            rows = self._with_news(job, rows)
+            if rows:
                 self.earlier[job] = rows
-                self._take(job, rows)
+                self._take(parts, rows, forgotten)
+                if all(self.progress.stages[part] in OVER for part in parts):
+                    self.over_before.append(job)
 
-    def _take(self, job: str, rows: tuple[JobRow, ...]) -> None:
-        stages, of, whole = self.progress.stages, {row.id: row for row in rows}, standing(rows)
-        forgotten = whole if whole in FINAL else JobStatus.FINISHED
-        for part in self.parts(job):
+    def _with_news(self, job: str, rows: tuple[JobRow, ...]) -> tuple[JobRow, ...]:
+        """The same rows, over where the news told of an end: the view comes after the log, and may be away."""
+        ends = {part: ENDS[stage] for part in self.parts(job) if (stage := self.progress.earlier.get(part)) in ENDS}
+        if not rows:
+            lives = {part: LIVES[stage] for part, stage in self.progress.earlier.items() if stage in LIVES}
+            tenant = self.progress.tenants[job]
+            return tuple(JobRow(part, tenant, found) for part in self.parts(job) if (found := (ends | lives).get(part)))
+        return tuple(replace(row, status=ends.get(row.id, row.status)) for row in rows)
+
+    def _take(self, parts: tuple[str, ...], rows: tuple[JobRow, ...], forgotten: Stage) -> None:
+        stages, of = self.progress.stages, {row.id: row for row in rows}
+        for part in parts:
             if stages[part] is Stage.UNANSWERED:
                 row = of.get(part)
-                stages[part] = STAGES[row.status if row is not None else forgotten]
+                stages[part] = STAGES[row.status] if row is not None else forgotten
                 if row is not None and row.deferred is not None and row.status in WAITING:
                     self.progress.waits[part] = row.deferred
+
+
+def _forgotten(rows: tuple[JobRow, ...]) -> Stage:
+    """How an element ended of which these rows of its array do not tell."""
+    whole = standing(rows)
+    return STAGES[whole if whole in FINAL else JobStatus.FINISHED]
 
 
 def elements(text: str | int) -> int:
@@ -249,12 +270,13 @@ async def found_of(client: CellClient, jobs: list[JobSpec], goal: Until | None, 
     if goal is not None:
         await follow(client, mark, found, GOALS[goal], wait_ms, quiet=quiet)
         return found
+    rows = Earlier()
     with contextlib.suppress(ClientUnavailable):
         await _turned_away(client, mark, found, ANSWER_MS, quiet=quiet)
         rows = await _rows_of_unanswered(client, found)
         if rows:
             await _turned_away(client, mark, found, LATE_ANSWER_MS, quiet=quiet)
-        found.note(rows)
+    found.note(rows)
     return found
 
 
@@ -301,7 +323,7 @@ async def follow(client: CellClient, mark: Mark, found: Found, goal: Stage, wait
                 _tell_meanwhile(found, rows, quiet=quiet)
             if found.progress.have(goal) or past_ms > wait_ms:
                 break
-    if rows and not is_told:
+    if not is_told and (rows or found.progress.earlier):
         _tell_meanwhile(found, rows, quiet=quiet)
 
 
