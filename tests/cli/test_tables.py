@@ -138,6 +138,19 @@ def test_a_list_of_jobs_has_one_line_a_row_at_120_columns() -> None:
     assert [column.heading for column in found.columns if column.breaks] == []
 
 
+@pytest.mark.parametrize("width", [100, 110, 120, 126])
+def test_of_jobs_that_live_and_jobs_that_are_over_each_has_one_line(width: int) -> None:
+    """Columns that may be left out go before a row has two lines."""
+    name, when = "resnet-imagenet-0001", "2026-11-29 10:15:46Z"
+    rows: list[Sequence[object]] = [
+        (f"vision/{name}", "finished", *[""] * 6, f"ended {when}"),
+        (f"vision/{name}", "queued", 16, 2, "default", 10, 1, when, "no_free_gpus"),
+        (f"vision/{name}", "running", 16, 2, "default", 10, "", when, "main-training-0001, main-training-0002"),
+    ]
+    found = fitted(jobs.COLUMNS, rows, width, jobs.SPARE)
+    assert [len(list(found.row(at, width))) for at in range(found.rows)] == [1, 1, 1]
+
+
 def test_of_jobs_of_several_queues_the_place_goes_before_the_queue() -> None:
     assert jobs.SPARE.index("PLACE") < jobs.SPARE.index("QUEUE")
 
@@ -210,6 +223,20 @@ def test_at_80_columns_rows_are_low_and_no_word_is_cut(data: st.DataObject, name
         words = " ".join(lines).split()
         told = [str(cell) for cell, heading in zip(row, headings, strict=True) if heading.lstrip(">") in shown]
         assert [word for cell in told for word in cell.split() if word not in words] == []
+
+
+@given(data=st.data(), name=st.sampled_from(sorted(LISTS)))
+def test_no_row_is_taller_where_there_is_more_width(data: st.DataObject, name: str) -> None:
+    headings, spare = LISTS[name]
+    cells = [CELLS.get(heading, st.sampled_from(["", 8, 128])) for heading in headings]
+    rows = data.draw(st.lists(st.tuples(*cells), min_size=1, max_size=4))
+    heights = []
+    for width in range(60, 201):
+        found = fitted(headings, rows, width, spare)
+        if found.width <= width:
+            heights.append(max(len(list(found.row(at, width))) for at in range(found.rows)))
+    reaches("a row has more lines where there is less width", len({*heights}) > 1)
+    assert heights == sorted(heights, reverse=True)
 
 
 def test_a_node_that_is_drained_for_maintenance_has_three_lines_at_80_columns(

@@ -19,9 +19,6 @@ EDGE, BETWEEN = 2, 3
 TEXT_LEAST, MOVED_LEAST = 12, 12
 """Text that goes on in the next line is not made narrower than this; what is not wider than this stays in the row."""
 
-ROW_LINES_MOST = 2
-"""A row that would be taller has its wide columns below."""
-
 SET_IN = " " * (2 * EDGE)
 
 
@@ -82,10 +79,20 @@ class Fitted:
             yield " " * EDGE + self.above.cells[at]
         for parts in zip_longest(*(column.lines_of(at) for column in self.columns), fillvalue=""):
             yield self._line(parts)
+        for lines in self._below(at, width):
+            yield from (SET_IN + line for line in lines)
+
+    def height(self, at: int, width: int) -> int:
+        """How many lines `row` has."""
+        above = self.above is not None and bool(self.above.cells[at])
+        beside = max(len(column.lines_of(at)) for column in self.columns)
+        return above + beside + sum(len(lines) for lines in self._below(at, width))
+
+    def _below(self, at: int, width: int) -> Iterator[list[str]]:
         for column in self.below:
             said = "" if len(self.below) == 1 else f"{column.heading}: "
             if column.cells[at]:
-                yield from (SET_IN + line for line in broken(said + column.cells[at], width - len(SET_IN)))
+                yield broken(said + column.cells[at], width - len(SET_IN))
 
     def _line(self, texts: Sequence[str]) -> str:
         filled = (column.to_width(text) for column, text in zip(self.columns, texts, strict=True))
@@ -102,16 +109,36 @@ def fitted(headings: Sequence[str], rows: Iterable[Sequence[Any]], width: int, s
         return Fitted(tuple(columns))
     # An empty column says nothing; after it those that are needed least go.
     columns = [column for column in columns if any(column.cells)] or columns[:1]
-    found = None
+    best, least = Fitted(tuple(columns)), None
+    for found in _layouts(columns, width, spare):
+        cost = _cost(found, width)
+        if least is None or cost < least:
+            best, least = found, cost
+        if cost[:4] == (0, 1, 0, 0):
+            break  # nothing that comes later leaves out less
+    return best
+
+
+def _layouts(columns: list[Column], width: int, spare: Sequence[str]) -> Iterator[Fitted]:
+    """All ways to place these columns, those first that move and leave out least."""
+    there = [heading for heading in spare if any(column.heading == heading for column in columns)]
     for beside, above in ((columns, None), (columns[1:], columns[0])):
         if above is not None and (above.is_number or above.width <= MOVED_LEAST or not beside):
-            break
+            return
         for moved in _choices(beside[above is None :], spare):
-            found = _beside([column for column in beside if column not in moved], width, spare, above, moved)
-            if found.width <= width and _is_low(found):
-                return found
-    # The first column was tried above the others last; where that does not help, it stays where it is.
-    return _beside(columns, width, spare) if found is None or found.above is not None else found
+            kept = [column for column in beside if column not in moved]
+            for count in range(len(there) + 1):
+                yield _beside(kept, width, spare, there[:count], above, moved)
+
+
+def _cost(found: Fitted, width: int) -> tuple[int, ...]:
+    """What a layout costs, most of all first: signs beyond the width, lines of the tallest row, whether a column stands
+    above it, how many stand below it, how many are left out, and lines in all. Of one layout each is no more where
+    there is more width, so no wider table has taller rows.
+    """
+    heights = [found.height(at, width) for at in range(found.rows)]
+    moved = (found.above is not None, len(found.below))
+    return (max(0, found.width - width), max(heights), *moved, len(found.left_out), sum(heights))
 
 
 def _choices(columns: Sequence[Column], spare: Collection[str]) -> Iterator[tuple[Column, ...]]:
@@ -126,22 +153,13 @@ def _beside(
     columns: list[Column],
     width: int,
     spare: Sequence[str],
-    above: Column | None = None,
-    below: tuple[Column, ...] = (),
+    left_out: Sequence[str],
+    above: Column | None,
+    below: tuple[Column, ...],
 ) -> Fitted:
-    """These columns beside each other, without as many of the spare ones as it takes."""
-    left_out = []
-    for heading in spare:
-        if _width(columns, [_floor(column, spare) for column in columns]) <= width:
-            break
-        left_out += [column.heading for column in columns if column.heading == heading]
-        columns = [column for column in columns if column.heading != heading] or columns
-    return Fitted(tuple(_narrowed(columns, width, spare)), tuple(left_out), above, below)
-
-
-def _is_low(found: Fitted) -> bool:
-    breaking = [column for column in found.columns if column.breaks]
-    return all(len(column.lines_of(at)) <= ROW_LINES_MOST for column in breaking for at in range(found.rows))
+    """These columns beside each other, without those that are left out."""
+    kept = [column for column in columns if column.heading not in left_out] or columns
+    return Fitted(tuple(_narrowed(kept, width, spare)), tuple(left_out), above, below)
 
 
 def _column(heading: str, cells: list[str]) -> Column:
