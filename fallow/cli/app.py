@@ -183,8 +183,9 @@ def options(
 ) -> None:
     """One scheduler for the training jobs and the inference services of a GPU cluster. No GPU lies fallow.
 
-    Exit codes: 0 done, 1 the answer is no, 2 wrong use, 3 something that is needed does not answer,
-    4 a submitted job was submitted before and is over.
+    Exit codes: 0 done, 1 the answer is no, 2 wrong use, 3 a server is silent.
+
+    Of `submit` also 4: a job was submitted before and is over.
     """
     context.obj = Access(kafka or None, redis or None, namespace, cell_file)
 

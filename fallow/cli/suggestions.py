@@ -115,6 +115,8 @@ def words_too_many(command: str, words: str) -> str:
         return f"one job is told by `fallow job {first}`, those of a tenant by --tenant"
     if command == "nodes":
         return f"one node is told by `fallow node show {first}`"
+    if command == "submit":
+        return "one file at a time; several go in one, a line `---` between them, or by `fallow submit -`"
     if command != "quota set":
         return ""
     if first.isdecimal():

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from fallow.cli.app import main
+from fallow.cli.failures import Exit
 from fallow.cli.job.file import MISTAKES_TOLD, JobFileError, read_jobs, read_text
 from fallow.cli.job.units import odd_units
 from fallow.local.service_set import KINDS, service_set
@@ -37,6 +39,42 @@ def test_jobs_may_come_in_many_forms(text: str) -> None:
 def test_a_tenant_stands_in_where_a_job_names_none() -> None:
     jobs = read_jobs("- {id: a}\n- {id: b, tenant: own}\n", "f", "mine")
     assert [job.tenant for job in jobs] == ["mine", "own"]
+
+
+def test_a_job_of_another_tenant_than_the_typed_one_is_told_with_both() -> None:
+    with pytest.raises(JobFileError) as raised:
+        read_jobs("- {id: a}\n- {id: b, tenant: own}\n- {id: c, tenant: [1]}\n", "f", "mine", is_typed=True)
+    assert str(raised.value).splitlines() == [
+        "f: job 2 (b): tenant = 'own': --tenant says mine: name the same one, or leave one out",
+        "f: job 3 (c): tenant = [1]: --tenant says mine: name the same one, or leave one out",
+    ]
+    assert len(read_jobs("- {id: a}\n- {id: b, tenant: mine}\n", "f", "mine", is_typed=True)) == 2
+
+
+@pytest.mark.parametrize("is_option", [True, False])
+def test_what_is_typed_counts_and_the_variable_stands_in(
+    is_option: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.yaml").write_text("{id: a, tenant: own}", encoding="utf-8")
+    words = ["fallow", "--kafka", "127.0.0.1:1", "submit", str(tmp_path / "job.yaml")]
+    if not is_option:
+        monkeypatch.setenv("FALLOW_TENANT", "mine")
+    monkeypatch.setattr("sys.argv", [*words, *(["--tenant", "mine"] if is_option else [])])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == (Exit.USAGE if is_option else Exit.AWAY)
+    assert ("--tenant says mine" in capsys.readouterr().err) == is_option
+
+
+SCRIPTS = ["#!/bin/bash\nsrun python train.py\n", "\n#SBATCH --gpus=8\nsrun python train.py\n"]
+
+
+@pytest.mark.parametrize("text", SCRIPTS)
+def test_of_a_script_the_page_that_tells_how_a_job_is_written_is_named(text: str) -> None:
+    with pytest.raises(JobFileError, match=r"looks like a script .*docs/coming-from\.md"):
+        read_jobs(text, "f")
+    assert "sbatch" in (DOCS / "coming-from.md").read_text(encoding="utf-8")
+    assert len(read_jobs("# a job of #SBATCH times\n{id: a, tenant: t}", "f")) == 1
 
 
 @pytest.mark.parametrize(

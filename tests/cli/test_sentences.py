@@ -6,7 +6,7 @@ import pytest
 
 from fallow.cli.cell.policy import changes
 from fallow.cli.job.cancel import of_array
-from fallow.cli.job.submit import reason_of, size_of
+from fallow.cli.job.submit import reason_of, size_of, words
 from fallow.cli.log.log import as_object
 from fallow.cli.log.sentences import SENTENCES, devices, gpus, heading, rejection, sentence
 from fallow.cli.node.operate import refusal_of
@@ -450,3 +450,14 @@ def test_programs_read_beside_a_name_that_nobody_vouches_for_it() -> None:
     repaired = e.LogRepaired(by="ada", good_until=7, end=9)
     shown = as_object(Decision(cell="main", version=1, epoch=1, at_ms=1, effects=(repaired, e.NodeRemoved(node="n1"))))
     assert [(effect.get("by"), effect.get("vouched")) for effect in shown["effects"]] == [("ada", False), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("deadline_ms", "told"),
+    [(None, ""), (999, "; its jobs are stopped at once"), (1_000, "; its jobs are stopped at once")],
+)
+def test_a_drain_without_time_tells_no_time(deadline_ms: int | None, told: str) -> None:
+    changed = e.NodeChanged(spec=NODE, boot="b1", status=NodeStatus.DRAINING, drain_deadline_ms=deadline_ms)
+    assert words(News("main", changed, at_ms=1_000)) == f"Node node-1 of pool training (8 GPUs) is draining{told}."
+    later = words(News("main", changed, at_ms=998))
+    assert later.endswith("is draining." if deadline_ms is None else f"is draining until {moment(deadline_ms)}.")

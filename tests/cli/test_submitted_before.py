@@ -101,7 +101,8 @@ async def test_a_job_that_was_over_before_is_told_so_by_the_same_words_and_code_
     status: str, goal: Until | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ends(Cell([row(status)]), goal, PLAIN) == Exit.BEFORE
-    assert capsys.readouterr().out == f"ada/hello was submitted before; it is {status}. An id is used once.\n"
+    stand = "has failed" if status == "failed" else f"is {status}"
+    assert capsys.readouterr().out == f"ada/hello was submitted before; it {stand}. An id is used once.\n"
 
 
 @pytest.mark.parametrize("goal", GOALS)

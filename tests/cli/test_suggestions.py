@@ -28,6 +28,10 @@ TOO_MANY_FOR_JOBS = (
     "fallow jobs: got unexpected extra argument(s) (vision/many); one job is told by `fallow job vision/many`, "
     "those of a tenant by --tenant"
 )
+TOO_MANY_FOR_SUBMIT = (
+    "fallow submit: got unexpected extra argument(s) (b.yaml); one file at a time; several go in one, a line `---` "
+    "between them, or by `fallow submit -`"
+)
 TOO_MANY_FOR_NODES = "fallow nodes: got unexpected extra argument(s) (n1 n2); one node is told by `fallow node show n1`"
 OURS = ", ".join(f"'{status}'" for status in JobStatus)
 
@@ -98,6 +102,7 @@ def test_a_mistyped_word_is_never_answered_with_a_command_that_nothing_takes_bac
             )
         ),
         ("jobs vision/many", f"{TOO_MANY_FOR_JOBS}; see fallow jobs --help"),
+        ("submit a.yaml b.yaml", f"{TOO_MANY_FOR_SUBMIT}; see fallow submit --help"),
         ("nodes n1 n2", f"{TOO_MANY_FOR_NODES}; see fallow nodes --help"),
         ("scontrol release 7", "fallow: no such command 'scontrol'; did you mean fallow release ID? See fallow --help"),
         ("scontrol 7", "fallow: no such command 'scontrol'; did you mean fallow hold ID? See fallow --help"),

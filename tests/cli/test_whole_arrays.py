@@ -294,3 +294,10 @@ async def test_the_other_elements_are_counted_as_of_the_newest_answer() -> None:
     cell = Noting(rows("held", "held"), [News("main", e.JobHeld(job=f"many.{n}"), 6 + n) for n in (0, 1)])
     await hold.outcome_of(cell, HOLD, "many", 60_000)  # type: ignore[arg-type]
     assert cell.asked == 7
+
+
+@pytest.mark.parametrize(("job", "text"), [("many", "none of its elements waits"), ("one", "it is running")])
+def test_where_nothing_is_held_there_is_nothing_to_release(job: str, text: str) -> None:
+    no = News("main", e.JobRefused(job=job, request="release", code=RefuseCode.WRONG_STATE, text=text), 7)
+    outcome = hold.told_of(ReleaseJob(cell="main", job=job), hold.Held([no]), 20)
+    assert (outcome.answer, outcome.code) == (f"Nothing to release: {job} is not held ({text}).", Exit.NO)

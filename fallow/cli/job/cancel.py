@@ -19,6 +19,7 @@ from fallow.cli.job.named import TenantName, in_full, tells_of_reading
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_stopping, by_elements, rows_of, statuses
 from fallow.cli.job.submit import words
+from fallow.cli.log.sentences import stands
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
 from fallow.cli.unanswered import Passes
@@ -198,7 +199,7 @@ def _stops_already(job_id: str, rows: tuple[JobRow, ...]) -> Outcome:
 def _was_over(row: JobRow) -> Outcome:
     """To cancel what is cancelled is done already; what ended otherwise cannot be cancelled any more."""
     code = Exit.OK if row.status is JobStatus.CANCELLED else Exit.NO
-    return Outcome(row.id, f"Job {row.id} was over before: it is {row.status}.", code)
+    return Outcome(row.id, f"Job {row.id} was over before: it {stands(row.status)}.", code)
 
 
 def _array_was_over(array: str, rows: tuple[JobRow, ...]) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -31,6 +32,12 @@ EXPANSION_MOST = 100
 
 MISTAKES_TOLD = 20
 
+_SBATCH = re.compile(r"^#SBATCH\b", re.MULTILINE)
+
+SCRIPT = (
+    "looks like a script (#!, #SBATCH); docs/coming-from.md says how a job is written here: what it starts stands in "
+    "`run`, and what #SBATCH asks for in fields"
+)
 MANIFEST = (
     "looks like a Kubernetes manifest (apiVersion); docs/coming-from.md says how a job is written here, and "
     "docs/jobs.md lists its fields"
@@ -42,10 +49,17 @@ class JobFileError(ErrorOfSeveralLines, ValueError):
 
 
 def read_jobs(
-    text: str, name: str, tenant: str | None = None, *, array: int | None = None, after: Sequence[Dependency] = ()
+    text: str,
+    name: str,
+    tenant: str | None = None,
+    *,
+    is_typed: bool = False,
+    array: int | None = None,
+    after: Sequence[Dependency] = (),
 ) -> list[JobSpec]:
-    """The jobs of a file's text; `name` is how messages call it, `tenant` stands in where a job names none. Each job
-    becomes an array of `array` elements, and waits for `after` besides what it waits for itself.
+    """The jobs of a file's text; `name` is how messages call it, `tenant` stands in where a job names none, and where
+    it `is_typed` no job may name another one. Each job becomes an array of `array` elements, and waits for `after`
+    besides what it waits for itself.
 
     A file holds a job, a list of jobs, a mapping with the one key `jobs`, or several of these as YAML documents or JSON
     lines. Raises JobFileError.
@@ -55,6 +69,8 @@ def read_jobs(
         if tenant is not None and isinstance(item, dict):
             item.setdefault("tenant", tenant)
         try:
+            if is_typed:
+                _must_be_of(item, tenant)
             found.append(_job(_with(item, array, after)))
         except ValidationError as error:
             if len(mistakes) >= MISTAKES_TOLD:  # thousands of lines, of which nobody reads more, would take a minute
@@ -90,6 +106,8 @@ def _items(text: str, name: str) -> list[Any]:
 
 
 def _documents(text: str, name: str) -> list[Any]:
+    if text.startswith("#!") or _SBATCH.search(text):
+        raise JobFileError(f"{name}: {SCRIPT}")
     lines = {number: line for number, line in enumerate(text.split("\n"), start=1) if line.strip()}
     # Several objects in lines of their own are no YAML; a single one is, whether its keys are quoted or not.
     if len(lines) > 1 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines.values()):
@@ -154,6 +172,13 @@ def _is_larger(value: Any, most: int) -> bool:
         part = rest.pop()
         rest.extend(_parts(part))
     return bool(rest)
+
+
+def _must_be_of(item: Any, tenant: str | None) -> None:
+    if isinstance(item, dict) and item["tenant"] != tenant:
+        raise ValueError(
+            f"tenant = {written(item['tenant'])}: --tenant says {tenant}: name the same one, or leave one out"
+        )
 
 
 def _with(item: Any, array: int | None, after: Sequence[Dependency]) -> Any:

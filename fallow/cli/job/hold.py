@@ -19,6 +19,7 @@ from fallow.cli.job.named import TenantName, in_full
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.job.standing import are_free, are_held, by_status, rows_of, statuses
 from fallow.cli.job.submit import words
+from fallow.cli.log.sentences import stands
 from fallow.cli.node.operate import REFUSALS, operation
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
@@ -26,8 +27,9 @@ from fallow.cli.unanswered import Passes
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, News
 from fallow.shared.cluster.model.job import JobStatus
-from fallow.shared.events.effects import JobHeld, JobReleased
+from fallow.shared.events.effects import JobHeld, JobRefused, JobReleased
 from fallow.shared.events.operations import HoldJob, Operation, ReleaseJob
+from fallow.shared.events.reasons import RefuseCode
 from fallow.shared.view.rows import JobRow
 
 app = typer.Typer()
@@ -114,8 +116,12 @@ def told_of(wish: HoldJob | ReleaseJob, found: Held, timeout_s: int) -> Outcome:
         return Outcome(job, of_array(job, found, is_hold=is_hold), more={"version": version, **counts})
     if not found.news:
         return Outcome(job, _is_already(job, found.rows, is_hold=is_hold), more={"version": None})
-    code = Exit.NO if isinstance(found.news[0].event, REFUSALS) else Exit.OK
-    return Outcome(job, words(found.news[0]), code, more={"version": found.news[0].version})
+    event = found.news[0].event
+    code = Exit.NO if isinstance(event, REFUSALS) else Exit.OK
+    said = words(found.news[0])
+    if not is_hold and isinstance(event, JobRefused) and event.code is RefuseCode.WRONG_STATE:
+        said = f"Nothing to release: {job} is not held ({event.text})."
+    return Outcome(job, said, code, more={"version": found.news[0].version})
 
 
 def of_array(array: str, outcome: Held, *, is_hold: bool) -> str:
@@ -139,7 +145,7 @@ def _others(outcome: Held) -> list[JobRow]:
 
 
 def _is_already(job: str, rows: Sequence[JobRow], *, is_hold: bool) -> str:
-    return f"Job {job} is held already." if is_hold else f"Job {job} is not held: it is {rows[0].status}."
+    return f"Job {job} is held already." if is_hold else f"Job {job} is not held: it {stands(rows[0].status)}."
 
 
 async def outcome_of(client: CellClient, wish: Operation, job: str, wait_ms: int) -> Held:

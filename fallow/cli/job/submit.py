@@ -19,7 +19,7 @@ from fallow.cli.ids import a_tenant
 from fallow.cli.job.file import read_jobs, read_text
 from fallow.cli.job.standing import by_elements, read_of, standing, statuses
 from fallow.cli.job.units import odd_units
-from fallow.cli.log.sentences import gpus, of_job, rejection, sentence
+from fallow.cli.log.sentences import gpus, node_at, of_job, rejection, sentence, stands
 from fallow.cli.log.why import DEFERRED
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_sentence
@@ -28,7 +28,7 @@ from fallow.cli.wrong_use import WrongValue
 from fallow.shared.client.answers import BAD, OVER, TURNED_AWAY, Progress, Stage
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
-from fallow.shared.events.effects import JobRefused
+from fallow.shared.events.effects import JobRefused, NodeChanged
 from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.unknown_fields import read_valid
@@ -176,7 +176,10 @@ def submit(  # noqa: PLR0913, PLR0917 - the options of a command
     submitted before and was over, however it ended, so that nothing runs.
     """
     text, name = read_text(file)
-    jobs = read_jobs(text, name, tenant, array=array, after=[_dependency(each) for each in after or []])
+    source = context.get_parameter_source("tenant")
+    is_typed = tenant is not None and source is not None and source.name == "COMMANDLINE"
+    waits = [_dependency(each) for each in after or []]
+    jobs = read_jobs(text, name, tenant, is_typed=is_typed, array=array, after=waits)
     for line in odd_units(jobs):
         say(f"fallow: {line}")
     goal = until or (Until.STARTED if wait else None)
@@ -221,7 +224,7 @@ def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> Non
 
 def before(job: str, rows: Sequence[JobRow]) -> str:
     """What is told of a job, or an array, that was submitted before: nothing new came of it."""
-    stand = f"it is {rows[0].status}" if rows[0].id == job else f"its elements: {statuses(rows)}"
+    stand = f"it {stands(rows[0].status)}" if rows[0].id == job else f"its elements: {statuses(rows)}"
     return f"{job} was submitted before; {stand}. An id is used once."
 
 
@@ -349,7 +352,13 @@ def _tell_meanwhile(found: Found, rows: Earlier, *, quiet: bool) -> None:
 
 def words(news: News) -> str:
     """One piece of news as a sentence."""
-    return rejection(news.event) if isinstance(news.event, JobRejected) else sentence(news.event)
+    match news.event:
+        case JobRejected() as no:
+            return rejection(no)
+        case NodeChanged() as changed if news.at_ms is not None:
+            return node_at(changed, news.at_ms)
+        case effect:
+            return sentence(effect)
 
 
 def why_it_waits(progress: Progress, jobs: list[str]) -> str:

@@ -9,6 +9,7 @@ from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment, setting, window
 from fallow.cli.quota.words import quota_rules
 from fallow.shared.client.port import is_of_a_stranger
+from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.lease import patience_ms
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
@@ -16,6 +17,7 @@ from fallow.shared.events.job_ids import parted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import CellPolicy, claimed
 from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason, RefuseCode
+from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 NODES_NAMED_MOST = 4
@@ -343,6 +345,18 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
 def sentence(effect: e.Effect) -> str:
     """The effect as one sentence."""
     return SENTENCES[type(effect)](effect)
+
+
+def node_at(effect: e.NodeChanged, at_ms: int) -> str:
+    """What a node is, as of this cell time: one that is drained by now has no time left to tell."""
+    if effect.drain_deadline_ms is None or effect.drain_deadline_ms > at_ms:
+        return _node(effect)
+    return f"{_node(replace(effect, drain_deadline_ms=None)).removesuffix('.')}; its jobs are stopped at once."
+
+
+def stands(status: str) -> str:
+    """`is running`, `has failed`: how a job stands."""
+    return "has failed" if status == JobStatus.FAILED else f"is {status}"
 
 
 def heading(decision: Decision) -> str:

@@ -19,7 +19,7 @@ from fallow.cli.job.meant import hint_for
 from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.log.heads import heads_then
 from fallow.cli.log.read_back import records_between
-from fallow.cli.log.sentences import rejection, sentence
+from fallow.cli.log.sentences import rejection, sentence, stands
 from fallow.cli.output.durations import duration, moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.shared.client.port import is_of_a_stranger, job_of
@@ -202,7 +202,7 @@ class Why:
             return "It has not started."
         times = "once" if self.attempts == 1 else f"{self.attempts} times"
         parts = f"waited {duration(self.waited_ms)}, started {times}, held its places for {duration(self.held_ms)}"
-        return f"In all it {parts}{f', and is {self.end}' if self.end else ' so far'}."
+        return f"In all it {parts}{f', and {stands(self.end)}' if self.end else ' so far'}."
 
 
 def _with_reason(effect: e.Effect) -> str:

@@ -11,7 +11,7 @@ import typer
 from fallow.cli.access import Access, run
 from fallow.cli.cell.retry import patiently
 from fallow.cli.failures import Exit, say
-from fallow.cli.log.sentences import sentence
+from fallow.cli.job.submit import words
 from fallow.cli.node.operate import refusal_of
 from fallow.cli.output.output import print_json, print_sentence
 from fallow.cli.unanswered import Passes, unanswered
@@ -121,4 +121,4 @@ def outcome(node: str, answer: News | None, timeout_s: int, hint: str = "") -> d
     if isinstance(answer.event, ProposalRefused):
         said = f"{refusal_of(node, answer.event)}{hint}"
         return {"node": node, "ok": False, "version": answer.version, "answer": said}
-    return {"node": node, "ok": True, "version": answer.version, "answer": sentence(answer.event)}
+    return {"node": node, "ok": True, "version": answer.version, "answer": words(answer)}
