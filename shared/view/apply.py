@@ -15,11 +15,14 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import accounts
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.values import JobSpec, WorkerPlace
+from fallow.shared.events.values import WorkerPlace
 from fallow.shared.view.row_text import accounts_by_tenant, job_text, node_text, over_text, pools_text, tenant_text
 
 FORGOTTEN_PER_END_MOST = 2
 """How many remembered jobs the fold may forget for each that ends."""
+
+LOAD_CHARS = 1_000_000
+"""Of the rows that a rebuild puts at a time: some 20 ms of Redis's time, however long the rows are."""
 
 
 @dataclass(slots=True)
@@ -49,6 +52,10 @@ class Touched:
             if touch is not None:
                 touch(self, state, effect)
                 ended += touch is _end
+        if ended:
+            for array in _arrays_over(state, decision.effects):
+                self.jobs[array] = None
+                self.jobs.update(state.dependents.get(array, {}))
         for number in range(state.over_first, state.over_first + FORGOTTEN_PER_END_MOST * ended):
             job_id = state.finished.id_of(number)
             if job_id is None:
@@ -63,15 +70,11 @@ def _job(touched: Touched, _: CellState, effect: e.JobEffect) -> None:
 def _spec(touched: Touched, _: CellState, effect: e.JobEnqueued) -> None:
     touched.jobs[effect.spec.id] = None
     touched.tenants[effect.spec.tenant] = None
-    _array(touched, effect.spec)
 
 
-def _updated(touched: Touched, state: CellState, effect: e.JobUpdated) -> None:
+def _updated(touched: Touched, _: CellState, effect: e.JobUpdated) -> None:
     touched.jobs[effect.job] = None
     touched.tenants[effect.tenant] = None
-    job = state.jobs.get(effect.job)
-    if job is not None:
-        _array(touched, job.spec)
 
 
 def _start(touched: Touched, state: CellState, effect: e.JobStarted) -> None:
@@ -95,19 +98,38 @@ def _move(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
 
 
 def _end(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
-    """Those that wait for the job, or for the array that may be over with it, wait for one less."""
+    """Those that wait for the job wait for one less."""
     _move(touched, state, effect)
     touched.jobs.update(state.dependents.get(effect.job, {}))
-    job = state.jobs.get(effect.job)
-    if job is not None:
-        _array(touched, job.spec)
-        touched.jobs.update(state.dependents.get(job.spec.array_of or "", {}))
 
 
-def _array(touched: Touched, spec: JobSpec) -> None:
-    """An array has a row when it is over: it may be, with this element."""
-    if spec.array_of is not None:
-        touched.jobs[spec.array_of] = None
+def _arrays_over(state: CellState, effects: Iterable[Any]) -> Iterator[str]:
+    """The arrays whose last element ends with these effects, which may have submitted it, too. Only then does an array
+    have a row, and who waits for it wait for one less: not at the end of each element.
+    """
+    new: dict[str, str] = {}
+    left: dict[str, int] = {}
+    for effect in effects:
+        touch = TOUCH[type(effect)]
+        if touch is _spec:
+            array = effect.spec.array_of
+            if array is not None:
+                new[effect.spec.id] = array
+                left[array] = _left(state, left, array) + 1
+        elif touch is _end:
+            job = state.jobs.get(effect.job)
+            array = new.get(effect.job) if job is None else job.spec.array_of
+            if array is not None:
+                left[array] = _left(state, left, array) - 1
+                if not left[array]:
+                    yield array
+
+
+def _left(state: CellState, left: dict[str, int], array_id: str) -> int:
+    if array_id in left:
+        return left[array_id]
+    array = state.arrays.get(array_id)
+    return 0 if array is None else array.left
 
 
 def _places(touched: Touched, places: tuple[WorkerPlace, ...]) -> None:
@@ -218,6 +240,11 @@ class Rows:
     def __len__(self) -> int:
         return sum(len(part) for part in self._parts())
 
+    @property
+    def chars(self) -> int:
+        """How long the texts of the rows and their ids are together."""
+        return sum(len(name) + len(text) for part in (self.jobs, self.nodes, self.tenants) for name, text in part)
+
     def _parts(self) -> tuple[list[tuple[str, str]] | list[str], ...]:
         return (self.jobs, self.jobs_gone, self.nodes, self.nodes_gone, self.tenants, self.tenants_gone)
 
@@ -307,22 +334,35 @@ class Totals:
         return [str(self.jobs), str(self.nodes), str(self.tenants), str(self.queued)]
 
 
-def all_rows(state: CellState, step: int) -> Iterator[Rows]:
-    """Everything that the view of this state holds, at most `step` rows at a time."""
-    ids = iter((*state.nodes,))
-    while chunk := _take(ids, step):
-        yield Rows(nodes=[(node_id, node_text(state.nodes[node_id])) for node_id in chunk])
-    yield Rows(tenants=[(name, tenant_text(state, held)) for name, held in accounts_by_tenant(state).items()])
-    ids = iter((*state.jobs,))
-    while chunk := _take(ids, step):
-        yield Rows(jobs=[(job_id, job_text(state, state.jobs[job_id])) for job_id in chunk])
-    ids = iter((*state.finished,))
-    while chunk := _take(ids, step):
-        yield Rows(jobs=[(job_id, over_text(state.finished[job_id])) for job_id in chunk])
+def all_rows(state: CellState, step: int, chars: int = LOAD_CHARS) -> Iterator[Rows]:
+    """Everything that the view of this state holds, at most `step` rows and about as many characters as that at a time,
+    a single row more.
+    """
+    nodes = ((node_id, node_text(state.nodes[node_id])) for node_id in (*state.nodes,))
+    for part in _parts(nodes, step, chars):
+        yield Rows(nodes=part)
+    tenants = ((name, tenant_text(state, held)) for name, held in accounts_by_tenant(state).items())
+    for part in _parts(tenants, step, chars):
+        yield Rows(tenants=part)
+    jobs = ((job_id, job_text(state, state.jobs[job_id])) for job_id in (*state.jobs,))
+    for part in _parts(jobs, step, chars):
+        yield Rows(jobs=part)
+    over = ((job_id, over_text(state.finished[job_id])) for job_id in (*state.finished,))
+    for part in _parts(over, step, chars):
+        yield Rows(jobs=part)
 
 
-def _take(ids: Iterator[str], count: int) -> list[str]:
-    return [job_id for _, job_id in zip(range(count), ids, strict=False)]
+def _parts(rows: Iterable[tuple[str, str]], step: int, chars: int) -> Iterator[list[tuple[str, str]]]:
+    part: list[tuple[str, str]] = []
+    held = 0
+    for row in rows:
+        part.append(row)
+        held += len(row[0]) + len(row[1])
+        if len(part) >= step or held >= chars:
+            yield part
+            part, held = [], 0
+    if part:
+        yield part
 
 
 def totals_of(state: CellState) -> Totals:

@@ -112,6 +112,11 @@ class Projection:
             return self._must_rebuild(self.known, "what changed since its cursor is not known")
         return Apply(self.known)
 
+    def too_much(self) -> Rebuild:
+        """What to do where the rows of what was touched are too long for one step."""
+        self.loaded()
+        return self._must_rebuild(self.known, "too much changed for one step")
+
     def stands(self, answer: Stands | NotReady) -> None:
         """The answer to Ask."""
         if isinstance(answer, NotReady):

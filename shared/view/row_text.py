@@ -17,7 +17,7 @@ from fallow.shared.cluster.quota.quota import Account
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 from fallow.shared.view.keys import place_in_queue
-from fallow.shared.view.rows import AccountRow, JobRow, NodeRow, Place, PoolRow
+from fallow.shared.view.rows import WAITED_FOR_NAMED_MOST, AccountRow, JobRow, NodeRow, Place, PoolRow
 
 T = TypeVar("T")
 
@@ -33,7 +33,8 @@ class NoRow(ValueError):
 
 class _JobFields(Struct, array_like=True):
     """A job's row behind its first line. A row of an earlier release ends before the planned start; why a job is held
-    stands only where that is no wish of a person or more follows, for whom it waits only where it does.
+    stands only where that is no wish of a person or more follows, for whom it waits only where it does, and for how
+    many more only where these are not all.
     """
 
     id: str
@@ -55,6 +56,7 @@ class _JobFields(Struct, array_like=True):
     planned_start_ms: int | None = None
     held_why: str = ""
     waits_for: tuple[str, ...] = ()
+    waits_for_more: int = 0
 
 
 class _NodeFields(Struct, array_like=True):
@@ -125,9 +127,19 @@ def job_text(state: CellState, job: Job) -> str:
         job.preemptions,
         job.failures,
         None if planned is None else planned.start_ms,
-        *((job.held_why, job.waits_for) if job.waits_for else (job.held_why,) if job.held_why else ()),
+        *_why_it_waits(job),
     )
     return f"{spec.tenant} {job.status} {place}\n{_to_json(fields)}"
+
+
+def _why_it_waits(job: Job) -> tuple[Any, ...]:
+    """The end of a row, as far as there is something to tell. A job may name a hundred others: some are enough here."""
+    more = len(job.waits_for) - WAITED_FOR_NAMED_MOST
+    if more > 0:
+        return (job.held_why, job.waits_for[:WAITED_FOR_NAMED_MOST], more)
+    if job.waits_for:
+        return (job.held_why, job.waits_for)
+    return (job.held_why,) if job.held_why else ()
 
 
 def over_text(over: FinishedJob) -> str:
@@ -167,6 +179,7 @@ def job_row(text: str, position: int = -1) -> JobRow:
         position=position if position >= 0 else None,
         held_why=fields.held_why,
         waits_for=fields.waits_for,
+        waits_for_more=fields.waits_for_more,
     )
 
 

@@ -9,6 +9,9 @@ from fallow.shared.cluster.model.node import takes_work
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 
+WAITED_FOR_NAMED_MOST = 3
+"""So many of the jobs for which a job waits are named in its row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -26,8 +29,8 @@ class JobRow:
 
     `position` counts from 0 within its queue, None unless it is queued. `places` are all that it holds, also while it
     grows, shrinks or stops. `planned_start_ms` is when it would start by estimates, None where that is not known.
-    `deferred` is why it waits as it is now, `held_why` why it is held where no person wished so. `waits_for` are those
-    of its `after` that are not over yet.
+    `deferred` is why it waits as it is now, `held_why` why it is held where no person wished so. `waits_for` are the
+    first of those of its `after` that are not over yet, `waits_for_more` how many more there are.
     """
 
     id: str
@@ -52,6 +55,7 @@ class JobRow:
     planned_start_ms: int | None = None
     held_why: str = ""
     waits_for: tuple[str, ...] = ()
+    waits_for_more: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.view.apply import all_rows, rows_of_touched, stand_of, totals_of
+from fallow.shared.view.apply import Rows, all_rows, rows_of_touched, stand_of, totals_of
 from fallow.shared.view.machine import Apply, Ask, LookForEnd, Projection, Rebuild, Rest
 from fallow.shared.view.store import Applied, Behind, Busy, CellView, Further, Stands
 
 LOAD_ROWS = 500
 """Rows of one step of a rebuild: a few milliseconds, so that others get their turn at Redis in between."""
+
+
+APPLY_CHARS_MOST = 16_000_000
+"""Of the rows that one function puts: some 300 ms of Redis's time. What is longer is put in the parts of a rebuild."""
 
 
 class Outcome(StrEnum):
@@ -54,7 +58,12 @@ async def take_step(
         case Ask():
             return await _ask(view, projection, state)
         case Apply() as step:
-            return await _apply(view, projection, state, step)
+            rows = rows_of_touched(state, projection.touched)
+            if rows.chars <= APPLY_CHARS_MOST:
+                return await _apply(view, projection, state, step, rows)
+            return await _rebuild(
+                view, projection, state, projection.too_much(), rebuild_id=rebuild_id, wall_ms=wall_ms
+            )
         case Rebuild() as step:
             return await _rebuild(view, projection, state, step, rebuild_id=rebuild_id, wall_ms=wall_ms)
 
@@ -68,8 +77,7 @@ async def _ask(view: CellView, projection: Projection, state: CellState) -> Took
     return Took(Outcome.ASKED)
 
 
-async def _apply(view: CellView, projection: Projection, state: CellState, step: Apply) -> Took:
-    rows = rows_of_touched(state, projection.touched)
+async def _apply(view: CellView, projection: Projection, state: CellState, step: Apply, rows: Rows) -> Took:
     answer = await view.apply(step.expected, stand_of(state), rows)
     projection.applied(state, answer)
     match answer:

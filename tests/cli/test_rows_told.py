@@ -84,6 +84,9 @@ def test_a_job_that_awaits_others_is_told_with_those_that_it_still_waits_for() -
     assert log_diff._job(job).startswith("awaiting (after ada/a, ada/b): ")
     job.waits_for = ("ada/a", "ada/b", "ada/c", "ada/d", "ada/e")
     assert jobs.where_or_why(job_row(job_text(state, job))) == "after ada/a, ada/b, ada/c and 2 more"
+    assert _job_row(_job(job))[-1] == "after ada/a, ada/b, ada/c and 2 more"
+    told = jobs.job_object(job_row(job_text(state, job)))
+    assert (told["waits_for"], told["waits_for_more"]) == (("ada/a", "ada/b", "ada/c"), 2)
     job.status = JobStatus.HELD
     assert jobs.where_or_why(job_row(job_text(state, job))) == "held"
 

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from fallow.shared.log.memory.log import MemoryLog
-from fallow.shared.view import machine
+from fallow.shared.view import machine, steps
 from fallow.shared.view.reader import ViewRebuilding
 from tests.contract.eventually import eventually
 from tests.histories import CELL, History
@@ -208,6 +208,22 @@ async def test_when_too_much_was_touched_the_view_is_built_anew(
     lua.lua.is_away = False
     await lua_world.settles()
     assert projector.count("rebuilt") == 2
+
+
+async def test_rows_that_are_too_long_for_one_step_are_put_in_the_parts_of_a_rebuild(
+    lua_world: ProjectorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    projector = lua_world.start()
+    await lua_world.live(3)
+    await lua_world.settles()
+    monkeypatch.setattr(steps, "APPLY_CHARS_MOST", 100)
+    await lua_world.live(20)
+    await lua_world.settles()
+    assert projector.count("rebuilt") >= 2
+    monkeypatch.undo()
+    await lua_world.live(20)
+    await lua_world.settles()
+    assert projector.count("applied") >= 1
 
 
 async def test_redis_away_at_the_start_is_waited_for(lua_world: ProjectorWorld, lua: LuaWorld) -> None:

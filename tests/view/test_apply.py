@@ -5,13 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallow.shared.cluster.fold.apply import apply
+from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.fold.fold import fold
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.values import Dependency
+from fallow.shared.events.values import AfterWhen, Dependency
 from fallow.shared.view.apply import Rows, Touched, all_rows, rows_of_touched, totals_of
-from fallow.shared.view.row_text import job_row
+from fallow.shared.view.row_text import job_row, job_text
 from tests.cluster.examples import cell, enqueued, next_record, node
 from tests.histories import CELL, History, log_records
 from tests.hypothesis_profile import reaches
@@ -61,6 +63,20 @@ def test_a_whole_view_has_as_many_rows_as_are_counted(seed: int) -> None:
     assert (totals.jobs, totals.nodes, totals.tenants) == tuple(map(kinds.count, ("job", "node", "tenant")))
 
 
+@given(seed=st.integers(0, 2**32), rows=st.integers(1, 30), chars=st.integers(1, 5_000))
+def test_a_view_is_put_in_parts_of_a_few_rows_and_characters(seed: int, rows: int, chars: int) -> None:
+    history = History(seed)
+    history.decisions(40)
+    texts = Texts()
+    for part in all_rows(history.state, rows, chars):
+        last = (part.jobs or part.nodes or part.tenants)[-1]
+        assert len(part) <= rows
+        assert part.chars - len(last[0]) - len(last[1]) < chars
+        put(texts, part)
+    assert texts == whole(history.state)
+    reaches("parts are as short as their characters tell", chars < 200 * rows)
+
+
 @given(data=st.data())
 def test_a_row_tells_at_any_time_for_whom_its_job_still_waits(data: st.DataObject) -> None:
     """Jobs, and an array, end in any order, alone or in one record."""
@@ -81,6 +97,96 @@ def test_a_row_tells_at_any_time_for_whom_its_job_still_waits(data: st.DataObjec
         touched.clear()
         reaches("some are over, others are waited for", 0 < len(state.jobs["last"].waits_for) < len(named))
         assert job_row(texts["job", "last"]).waits_for == state.jobs["last"].waits_for
+
+
+JOBS = {"a": 0, "b": 0, "many": 2, "few": 1}
+"""Jobs, and arrays with so many elements, for which others may wait."""
+
+
+def submitted(name: str) -> list[e.Effect]:
+    elements = JOBS[name]
+    if not elements:
+        return [enqueued(name)]
+    return [enqueued(f"{name}.{at}", array=elements, array_of=name, array_index=at) for at in range(elements)]
+
+
+def cancelled(name: str) -> list[e.Effect]:
+    return [e.JobCancelled(job=f"{name}.{at}") for at in range(JOBS.get(name, 0))] or [e.JobCancelled(job=name)]
+
+
+def legal_of(state: CellState, effects: list[e.Effect]) -> list[e.Effect]:
+    """Those of the effects that are possible, one after another. The state stays as it is."""
+    mark, legal = state.checkpoint(), []
+    for effect in effects:
+        inner = state.checkpoint()
+        try:
+            apply(state, effect, state.at_ms)
+        except IllegalEffect:
+            state.rollback(inner)
+        else:
+            state.commit(inner)
+            legal.append(effect)
+    state.rollback(mark)
+    return legal
+
+
+def after_any(job: str) -> Dependency:
+    return Dependency(job=job, when=AfterWhen.ANY)
+
+
+def life_of_waiters(after: dict[str, list[str]]) -> list[list[e.Effect]]:
+    """What may happen to jobs, arrays and those that wait for them."""
+    waiters: list[list[e.Effect]] = [
+        [enqueued(each, after=tuple(map(after_any, jobs)))] for each, jobs in after.items()
+    ]
+    ready: list[list[e.Effect]] = [[e.JobReady(job=each)] for each in after]
+    elements: list[list[e.Effect]] = [[e.JobCancelled(job=f"many.{at}")] for at in range(2)]
+    return [*waiters, *ready, *elements, *map(submitted, JOBS), *map(cancelled, [*JOBS, *after])]
+
+
+@given(data=st.data())
+def test_rows_of_waiters_follow_jobs_and_arrays_that_are_submitted_and_end_in_one_decision(data: st.DataObject) -> None:
+    named = st.lists(st.sampled_from([*JOBS]), min_size=1, max_size=4, unique=True)
+    life = life_of_waiters({"w": data.draw(named), "v": data.draw(named)})
+    state, touched, texts, came_and_went = cell(node("n1")), Touched(), Texts(), False
+    texts = whole(state)
+    for happens in data.draw(st.lists(st.lists(st.sampled_from(life), min_size=1, max_size=8), max_size=8)):
+        effects = legal_of(state, [effect for each in happens for effect in each])
+        live = {*state.arrays}
+        record = next_record(state, *effects)
+        assert isinstance(record.decision, Decision)
+        touched.note(state, record.decision)
+        fold(state, record)
+        new = {effect.spec.array_of for effect in effects if isinstance(effect, e.JobEnqueued)} - {None}
+        came_and_went |= bool(new - live - {*state.arrays})
+        if data.draw(st.booleans()):
+            assert put(texts, rows_of_touched(state, touched)) == whole(state)
+            touched.clear()
+    reaches("an array comes and goes in one decision", came_and_went)
+
+
+@given(left=st.permutations([f"many.{at}" for at in range(6)]))
+def test_those_that_wait_for_an_array_are_touched_when_it_is_over_and_not_before(left: list[str]) -> None:
+    elements = [enqueued(f"many.{at}", array=6, array_of="many", array_index=at) for at in range(6)]
+    state = cell(*elements, *(enqueued(f"w{at}", after=(Dependency(job="many"),)) for at in range(3)))
+    for at, element in enumerate(left):
+        touched, record = Touched(), next_record(state, e.JobCancelled(job=element))
+        assert isinstance(record.decision, Decision)
+        touched.note(state, record.decision)
+        fold(state, record)
+        assert {"w0", "w1", "w2"} & {*touched.jobs} == ({"w0", "w1", "w2"} if at == len(left) - 1 else set())
+
+
+@given(names=st.integers(0, 100), length=st.integers(1, 128))
+def test_the_row_of_a_job_that_waits_for_many_names_few_of_them_and_how_many_more(names: int, length: int) -> None:
+    long = [f"{'t' * 63}/{at:03}".ljust(64 + length, "y") for at in range(names)]
+    state = cell(enqueued("w", after=tuple(Dependency(job=each) for each in long)))
+    text = job_text(state, state.jobs["w"])
+    row = job_row(text)
+    assert list(row.waits_for) == long[: len(row.waits_for)]
+    assert len(row.waits_for) + row.waits_for_more == names
+    assert len(text.encode()) < 1_000
+    assert len(row.waits_for) == min(names, 3)
 
 
 def test_an_entity_that_was_touched_twice_has_one_row() -> None:

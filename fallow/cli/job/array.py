@@ -26,7 +26,13 @@ def tell(array: str, cell: str, rows: tuple[JobRow, ...]) -> None:
     print_sentence(f"array {array} of cell {cell}, {counted(len(rows), 'element')}: {statuses(rows)}")
     open_rows = [row for row in rows if row.status is not JobStatus.FINISHED]
     shown = [
-        (row.id, row.status, waits(row.deferred, row.held_why, row.waits_for), row.attempt, _nodes(row))
+        (
+            row.id,
+            row.status,
+            waits(row.deferred, row.held_why, row.waits_for, row.waits_for_more),
+            row.attempt,
+            _nodes(row),
+        )
         for row in open_rows[:ELEMENTS_SHOWN_MOST]
     ]
     if shown:

@@ -41,7 +41,7 @@ SPARE = ("SUBMITTED", "PRIORITY", "WORKERS", "PLACE", "QUEUE")
 FORGOTTEN = (
     *("queue", "priority", "kind", "gpus_milli", "workers", "attempt", "deferred", "submit_ms", "not_before_ms"),
     *("first_start_ms", "started_ms", "preemptions", "failures", "position", "planned_start_ms", "held_why"),
-    "waits_for",
+    *("waits_for", "waits_for_more"),
 )
 """What the view does not know of a job that is over."""
 
@@ -208,4 +208,5 @@ def where_or_why(job: JobRow) -> str:
     if job.over_ms is not None:
         return f"ended {to_the_second(job.over_ms)}"
     planned = "" if job.planned_start_ms is None else f"planned for {to_the_second(job.planned_start_ms)}"
-    return "; ".join(part for part in (waits(job.deferred, job.held_why, job.waits_for), planned) if part)
+    why = waits(job.deferred, job.held_why, job.waits_for, job.waits_for_more)
+    return "; ".join(part for part in (why, planned) if part)

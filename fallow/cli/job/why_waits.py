@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from fallow.cli.output.counts import first_named
 from fallow.shared.events.reasons import PendingReason
+from fallow.shared.view.rows import WAITED_FOR_NAMED_MOST
 
-NAMED_MOST = 3
 
-
-def waits(why: str | None, held_why: str, waits_for: Sequence[str]) -> str:
-    """Why it is held, or the code, and behind `after` the jobs for whose end it waits; "" where it does not wait."""
+def waits(why: str | None, held_why: str, waits_for: Sequence[str], more: int = 0) -> str:
+    """Why it is held, or the code, and behind `after` the jobs for whose end it waits, `more` of which are not named
+    here; "" where it does not wait.
+    """
     if held_why:
         return held_why
-    names = first_named(waits_for, NAMED_MOST) if why == PendingReason.AFTER else ""
+    names = first_named(waits_for, WAITED_FOR_NAMED_MOST, more) if why == PendingReason.AFTER else ""
     return f"{why or ''} {names}".strip()

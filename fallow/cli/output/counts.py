@@ -10,8 +10,8 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def first_named(names: Sequence[str], most: int) -> str:
-    """The first names and how many more there are: `a, b, c and 2 more`."""
-    more = len(names) - most
+def first_named(names: Sequence[str], most: int, unnamed: int = 0) -> str:
+    """The first names and how many more there are, with the `unnamed` ones: `a, b, c and 2 more`."""
+    more = max(0, len(names) - most) + unnamed
     first = ", ".join(names[:most])
     return f"{first} and {more:,} more" if more > 0 else first
