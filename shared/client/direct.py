@@ -154,6 +154,11 @@ class DirectClient:
         with told():
             return self._seen(cell, await self._view.names(cell, own, at_least=at_least))
 
+    async def arrays(self, cell: str, jobs: Sequence[str], *, at_least: int | None = None) -> Read[tuple[str, ...]]:
+        """As the port says."""
+        with told():
+            return self._seen(cell, await self._view.arrays(cell, jobs, at_least=at_least))
+
     async def names_told(self, cell: str, own: str) -> tuple[str, ...]:
         """As the port says."""
         with told():

@@ -105,6 +105,11 @@ class CellClient(Protocol):
     async def names(self, cell: str, own: str, *, at_least: int | None = None) -> Read[tuple[str, ...]]:
         """The jobs and arrays, in full, that have this id of their tenants, by name. Raises as `job` does."""
 
+    async def arrays(self, cell: str, jobs: Sequence[str], *, at_least: int | None = None) -> Read[tuple[str, ...]]:
+        """Those of these ids (1 to 200, in full) that are arrays of which an element is over, by name. Raises as
+        `job` does.
+        """
+
     async def names_told(self, cell: str, own: str) -> tuple[str, ...]:
         """The same as far as the log still tells of them, for which it is read as for a story; where it tells of none,
         those that admission turned away. Raises ClientUnavailable.

@@ -30,6 +30,7 @@ FILES = (
     "read_nodes",
     "read_tenants",
     "read_names",
+    "read_arrays",
     "read_queue",
     "read_summary",
     "digest",

@@ -112,6 +112,10 @@ class ViewReader:
         """The jobs and arrays, in full, that have this id of their tenants, by name. Raises TooManyNamesakes, too."""
         return await self._read(cell, "read_names", [own, *STATUSES], _names, at_least)
 
+    async def arrays(self, cell: str, jobs: Sequence[str], *, at_least: int | None = None) -> Read[tuple[str, ...]]:
+        """Those of these ids (1 to 200, in full) that are arrays of which an element is over, by name."""
+        return await self._read(cell, "read_arrays", jobs, _names, at_least)
+
     async def jobs(
         self,
         cell: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import given
@@ -12,15 +13,21 @@ from fallow.cli.job import jobs
 from fallow.cli.log.at import as_object
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
+from fallow.shared.view.apply import Rows, Stand, Totals
+from fallow.shared.view.keys import keys_of
+from fallow.shared.view.lupa_view import LuaFunctions
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import JobRow
+from fallow.shared.view.store import CellView
 from tests.cluster.examples import cell, enqueued
 from tests.hypothesis_profile import reaches
 
-IDS = ["a", "a-1", "a.0", "a.1", "a.10", "ab", "ab.x", "b", "b.0", "c.0", "c.1"]
-"""The arrays `a` and `b` are over; of `c` an element is left, so that it has no row."""
+IDS = ["a", "a-1", "a.0", "a.1", "a.10", "ab", "ab.0x", "b", "b.0", "b.0-a", "c.0", "c.1", "d", "d.0-a", "d.0-b", "d.1"]
+"""The arrays `a`, `b` and `d` are over, `d` without its first element; jobs are named nearly as elements are.
+Of `c` an element is left, so that it has no row.
+"""
 ROWS = [JobRow(f"ada/{each}", "ada", JobStatus.QUEUED if each == "c.1" else JobStatus.FINISHED) for each in IDS]
-ARRAYS = {"ada/a", "ada/b"}
+ARRAYS = {"ada/a", "ada/b", "ada/d"}
 
 
 class Client:
@@ -29,6 +36,23 @@ class Client:
     async def jobs(self, cell: str, *, limit: int, after: str, **_: Any) -> Read[tuple[JobRow, ...]]:
         behind = sorted((row for row in ROWS if row.id > after), key=lambda row: row.id)
         return Read(tuple(behind[:limit]), 1, 0, 0)
+
+    async def arrays(self, cell: str, jobs: Sequence[str]) -> Read[tuple[str, ...]]:
+        answer = await FUNCTIONS.call("read_arrays", KEYS, jobs)
+        return Read(tuple(answer[4:]), 1, 0, 0)
+
+
+async def put_view() -> None:
+    """A view of these jobs."""
+    view = CellView(FUNCTIONS, KEYS)
+    rows = [(row.id, f"ada {row.status} \n{row.id}") for row in ROWS]
+    await view.begin_rebuild("t/1", None, 0)
+    await view.load_rows("t/1", Rows(jobs=rows), 0)
+    assert await view.finish_rebuild("t/1", Stand(1, 1, "c", 0, "[]"), Totals(len(rows), 0, 0, 0))
+
+
+FUNCTIONS, KEYS = LuaFunctions(), keys_of("t", "main")
+asyncio.run(put_view())
 
 
 @given(limit=st.integers(1, len(IDS) + 1))

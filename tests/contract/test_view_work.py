@@ -161,6 +161,8 @@ def worth(name: str, arguments: list[str]) -> int:
         case "read_names":
             alike = NAMED_ALIKE.get(arguments[0], 0) * len(STATUSES) * TENANTS
             return TENANTS * (4 + len(STATUSES)) + 2 * min(alike, NAMESAKES_MOST + 1)
+        case "read_arrays":
+            return 2 * 3 * len(arguments) + 2 * (NAMESAKES_MOST + 1)
         case "read_summary":
             return len(STATUSES) + 3 * QUEUES
     return 2
@@ -173,6 +175,7 @@ NAMES = (
     "read_nodes",
     "read_tenants",
     "read_names",
+    "read_arrays",
     "read_queue",
     "read_summary",
 )
@@ -191,6 +194,7 @@ def hostile(name: str, chance: random.Random) -> list[str]:
         "read_jobs": [one_of("", "tenant-1"), one_of("", "tenant-1/job-1"), one_of(*NUMBERS[:3])],
         "read_tenants": [one_of(*NUMBERS[:2])],
         "read_names": [one_of("job-1", "many.7", *NAMED_ALIKE)],
+        "read_arrays": [f"tenant-1/{one_of('job-1', *NAMED_ALIKE)}" for _ in range(chance.randint(1, 100))],
         "read_queue": [one_of("queue-1", "queue-2"), one_of(*NUMBERS[:3])],
         "read_job": [one_of("tenant-1/job-1", "tenant-2/many.7")],
     }
@@ -248,6 +252,14 @@ async def test_a_look_up_among_too_many_that_are_named_alike_says_so(counting: C
 
 
 @pytest.mark.asyncio(loop_scope="module")
+async def test_arrays_are_told_from_jobs_beside_which_others_are_named_as_elements(counting: Counting) -> None:
+    asked = [f"tenant-{tenant}/{own}" for tenant in (1, 5) for own in ("few", "many", "job-9", "none", "man")]
+    answer = await counting.functions.call("read_arrays", KEYS, asked)
+    arrays = [f"tenant-{tenant}/{own}" for tenant in (1, 5) for own in ("few", "many")]
+    assert (answer[0], answer[len(STANDS) :]) == ("OK", arrays)
+
+
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_read_takes_no_key_for_another(counting: Counting, name: str) -> None:
     arguments = {"read_jobs": ["", "", "9", "queued"], "read_tenants": ["1", "queued"], "read_queue": ["queue-1", "9"]}
@@ -262,7 +274,9 @@ async def test_a_read_takes_no_key_for_another(counting: Counting, name: str) ->
     for keys in wrong:
         before = await counting.work()
         with pytest.raises(ViewMisused, match="six keys of one cell"):
-            await counting.functions.call(name, keys, arguments.get(name, ["job-1"] if name == "read_job" else []))
+            await counting.functions.call(
+                name, keys, arguments.get(name, ["job-1"] if name in {"read_job", "read_arrays"} else [])
+            )
         assert await counting.work() == before
 
 

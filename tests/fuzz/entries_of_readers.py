@@ -180,6 +180,7 @@ READS: Mapping[str, Callable[[ViewReader], Any]] = {
     "read_nodes": lambda reader: reader.nodes("main"),
     "read_tenants": lambda reader: reader.tenants("main"),
     "read_names": lambda reader: reader.names("main", "a"),
+    "read_arrays": lambda reader: reader.arrays("main", ["a"]),
     "read_queue": lambda reader: reader.queue("main", "default"),
     "read_summary": lambda reader: reader.summary("main"),
 }

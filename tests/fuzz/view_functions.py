@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from fallow.shared.events.effects import JobEnqueued
+from fallow.shared.events.effects import JobCancelled, JobEnqueued
 from fallow.shared.events.values import JobSpec
 from fallow.shared.view.apply import Rows, all_rows, stand_of, totals_of
 from fallow.shared.view.keys import keys_of
@@ -29,6 +29,7 @@ READS = (
     "read_nodes",
     "read_tenants",
     "read_names",
+    "read_arrays",
     "read_queue",
     "read_summary",
 )
@@ -147,18 +148,20 @@ class Noting:
 
 
 NAMED_ALIKE = (
+    JobSpec(id="vision/many.2", tenant="vision", array_of="vision/many", array_index=2),
     JobSpec(id="vision/many.3", tenant="vision", array_of="vision/many", array_index=3),
     JobSpec(id="search/many.0x", tenant="search"),
     JobSpec(id="vision/odd.0x", tenant="vision"),
     JobSpec(id="vision/odd.1", tenant="vision", array_of="vision/odd", array_index=1),
 )
-"""An element of an array, another behind a job that is named nearly so, and a job that is only named so."""
+"""Two elements of an array, another behind a job that is named nearly so, and a job that is only named so."""
 
 
 def seeds_and_views() -> tuple[list[bytes], list[Content]]:
     """Honest calls, and the contents of a view that is being built and of one that is whole."""
     here, log = InLua(), an_honest_log("vision/")
     log.write(*(JobEnqueued(spec=spec, submit_ms=0, digest=DIGEST) for spec in NAMED_ALIKE))
+    log.write(JobCancelled(job="vision/many.2"))
     noting, views = Noting(here.lua), list[Content]()
     view = CellView(noting, KEYS)
     done(view.begin_rebuild("p/1", None, 5))
@@ -182,6 +185,7 @@ def seeds_and_views() -> tuple[list[bytes], list[Content]]:
     calls += [["read_cursor"], ["read_job", "vision/first"], ["read_nodes"]]
     calls += [["read_tenants", "1", "queued", "running"]]
     calls += [["read_names", own, "queued", "running"] for own in ("first", "many", "many.3", "odd")]
+    calls += [["read_arrays", "vision/first", "vision/many", "vision/odd"]]
     calls += [["read_queue", "default", "10"], ["read_summary", "queued", "running"]]
     return [json.dumps(call).encode() for call in calls], views
 

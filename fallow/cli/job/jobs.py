@@ -142,10 +142,12 @@ async def page_of(
     found = await page(limit, after)
     over, there = [row.id for row in found.value if row.status in FINAL], [row.id for row in found.value]
     is_cut = len(found.value) == limit and bool((await page(1, there[-1])).value)
-    # Elements stand behind their array by id: of one with whose id the last of the page begins, on the next one.
-    for each in [job for job in over if is_cut and there[-1].startswith(job)]:
-        there += [row.id for row in (await page(1, f"{each}.")).value]
-    return found, is_cut, arrays_among(over, there)
+    arrays = arrays_among(over, there)
+    # Elements stand behind their array by id: of one with whose id the last of the page begins, maybe on the next one.
+    unsure = [job for job in over if is_cut and there[-1].startswith(job) and job not in arrays]
+    if unsure:
+        arrays |= {*(await patiently(lambda: client.arrays(cell, unsure))).value}
+    return found, is_cut, arrays
 
 
 def without_places(read: Read[tuple[JobRow, ...]], queues: Sequence[str]) -> Read[tuple[JobRow, ...]]:
