@@ -103,11 +103,18 @@ def decode(type_: str, value: bytes | None) -> Event | Undecodable:
 
 
 def _of_no_known_type(type_: str) -> Undecodable:
-    reason, stem = DeadLetterReason.UNKNOWN_TYPE, type_.rpartition(".")[0]
+    unknown = Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is not a type of this version", "ce_type", shorten(type_))
+    return of_another_release(type_) or unknown
+
+
+def of_another_release(type_: str) -> OfAnotherRelease | None:
+    """What is told of a record of this type where it is one of ours in another version; None where it is not."""
+    stem = type_.rpartition(".")[0]
     for known in TYPES:
-        if known.rpartition(".")[0] == stem:
-            return OfAnotherRelease(reason, f"is of another release, this one reads {known}", "ce_type", shorten(type_))
-    return Undecodable(reason, "is not a type of this version", "ce_type", shorten(type_))
+        if known.rpartition(".")[0] == stem and known != type_:
+            rule = f"is of another release, this one reads {known}"
+            return OfAnotherRelease(DeadLetterReason.UNKNOWN_TYPE, rule, "ce_type", shorten(type_))
+    return None
 
 
 UNREAD = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)

@@ -14,6 +14,7 @@ from fallow.services.admission.app.keeping_pace import KeepingPace
 from fallow.services.admission.policy.records import Answered, as_records
 from fallow.services.admission.service import AdmissionService
 from fallow.services.admission.settings import AdmissionSettings
+from fallow.shared.cluster.fold.fold import OtherRelease
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.base import Event, replace
 from fallow.shared.events.encoding import TYPE_HEADER, Undecodable, encode
@@ -135,6 +136,9 @@ async def main(
             except OtherTopics as others:
                 context.logger.info("reads more topics from now on", topics=others.topics)
                 await admission.leave()
+            except OtherRelease as other:
+                context.logger.warning("reads no submissions any more", reason=str(other))
+                await admission.leave()
     finally:
         await admission.end()
         await log.stop()
@@ -179,11 +183,17 @@ class Admission:
         self._operating, self._look_again_ms = asyncio.Lock(), 0
 
     async def begin(self) -> str | None:
-        """Stand at the operations and join those who share the submissions. Raises LogUnavailable."""
+        """Stand at the operations and join those who share the submissions. Raises LogUnavailable. A text says why it
+        must not: while the log of any cell is one of another release, whoever reads that one knows no answer of this
+        one, and a submission that is answered counts as read.
+        """
         try:
             if self._operations is None:
                 self._operations = await self._stand_at_operations()
                 await self.pace.begin()
+            why = await self.pace.others()
+            if why is not None:
+                return why
             self._delivery = self._new_delivery()
             topics = self._read = await self._topics_there()
             group = self._layout.group("admission")

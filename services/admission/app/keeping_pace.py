@@ -1,4 +1,6 @@
-"""Waits for placement where it is behind: follows in the decision log how far it has read the jobs of each cell."""
+"""Waits for placement where it is behind: follows in the decision log how far it has read the jobs of each cell. Where
+another release writes that log, nothing is passed on at all.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,14 @@ from prometheus_client import Counter, Gauge
 
 from fallow.services.admission.policy.backpressure import Backpressure
 from fallow.services.admission.settings import AdmissionSettings
+from fallow.shared.cluster.fold.fold import OtherRelease
 from fallow.shared.events.decisions import input_name
 from fallow.shared.events.encoding import UNREAD
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.sights import Sights
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record, TopicPartition
 from fallow.shared.log.reading import unproven_from
+from fallow.shared.log.release import logs_of_another_release, release_of
 from fallow.shared.runtime.process import Context
 
 LOOK_EVERY_S, PATIENT_MS = 0.5, 250
@@ -53,7 +57,7 @@ class KeepingPace:
     """One process's waiting. A cell of which nothing is known is not waited for."""
 
     def __init__(self, context: Context[AdmissionSettings], log: Log, layout: Layout, cells: Sequence[str]) -> None:
-        self._context, self._log, self._signers = context, log, layout.signers
+        self._context, self._log, self._signers, self._layout = context, log, layout.signers, layout
         self._cells = {layout.ordinals[cell]: cell for cell in cells}
         self._decisions = {cell: layout.tp("decisions", cell) for cell in cells}
         self._jobs = {cell: layout.tp("jobs", cell) for cell in cells}
@@ -61,6 +65,7 @@ class KeepingPace:
         self._sights = {cell: Sights() for cell in cells}
         self._read: dict[str, int] = {}
         self._has_passed_on = False
+        self._may_be_others = False
         self._reader: Reader | None = None
         self._behind = Gauge(
             "fallow_admission_behind_seconds",
@@ -84,16 +89,33 @@ class KeepingPace:
         if reader is not None:
             await reader.stop()
 
+    async def others(self) -> str | None:
+        """Which cells have a log of another release, for which nothing may be passed on: who can read that log cannot
+        read what this release writes. Raises LogUnavailable.
+        """
+        why = await logs_of_another_release(self._log, self._layout, self._decisions)
+        self._may_be_others = why is not None
+        return why
+
     async def follow(self) -> None:
-        """See again and again how far placement has come, until cancelled."""
+        """See again and again how far placement has come, until cancelled. Raises OtherRelease."""
         while True:
             await self.look()
             await self._context.pause(LOOK_EVERY_S)
 
     async def look(self) -> None:
-        """See how far placement has come. While the log is away what was seen last stands."""
+        """See how far placement has come. While the log is away what was seen last stands. Raises OtherRelease where
+        another release has gone on with the log.
+        """
         while len(await self._take(wait_ms=0)) == DECISIONS_MOST:
             pass
+        if self._may_be_others:
+            try:
+                why = await self.others()
+            except LogUnavailable:
+                return  # until then nothing is passed on
+            if why is not None:
+                raise OtherRelease(why)
         if not self._has_passed_on:
             return
         try:
@@ -114,6 +136,7 @@ class KeepingPace:
         except LogTruncated as error:
             # Of what is older nothing is of use, and what is lost of the log is told of by those who fold it.
             reader.seek(error.tp, error.end)
+            self._may_be_others = True  # perhaps the topic is another one now
             self._read.pop(self._cells.get(error.tp[1], ""), None)
             return ()
         await self._note(records)
@@ -136,6 +159,8 @@ class KeepingPace:
             proven = [self._is_proven(record) for record in records]
         for record, is_proven in zip(records, proven, strict=True):
             cell = self._cells.get(record.partition)
+            if cell is not None and release_of(record, self._signers.of(cell)) is not None:
+                self._may_be_others = True  # or it is a stranger's: a look at the log tells
             if not is_proven:
                 continue  # of a cell with keys only what one of them proves counts, whatever version it names
             next_offset = jobs_read_to(record.value or b"", record.partition)
@@ -163,7 +188,7 @@ class KeepingPace:
 
     async def wait(self) -> None:
         """Return when placement is not too far behind in every cell, or the process is to stop. Then jobs are passed
-        on.
+        on. Raises LogUnavailable while another release may be the one that reads them.
         """
         host, begin_ms = self._context.host, None
         while slow := self._backpressure.slow(host.monotonic_ms()):
@@ -177,4 +202,6 @@ class KeepingPace:
         if begin_ms is not None:
             self._waited.inc((host.monotonic_ms() - begin_ms) / 1_000)
             self._context.health.noted(NOTE)
+        if self._may_be_others:
+            raise LogUnavailable("there are records of another release in the decision log")
         self._has_passed_on = True

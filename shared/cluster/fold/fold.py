@@ -11,6 +11,12 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision, next_chain
 from fallow.shared.events.encoding import OfAnotherRelease, Undecodable
 
+BY_ANOTHER_RELEASE = (
+    "it was written by another release: a reader of that release is needed, or a cell on new topics "
+    '(docs/operations.md, "Upgrade it")'
+)
+"""What a person is told to do where the log of a cell cannot be read for that."""
+
 
 class DamagedLog(Exception):
     """The log is not what its writer wrote: every reader stops here and the cell is fenced until a person looks.
@@ -72,8 +78,7 @@ def judge(state: CellState, record: LogRecord) -> Verdict:
         if record.chain == next_chain(state.chain, record.value) or _begins_otherwise(state, decision):
             raise OtherRelease(
                 f"offset {record.offset}: a record of this cell's writer cannot be read ({decision}); "
-                "it was written by another release: a reader of that release is needed, or a cell on new topics "
-                '(docs/operations.md, "Upgrade it")'
+                f"{BY_ANOTHER_RELEASE}"
             )
         return Verdict.FOREIGN
     if decision.cell != state.cell:

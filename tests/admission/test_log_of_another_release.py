@@ -1,0 +1,221 @@
+"""Two releases on one log: admission writes nothing for a cell whose log it cannot read, and reads no submission that
+the other release could not answer any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fallow.services.admission.app.answering import main
+from fallow.services.admission.settings import AdmissionSettings
+from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.submissions import SubmitJob
+from fallow.shared.events.values import JobSpec
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import LogUnavailable, Outgoing, Record
+from fallow.shared.log.release import logs_of_another_release
+from fallow.shared.log.sharing.delivery import Delivery
+from fallow.shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.runtime.host import Host
+from fallow.shared.runtime.process import make_context
+from tests.contract.eventually import eventually
+from tests.histories import CELL, History, outgoing
+from tests.log.earlier_release import as_then, first_decision
+from tests.signing import STRANGERS, WRITERS, believing, public, signed
+
+LAYOUT = Layout("t", {CELL: 0, "cell-b": 1})
+DECISIONS = LAYOUT.tp("decisions", CELL)
+FILE = parse_cell_file(
+    f"""
+cells:
+  - {{name: {CELL}, ordinal: 0, pools: [{{name: training, gpus: 8}}]}}
+  - {{name: cell-b, ordinal: 1, pools: [{{name: spare, gpus: 8}}]}}
+tenants: [{{name: vision}}]
+""",
+    "cell",
+)
+TOLD = "is of another release, this one reads fallow.decision.v2 (got fallow.decision.v1); it was written by another"
+
+
+class OneFile(Host):
+    """A machine with this cell file."""
+
+    def cell_file(self, path: Path) -> CellFile:
+        return FILE
+
+
+class Shared:
+    """The submissions that a process shares with others, in place of a group of Kafka: the test hands them over."""
+
+    def __init__(self, delivery: Delivery) -> None:
+        self.delivery, self.is_open = delivery, False
+
+    async def start(self) -> None:
+        self.is_open = True
+
+    async def stop(self) -> None:
+        self.is_open = False
+
+
+class Running:
+    """A process of admission before a log in memory."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.broker, self.joined = broker, list[Shared]()
+        self.context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OneFile())
+
+    async def opened(self, _: object, __: object) -> MemoryLog:
+        log = MemoryLog(self.broker)
+        await log.start()
+        return log
+
+    def sharing(self, _: object, topics: Sequence[str], __: object, delivery: Delivery) -> Shared:
+        self.joined.append(Shared(delivery))
+        return self.joined[-1]
+
+    @property
+    def reads(self) -> bool:
+        """Whether it has a share of the submissions just now."""
+        return bool(self.joined) and self.joined[-1].is_open
+
+    @property
+    def is_ready(self) -> bool:
+        return self.context.health.is_ready
+
+    def says(self, words: str) -> bool:
+        return words in str(self.context.health.answer("/readyz"))
+
+    @property
+    def answers(self) -> int:
+        return sum(len(self.broker.partition(("t.jobs", n)).records) for n in range(2))
+
+    async def is_handed(self, number: int) -> None:
+        """A batch of one submission that came before it could leave."""
+        event = SubmitJob(job=JobSpec(id=f"job-{number}", tenant="vision", pools=("training",)))
+        headers = ce_headers(event, id="1", source="test", wall_ms=0)
+        await self.joined[-1].delivery._handler([Record("t.submissions", 0, number, b"k", encode(event), headers, 1)])
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    made = MemoryBroker()
+    for topic in ("operations", "submissions", "decisions", "jobs", "dead-letters"):
+        made.create_topic(f"t.{topic}", 2)
+    return made
+
+
+@asynccontextmanager
+async def running(broker: MemoryBroker) -> AsyncIterator[Running]:
+    found = Running(broker)
+    process = asyncio.create_task(main(found.context, found.opened, found.sharing))
+    try:
+        yield found
+        assert not process.done()
+    finally:
+        found.context.stopping.set()
+        await process
+
+
+def write(broker: MemoryBroker, *messages: Outgoing) -> None:
+    for message in messages:
+        broker.write(message)
+
+
+def next_of(history: History, count: int) -> list[Outgoing]:
+    """The next decisions, as records behind those of before."""
+    chain = history.state.chain
+    return outgoing(LAYOUT, history.decisions(count), chain)
+
+
+async def test_on_a_log_of_another_release_admission_leaves_all_submissions_unread(broker: MemoryBroker) -> None:
+    write(broker, first_decision(LAYOUT))
+    async with running(broker) as admission:
+        await eventually(lambda: admission.says(TOLD))
+        assert admission.says(f"cell {CELL}: offset 0: ")
+        assert not admission.is_ready
+        assert not admission.joined
+    assert admission.answers == 0
+
+
+async def test_it_begins_once_the_cell_has_a_log_of_its_own_release(broker: MemoryBroker) -> None:
+    write(broker, first_decision(LAYOUT))
+    async with running(broker) as admission:
+        await eventually(lambda: admission.says(TOLD))
+        broker.cut(DECISIONS, 0)
+        await eventually(lambda: admission.reads and admission.is_ready, 20)
+        await admission.is_handed(1)
+    assert admission.answers == 1
+
+
+@pytest.mark.parametrize("decisions", [0, 5])
+async def test_a_log_on_which_another_release_goes_on_is_let_go_of(broker: MemoryBroker, decisions: int) -> None:
+    history = History(3)
+    write(broker, *outgoing(LAYOUT, history.decisions(decisions)))
+    async with running(broker) as admission:
+        await eventually(lambda: admission.reads)
+        await admission.is_handed(1)
+        if decisions:
+            write(broker, *map(as_then, next_of(history, 1)))
+        else:
+            write(broker, first_decision(LAYOUT))
+        await eventually(lambda: not admission.reads)
+        await eventually(lambda: admission.says(TOLD))
+        with pytest.raises(LogUnavailable):
+            await admission.is_handed(2)
+    assert admission.answers == 1
+
+
+@pytest.mark.parametrize("goes_on", [False, True], ids=["strangers alone", "decisions behind them"])
+async def test_what_a_stranger_calls_of_another_release_keeps_no_submission_waiting(
+    broker: MemoryBroker, *, goes_on: bool
+) -> None:
+    history, stranger = History(3), first_decision(LAYOUT, chain_before="f" * 32)
+    write(broker, *outgoing(LAYOUT, history.decisions(5)), stranger, stranger)
+    if goes_on:
+        write(broker, *next_of(history, 1))
+    async with running(broker) as admission:
+        await eventually(lambda: admission.reads)
+        await admission.is_handed(1)
+        write(broker, stranger)
+        await asyncio.sleep(1.2)
+        assert admission.reads
+        assert admission.is_ready
+        await admission.is_handed(2)
+    assert admission.answers == 2
+
+
+async def test_a_log_is_told_by_the_last_record_that_continues_another_one(broker: MemoryBroker) -> None:
+    """A writer that knew an old state alone leaves records behind it that continue nothing."""
+    log, history, stranger = MemoryLog(broker), History(3), first_decision(LAYOUT, chain_before="f" * 32)
+    ours = outgoing(LAYOUT, history.decisions(4))
+    write(broker, *ours)
+    assert await logs_of_another_release(log, LAYOUT, [CELL, "cell-b"]) is None
+    write(broker, ours[1], stranger, ours[2])
+    assert await logs_of_another_release(log, LAYOUT, [CELL, "cell-b"]) is None
+    write(broker, *map(as_then, next_of(history, 2)), ours[1])
+    assert TOLD in (await logs_of_another_release(log, LAYOUT, [CELL, "cell-b"]) or "")
+
+
+async def test_in_a_cell_with_keys_only_what_one_of_them_proves_says_whose_log_it_is(broker: MemoryBroker) -> None:
+    log, history = MemoryLog(broker), History(3)
+    layout = believing(LAYOUT, public(WRITERS), cell=CELL)
+    write(broker, *signed(layout, history.decisions(3), WRITERS))
+    chain, more = history.state.chain, history.decisions(2)
+    write(broker, *map(as_then, signed(layout, more, STRANGERS, chain)))
+    assert await logs_of_another_release(log, layout, [CELL]) is None
+    write(broker, *map(as_then, signed(layout, more, WRITERS, chain)))
+    assert TOLD in (await logs_of_another_release(log, layout, [CELL]) or "")
+
+
+async def test_what_was_written_before_the_cell_had_keys_needs_none(broker: MemoryBroker) -> None:
+    layout, history = believing(LAYOUT, public(WRITERS), cell=CELL, from_version=100), History(3)
+    write(broker, *map(as_then, outgoing(layout, history.decisions(3))))
+    assert TOLD in (await logs_of_another_release(MemoryLog(broker), layout, [CELL]) or "")
