@@ -35,6 +35,8 @@ class World(Protocol):
     async def transaction(self, tp: TopicPartition, values: list[bytes], *, commits: bool) -> None: ...
     def open_transaction(self, tp: TopicPartition, values: list[bytes]) -> AbstractAsyncContextManager[None]: ...
     async def grow(self, topic: str, partitions: int) -> None: ...
+    async def delete(self, topic: str) -> None: ...
+    async def make(self, topic: str, partitions: int) -> None: ...
     async def delete_before(self, tp: TopicPartition, offset: int) -> None: ...
     async def log(self) -> Log: ...
     async def close(self) -> None: ...
@@ -76,6 +78,12 @@ class MemoryWorld:
     async def grow(self, topic: str, partitions: int) -> None:
         self.broker.create_topic(topic, partitions)
 
+    async def delete(self, topic: str) -> None:
+        self.broker.delete_topic(topic)
+
+    async def make(self, topic: str, partitions: int) -> None:
+        self.broker.create_topic(topic, partitions)
+
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:
         self.broker.delete_before(tp, offset)
 
@@ -106,8 +114,15 @@ class KafkaWorld:
 
     async def refill(self, topic: str) -> None:
         described = await self._admin.describe_topics([topic])
+        await self.delete(topic)
+        await self.make(topic, len(described[0]["partitions"]))
+
+    async def delete(self, topic: str) -> None:
         await self._admin.delete_topics([topic])
-        new = NewTopic(topic, len(described[0]["partitions"]), 1)
+
+    async def make(self, topic: str, partitions: int) -> None:
+        """Also where one of this name is being deleted still."""
+        new = NewTopic(topic, partitions, 1)
 
         async def is_created() -> bool:
             return not (await self._admin.create_topics([new])).topic_errors[0][1]

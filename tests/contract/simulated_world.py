@@ -46,7 +46,8 @@ class SimulatedWorld:
 
     async def refill(self, topic: str) -> None:
         for partition in range(self.broker.topics[topic]):
-            self.broker.lose_tail((topic, partition), len(self.broker.log.get((topic, partition), ())))
+            if (topic, partition) in self.broker.log:
+                self.broker.lose_tail((topic, partition), len(self.broker.log[topic, partition]))
 
     async def transaction(self, tp: TopicPartition, values: list[bytes], *, commits: bool) -> None:
         pytest.skip("the world's broker knows no transactions: nothing of ours writes any")
@@ -55,6 +56,13 @@ class SimulatedWorld:
         pytest.skip("the world's broker knows no transactions: nothing of ours writes any")
 
     async def grow(self, topic: str, partitions: int) -> None:
+        self.broker.topics[topic] = partitions
+
+    async def delete(self, topic: str) -> None:
+        await self.refill(topic)
+        del self.broker.topics[topic]
+
+    async def make(self, topic: str, partitions: int) -> None:
         self.broker.topics[topic] = partitions
 
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:

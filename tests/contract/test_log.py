@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 import pytest
 
@@ -245,6 +246,22 @@ async def test_partitions_are_counted_as_the_topic_grows(world: World, log: Log)
 
     await eventually(has_grown)
     assert await log.partitions("no-such-topic") == 0
+
+
+async def test_of_a_topic_that_is_deleted_and_made_anew_nothing_is_left(world: World, log: Log) -> None:
+    topic, other = await world.topic(2), await world.topic(1)
+    await log.publish([Outgoing(topic, b"before", partition=0)])
+    await world.delete(topic)
+
+    async def counts(partitions: int) -> bool:
+        return await log.partition_counts([topic, other]) == {topic: partitions, other: 1}
+
+    await eventually(partial(counts, 0))
+    await world.make(topic, 3)
+    await eventually(partial(counts, 3))
+    assert await log.end_offsets([(topic, 0)]) == {(topic, 0): 0}
+    await log.publish([Outgoing(topic, b"after", partition=0)])
+    assert [record.value for record in (await log.last_before({(topic, 0): 1})).values()] == [b"after"]
 
 
 async def test_writing_where_no_partition_is_says_so_in_time(world: World, log: Log) -> None:

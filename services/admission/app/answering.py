@@ -177,8 +177,7 @@ class Admission:
         self._refused: tuple[str, ...] = ()
         self._partitions = 1
         self._read: list[str] = []
-        self._look_at_ms = self._looks = 0
-        self._gone: list[str] = []
+        self._look_at_ms = 0
         self._operations: Reader | None = None
         self._operating, self._look_again_ms = asyncio.Lock(), 0
 
@@ -452,15 +451,19 @@ class Admission:
 
     def _let_go_of_lost(self) -> None:
         """What another admission owns now is no lag of this one, and no loss; what is whole again is none either."""
-        assigned, held, topics = self._delivery.assigned, self._delivery.held, {*self._topics(), *self._read}
+        assigned, held = self._delivery.assigned, self._delivery.held
         for lost in [tp for tp in self._fenced if tp not in held]:
             del self._fenced[lost]
             self._metrics.fenced.labels(*lost).set(0)
             say_read_again(self._context, lost)
         for name in list(self._context.health.progress.cursors):
             topic, _, partition = name.rpartition("/")
-            if topic in topics and (topic, int(partition)) not in assigned:
+            if self._is_of_submissions(topic) and (topic, int(partition)) not in assigned:
                 self._context.health.let_go(int(partition), topic)
+
+    def _is_of_submissions(self, topic: str) -> bool:
+        """Whether it is the common topic, or that of any tenant, whichever the cell file declares by now."""
+        return topic == self._plain or topic.startswith(f"{self._plain}.")
 
     async def _operate(self, events: Sequence[object]) -> None:
         """Carry out what came together. The cell file is read once for all of it: each time holds up the answers."""
@@ -478,30 +481,28 @@ class Admission:
     async def _look_for_topics(self) -> None:
         """Topics that came with a reload are read once they are there: raises OtherTopics then. Until then it is noted
         that they are not. So it is of one that is read, and to which the right is gone: Kafka says that there is none,
-        and the group leaves it out. Of these one is looked at each time.
+        and the group leaves it out. One that its tenant shall not have any more counts as unread once it is deleted:
+        should the tenant have one again, that is another topic.
         """
         declared, now_ms = self._topics(), self._context.host.monotonic_ms()
-        unread = [topic for topic in declared if topic not in self._read]
-        own = [topic for topic in declared if topic in self._read and topic != self._plain]
-        self._gone = [topic for topic in self._gone if topic in declared]
-        if not unread and not self._gone:
+        own = [topic for topic in dict.fromkeys([*declared, *self._read]) if topic != self._plain]
+        if not own:
             self._context.health.noted("topics")  # the tenant is gone again
-        if not (unread or own) or now_ms < self._look_at_ms:
+        if not own or now_ms < self._look_at_ms:
             return
         self._look_at_ms = now_ms + LOOK_FOR_TOPICS_MS
-        self._looks += 1
-        watched = dict.fromkeys([*unread, *self._gone, *(own[self._looks % len(own)] for _ in own[:1])])
         try:
-            missing = [topic for topic in watched if not await self._log.partitions(topic)]
+            counts = await self._log.partition_counts(own)
         except LogUnavailable:
             return
-        self._gone = [topic for topic in missing if topic in self._read]
-        if unread and not any(topic in missing for topic in unread):
+        missing = [topic for topic in own if not counts[topic]]
+        self._read = [topic for topic in self._read if topic in declared or topic not in missing]
+        unread = [topic for topic in declared if topic not in self._read and topic not in missing]
+        if unread:
             raise OtherTopics(unread)
-        if missing:
-            self._context.health.noted(
-                "topics", f"{', '.join(missing)}: not there, or without a right to read it. {MEND}"
-            )
+        wanted = ", ".join(topic for topic in missing if topic in declared)
+        note = f"{wanted}: not there, or without a right to read it. {MEND}" if wanted else None
+        self._context.health.noted("topics", note)
 
 
 def _answered(handled: Handled[Event]) -> Answered:

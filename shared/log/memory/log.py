@@ -101,6 +101,10 @@ class MemoryBroker:
             raise ValueError(f"{topic}: partitions {partitions}, must be at least {max(1, len(present))}")
         present.extend(Partition() for _ in range(partitions - len(present)))
 
+    def delete_topic(self, topic: str) -> None:
+        """Delete the topic with all its records. Raises KeyError for one that is not there."""
+        del self._topics[topic]
+
     def topics(self) -> dict[str, int]:
         """Each topic's number of partitions."""
         return {topic: len(partitions) for topic, partitions in sorted(self._topics.items())}

@@ -34,6 +34,11 @@ MAX_POLL_INTERVAL_MS = 300_000
 BATCH_WAIT_MS = 1
 """FastStream sleeps this long after each empty poll; our consumer sees to it that such a poll lasts longer."""
 
+METADATA_AGE_MS = 10_000
+"""So long a topic that was deleted and made anew may stay unread: the group leaves out what is not there, and asks what
+is there so often. Each time is one small request.
+"""
+
 EMBEDDED_WAIT_MS = 20
 """A fetch that waits at the embedded broker does not wake when something comes."""
 
@@ -99,6 +104,7 @@ def make_broker(kafka: str | KafkaAccess, client_id: str, *, embedded: bool = Fa
         ack_policy=AckPolicy.MANUAL,
         apply_types=False,
         graceful_timeout=GRACEFUL_STOP_S,
+        metadata_max_age_ms=METADATA_AGE_MS,
         logger=library_logger(),
         log_level=logging.DEBUG,
     )
