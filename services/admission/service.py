@@ -4,6 +4,8 @@ away.
 
 from __future__ import annotations
 
+from dataclasses import replace as replaced
+
 import msgspec
 from pydantic import TypeAdapter, ValidationError
 
@@ -11,9 +13,9 @@ from fallow.services.admission.policy import beside_room, limits
 from fallow.services.admission.policy.admissible import Admissible
 from fallow.services.admission.policy.duplicates import key_twice
 from fallow.services.admission.policy.known_arrays import KnownArrays
-from fallow.services.admission.policy.rates import Kept, SubmissionRates
+from fallow.services.admission.policy.rates import NOBODY, OF_NOBODY, Kept, SubmissionRates
 from fallow.services.admission.policy.resolve import Rejection, cell_of, tenant_of
-from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.config import CellFile, SubmissionRate
 from fallow.shared.events.base import Event, JobId, replace
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, shorten
 from fallow.shared.events.job_ids import digest_of, full_id, in_full, in_short, own_id
@@ -35,15 +37,24 @@ _JOB_ID: TypeAdapter[str] = TypeAdapter(JobId)
 class AdmissionService:
     """Answers one command at a time; every answer depends on the command, the cell file and the time alone."""
 
-    def __init__(self, file: CellFile) -> None:
-        self._file, self._admissible, self._own_topics = file, Admissible(file), frozenset(file.own_topics)
-        self.rates = SubmissionRates(file)
+    def __init__(self, file: CellFile, of_nobody: SubmissionRate = OF_NOBODY) -> None:
+        """`of_nobody` is how much may come for which no tenant answers."""
+        self._go_by(file)
+        self.rates = SubmissionRates(file, of_nobody)
         self._arrays = KnownArrays()
 
     def reload(self, file: CellFile) -> None:
         """Decide by this cell file from now on."""
-        self._file, self._admissible, self._own_topics = file, Admissible(file), frozenset(file.own_topics)
+        self._go_by(file)
         self.rates.reload(file)
+
+    def _go_by(self, file: CellFile) -> None:
+        self._file, self._admissible, self._own_topics = file, Admissible(file), frozenset(file.own_topics)
+        self._tenants = frozenset(tenant.name for tenant in file.tenants)
+
+    def knows(self, tenant: str | None) -> bool:
+        """Whether the cell file has this tenant."""
+        return tenant in self._tenants
 
     def keep(self) -> Kept:
         """What is counted as it is from now on, for a batch that may have to be handled again."""
@@ -96,21 +107,23 @@ class AdmissionService:
         """The rejection of a command that is one too many for its tenant at this time, before any of the work on it is
         done. One that is rejected anyway counts as well: each costs a record. `topic_tenant` is the tenant whose own
         topic it came by, whomever it names. By that topic whatever comes counts, also what can only be set aside; by
-        the common one nothing counts against a tenant that has its own.
+        the common one nothing counts against a tenant that has its own: that, and what names no tenant of the cell
+        file, has a limit together.
         """
-        if not self.rates.has_any:
-            return None
         command = COMMANDS.get(type_) or KINDS.get(type_.rpartition(".")[0])
         found = None if command is None else _job_and_tenant(value)
         job, tenant = (None, None) if found is None else found
-        payer = topic_tenant or ("" if tenant is None or tenant in self._own_topics else tenant)
+        is_anothers = topic_tenant is None and tenant in self._own_topics
+        sender = topic_tenant or (None if is_anothers else tenant)
+        payer = sender if sender is not None and self.knows(sender) else NOBODY
         is_cancel = command == COMMANDS[CancelJob.type]
         why = self.rates.refusal(payer, at_wall_ms, are_cancels=is_cancel)
         if why is None:
             return None
         if command is None or job is None:
             return Undecodable(DeadLetterReason.TOO_MANY, why.rule, why.field, why.value)
-        return _rejected(command, full_id(tenant or "", job), topic_tenant or tenant, why)
+        why = why if payer else replaced(why, value=tenant or "")
+        return _rejected(command, own_id(job) if is_anothers else full_id(tenant or "", job), sender, why)
 
     def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
         """The same answer, or the rejection of an array, or of an update of one, whose elements are too many for its

@@ -165,7 +165,7 @@ class Admission:
     ) -> None:
         self._context, self._log, self._layout, self._file = context, log, layout, file
         self._subscribing = subscribing
-        self._service = AdmissionService(file)
+        self._service = AdmissionService(file, context.settings.of_nobody)
         self._metrics = AdmissionMetrics(context.registry)
         self.pace = KeepingPace(context, log, layout, [cell.name for cell in file.cells])
         self._limit, self._tally = DeadLetterLimit(), Tally()
@@ -308,8 +308,12 @@ class Admission:
 
     def _says_no_by_file(self, taken: Taken[Event]) -> bool:
         """Whether another cell file might let pass something that is rejected here."""
-        answers = (handled.item for handled in taken.handled)
-        return any(isinstance(answer, JobRejected) and answer.code not in WITH_ANY_FILE for answer in answers)
+        answers = [handled.item for handled in taken.handled if isinstance(handled.item, JobRejected)]
+        too_many = RejectCode.TOO_MANY_SUBMISSIONS
+        return any(
+            answer.code not in WITH_ANY_FILE or (answer.code == too_many and not self._service.knows(answer.tenant))
+            for answer in answers
+        )
 
     async def _letters(self, all_dead: Sequence[Dead]) -> list[Outgoing]:
         """One by one: each may take as long as a part of a batch."""

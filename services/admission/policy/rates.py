@@ -1,6 +1,8 @@
 """How many submissions and updates a tenant may send: a token bucket for each tenant that has a limit, and another one,
 ten times as large, for its cancels: a tenant over its limit can still end its jobs.
 
+What no tenant answers for has one more: what names none of the cell file, or nobody who may speak by that topic.
+
 A bucket holds up to `burst` tokens and gains `per_s` of them a second. Each command takes one, whether it is admitted
 or rejected for another reason, and one that finds none is one too many. An array, and an update of one, needs one as
 all others do and takes one for each element: for the rest the bucket is in debt.
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 
 from fallow.services.admission.policy.course import Bucket, Course
 from fallow.services.admission.policy.resolve import Rejection
-from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.config import CellFile, SubmissionRate
 from fallow.shared.events.reasons import RejectCode
 
 TOKEN = 1_000_000
@@ -32,8 +34,14 @@ BURSTS_STEPS = 8
 counts as of one time, and the bucket gains little of what it holds meanwhile.
 """
 
+NOBODY = ""
+"""Instead of a tenant, for whatever is in the name of none."""
+
+OF_NOBODY = SubmissionRate(per_s=100, burst=500)
+"""A sender whose tenant is not in the file yet is told so; a flood of such has no tenant whose limit it meets."""
+
 BucketName = tuple[str, bool]
-"""A tenant, and whether it is the bucket of its cancels."""
+"""A tenant, or NOBODY, and whether it is the bucket of its cancels."""
 
 Kept = dict[BucketName, Course]
 """The courses as they were, of buckets whose course may have changed since."""
@@ -51,15 +59,16 @@ class Limit:
 class SubmissionRates:
     """The buckets of one process. What it decides depends on the records and their order alone."""
 
-    def __init__(self, file: CellFile) -> None:
-        self._file, self._owned, self._partitions = file, 1, 1
-        self._limits = _limits_of(file, 1, 1)
+    def __init__(self, file: CellFile, of_nobody: SubmissionRate = OF_NOBODY) -> None:
+        self._file, self._of_nobody, self._owned, self._partitions = file, of_nobody, 1, 1
+        self._limits = self._limits_now()
         self._courses: dict[BucketName, Course] = {}
         self._kept: Kept = {}
 
     def reload(self, file: CellFile) -> None:
         """Limits that stay keep their levels."""
-        self._file, self._limits = file, _limits_of(file, self._owned, self._partitions)
+        self._file = file
+        self._limits = self._limits_now()
         self._courses = {name: course for name, course in self._courses.items() if name in self._limits}
 
     def share(self, owned: int, partitions: int) -> None:
@@ -67,7 +76,7 @@ class SubmissionRates:
         owned, partitions = max(1, min(owned, partitions)), max(1, partitions)
         if (owned, partitions) != (self._owned, self._partitions):
             self._owned, self._partitions = owned, partitions
-            self._limits = _limits_of(self._file, owned, partitions)
+            self._limits = self._limits_now()
 
     def keep(self) -> Kept:
         """The courses as they are from now on, for a batch that may have to be handled again."""
@@ -93,14 +102,22 @@ class SubmissionRates:
         if course.take(at_ms, tokens * TOKEN, (1 - elements) * TOKEN, bucket):
             return None
         wait_ms = max(0, -(-(TOKEN - course.level(at_ms, bucket)) // bucket.gain))
-        rule = _rule(limit, elements, wait_ms, are_cancels=are_cancels)
+        whose = "a tenant may" if tenant else "what names no tenant that may send by this topic may"
+        rule = f"{whose} {_rule(limit, elements, wait_ms, are_cancels=are_cancels)}"
         wanted = limit.at_once + elements
         return Rejection(RejectCode.TOO_MANY_SUBMISSIONS, "tenant", tenant, rule, wanted, limit.at_once)
 
-    @property
-    def has_any(self) -> bool:
-        """Whether the commands of any tenant are counted."""
-        return bool(self._limits)
+    def _limits_now(self) -> dict[BucketName, Limit]:
+        """The limits of all that have one."""
+        limits: dict[BucketName, Limit] = {}
+        tenants = [(tenant.name, tenant.submissions) for tenant in self._file.tenants]
+        for name, rate in [(NOBODY, self._of_nobody), *tenants]:
+            if rate is not None:
+                for are_cancels, times in ((False, 1), (True, CANCELS_PER_SUBMISSION)):
+                    per_s, at_once = times * rate.per_s, times * rate.at_once
+                    bucket = _bucket(per_s, at_once, self._owned, self._partitions)
+                    limits[name, are_cancels] = Limit(per_s, at_once, bucket)
+        return limits
 
     def _course(self, name: BucketName) -> Course:
         """The course of this bucket, to be changed."""
@@ -114,21 +131,9 @@ class SubmissionRates:
 
 def _rule(limit: Limit, tokens: int, wait_ms: int, *, are_cancels: bool) -> str:
     verb = "cancel" if are_cancels else "submit or update"
-    rule = f"a tenant may {verb} {limit.per_s} a second and {limit.at_once} at once"
+    rule = f"{verb} {limit.per_s} a second and {limit.at_once} at once"
     array = f", and an array counts as its {tokens} elements" if tokens > 1 else ""
     return f"{rule}{array}; try again in {wait_ms} ms"
-
-
-def _limits_of(file: CellFile, owned: int, partitions: int) -> dict[BucketName, Limit]:
-    """The limits of all tenants that have one, where so many of so many partitions are owned."""
-    limits: dict[BucketName, Limit] = {}
-    for tenant in file.tenants:
-        if tenant.submissions is not None:
-            per_s, at_once = tenant.submissions.per_s, tenant.submissions.at_once
-            for are_cancels, times in ((False, 1), (True, CANCELS_PER_SUBMISSION)):
-                bucket = _bucket(times * per_s, times * at_once, owned, partitions)
-                limits[tenant.name, are_cancels] = Limit(times * per_s, times * at_once, bucket)
-    return limits
 
 
 def _bucket(per_s: int, at_once: int, owned: int, partitions: int) -> Bucket:

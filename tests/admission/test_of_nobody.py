@@ -1,0 +1,151 @@
+"""What comes by the common topic and is no tenant's to answer for has a limit of its own: a flood of it costs the cell
+no more than one of a tenant, and no tenant any of its tokens.
+"""
+
+from __future__ import annotations
+
+import collections
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fallow.services.admission.app.answering import Admission
+from fallow.services.admission.policy.rates import CANCELS_PER_SUBMISSION
+from fallow.services.admission.service import AdmissionService
+from fallow.services.admission.settings import AdmissionSettings
+from fallow.shared.cluster.model.config import CellFile, SubmissionRate
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import TYPE_HEADER, Undecodable
+from fallow.shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted
+from fallow.shared.events.operations import ReloadCell
+from fallow.shared.events.reasons import DeadLetterReason, RejectCode
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import Record
+from fallow.shared.log.reading import event_of
+from fallow.shared.runtime.files.cell_file import parse_cell_file
+from fallow.shared.runtime.host import Host
+from fallow.shared.runtime.process import make_context
+from tests.admission.commands import CANCEL, NOW_MS, SUBMIT, UPDATE, bytes_of
+
+TEXT = """
+cells: [{name: main, ordinal: 0, pools: [{name: training, gpus: 64}]}]
+tenants: [{name: alice, own_topic: true, submissions: {per_s: 1, burst: 2}}, {name: bob}, {name: carol}]
+"""
+FILE = parse_cell_file(TEXT, "cell")
+BURST = 20
+RATE = SubmissionRate(per_s=10, burst=BURST)
+TOO_MANY = RejectCode.TOO_MANY_SUBMISSIONS
+
+OF_NOBODY: list[tuple[str, dict[str, Any], str | None]] = [
+    (SUBMIT, {"job": {"id": "train", "tenant": "alice"}}, None),
+    (SUBMIT, {"job": {"id": "train", "tenant": "alice", "array": 8}}, None),
+    (SUBMIT, {"job": {"id": "train", "tenant": "eve"}}, None),
+    (SUBMIT, {"job": {"id": "train"}}, None),
+    (SUBMIT, {"job": {"id": "train", "tenant": 7}}, None),
+    (UPDATE, {"job": "train", "tenant": "alice", "changes": {"priority": 1}}, None),
+    (UPDATE, {"job": "train", "tenant": "eve", "changes": {}}, None),
+    (SUBMIT, {"job": {"id": "train", "tenant": "bob"}}, "gone"),
+    (SUBMIT, {}, None),
+    ("no.such.type", {"job": "train", "tenant": "bob"}, "gone"),
+]
+
+
+Answer = Event | Undecodable
+
+
+def answers(service: AdmissionService, type_: str, text: bytes, by: str | None, count: int) -> list[Answer]:
+    found = list[Answer]()
+    for _ in range(count):
+        over = service.over_rate(type_, text, by, NOW_MS)
+        found.append(over if over is not None else service.answer(type_, text, by, NOW_MS))
+    return found
+
+
+def are_too_many(found: list[Answer]) -> int:
+    return sum(getattr(each, "code", None) == TOO_MANY or _is_letter(each) for each in found)
+
+
+def _is_letter(each: Answer) -> bool:
+    return isinstance(each, Undecodable) and each.reason is DeadLetterReason.TOO_MANY
+
+
+@pytest.mark.parametrize(("type_", "command", "by"), OF_NOBODY)
+def test_of_what_no_tenant_answers_for_a_burst_is_answered_and_the_rest_is_too_many(
+    type_: str, command: dict[str, Any], by: str | None
+) -> None:
+    found = answers(AdmissionService(FILE, RATE), type_, bytes_of(command), by, 100)
+    assert are_too_many(found[:BURST]) == 0
+    assert are_too_many(found[BURST:]) == 80
+    assert not any(isinstance(each, JobAdmitted) for each in found[:BURST] if by is None)
+
+
+def test_all_of_it_has_one_limit_together() -> None:
+    service = AdmissionService(FILE, RATE)
+    found = [answers(service, type_, bytes_of(command), by, 5) for type_, command, by in OF_NOBODY]
+    assert sum(map(are_too_many, found)) == 5 * len(OF_NOBODY) - BURST
+    assert service.over_rate(SUBMIT, bytes_of(OF_NOBODY[0][1]), None, NOW_MS + 100) is None
+
+
+def test_no_tenant_pays_for_it_and_whoever_may_speak_is_heard() -> None:
+    service = AdmissionService(FILE, RATE)
+    for type_, command, by in OF_NOBODY:
+        answers(service, type_, bytes_of(command), by, 100)
+    of_bob, of_alice = (bytes_of({"job": {"id": "train", "tenant": name}}) for name in ("bob", "alice"))
+    assert are_too_many(answers(service, SUBMIT, of_bob, None, 1_000)) == 0
+    assert are_too_many(answers(service, SUBMIT, of_alice, "alice", 3)) == 1
+
+
+def test_cancels_of_it_have_a_limit_ten_times_as_large() -> None:
+    cancel = bytes_of({"job": "train", "tenant": "eve"})
+    found = answers(AdmissionService(FILE, RATE), CANCEL, cancel, None, 1_000)
+    assert are_too_many(found) == 1_000 - CANCELS_PER_SUBMISSION * BURST
+
+
+@pytest.mark.parametrize(("tenant", "told"), [("alice", ("train", None)), ("eve", ("eve/train", "eve"))])
+def test_one_too_many_says_what_is_allowed_and_is_no_answer_to_a_tenant_with_a_topic(
+    tenant: str, told: tuple[str, str | None]
+) -> None:
+    text = bytes_of({"job": {"id": "train", "tenant": tenant}})
+    found = answers(AdmissionService(FILE, RATE), SUBMIT, text, None, BURST + 1)[-1]
+    assert isinstance(found, JobRejected)
+    assert (found.job, found.tenant) == told
+    assert (found.field, found.value, found.wanted, found.allowed) == ("tenant", tenant, BURST + 1, BURST)
+    assert found.rule == (
+        "what names no tenant that may send by this topic may submit or update 10 a second and 20 at once; "
+        "try again in 100 ms"
+    )
+
+
+def test_without_a_setting_a_thousand_at_once_do_not_get_an_answer_of_their_own() -> None:
+    found = answers(AdmissionService(FILE), SUBMIT, bytes_of(OF_NOBODY[0][1]), None, 1_000)
+    codes = collections.Counter(each.code for each in found if isinstance(each, JobRejected))
+    assert codes == {RejectCode.TENANT_NOT_OF_TOPIC: 500, TOO_MANY: 500}
+
+
+class OtherFile(Host):
+    """Its cell file has one tenant more than admission knows."""
+
+    def cell_file(self, path: Path) -> CellFile:
+        return parse_cell_file(TEXT.replace("tenants: [", "tenants: [{name: eve}, "), str(path))
+
+
+async def test_a_tenant_that_came_with_a_reload_is_heard_though_strangers_have_used_up_their_limit() -> None:
+    broker, layout = MemoryBroker(), Layout("t", {"main": 0})
+    for topic in ("jobs", "operations", "dead-letters"):
+        broker.create_topic(f"t.{topic}", 1)
+    settings = AdmissionSettings(namespace="t", of_nobody_per_s=1, of_nobody_burst=1)
+    context = replace(make_context("admission", settings), host=OtherFile())
+    admission = Admission(context, MemoryLog(broker), layout, FILE)
+    admission._operations = await admission._stand_at_operations()
+    values = [bytes_of({"job": {"id": f"job-{n}", "tenant": tenant}}) for n, tenant in enumerate(["x", "y", "eve"])]
+    headers = ((TYPE_HEADER, SUBMIT.encode()),)
+    broker.write(layout.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
+    await admission.handle([Record("t.submissions", 0, n, b"k", each, headers, 1_000) for n, each in enumerate(values)])
+    found = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    admitted = [each for each in found if isinstance(each, JobAdmitted | JobsAdmitted)]
+    assert len(admitted) == 1
+    assert [each.code for each in found if isinstance(each, JobRejected)] == [RejectCode.UNKNOWN_TENANT, TOO_MANY]
+    await admission.end()
