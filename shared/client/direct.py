@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from fallow.shared.client.history import History
 from fallow.shared.client.own_topics import as_kafka_shows, sees_own_topics_alone
-from fallow.shared.client.port import ClientUnavailable, Mark, News, NotYet
+from fallow.shared.client.port import ClientUnavailable, Mark, News, NotYet, ViewUnanswering
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.base import Command, Event
 from fallow.shared.events.decisions import Decision
@@ -227,7 +227,7 @@ def told() -> Iterator[None]:
     except (ViewRebuilding, ViewBehind) as error:
         raise NotYet(str(error), error.cell) from error
     except (ViewUnavailable, ViewMisused) as error:
-        raise ClientUnavailable(f"Redis: {error}") from error
+        raise ViewUnanswering(f"Redis: {error}") from error
 
 
 def _id(command: Event, now_ms: int) -> str:

@@ -50,6 +50,10 @@ class ClientUnavailable(Exception):
     """What the client needs does not answer; the text says what. Anything that was wished may have happened."""
 
 
+class ViewUnanswering(ClientUnavailable):
+    """It is the view that does not answer: what the log tells can be had all the same."""
+
+
 class NotYet(ClientUnavailable):
     """What is read of this cell is being built, or is not as far as was asked for. Ask again in a moment."""
 

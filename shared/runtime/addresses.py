@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
+from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
+from fallow.shared.runtime.system_words import words_of_system
+
 KAFKA_RULE = "must be HOST:PORT, or several of these with commas between, with ports from 1 to 65535"
+HOST_RULE = "; between the dots of a host's name stand 1 to 63 characters"
+KAFKA_RULE += HOST_RULE
 REDIS_RULE = "must be a URL: redis://HOST:PORT/NUMBER, rediss://HOST:PORT/NUMBER (with TLS) or unix:///PATH"
 REDIS_RULE += "; after ? it may give db, username and password, and with TLS ssl_ca_certs, ssl_certfile and ssl_keyfile"
+REDIS_RULE += HOST_RULE
 
 PORT_MOST = 65_535
 SCHEMES = ("redis", "rediss", "valkey", "valkeys")
@@ -16,13 +24,21 @@ PLAIN_OPTIONS = frozenset({"db", "username", "password"})
 TLS_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 
 _PASSWORD_OPTION = re.compile(r"((?:^|[?&])[^=&]*pass[^=&]*=)[^&]*", re.IGNORECASE)
-_HOST_AND_PORT = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
+_HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
 
 
 def is_kafka(text: str) -> bool:
     """Whether this is a list of brokers to bootstrap from."""
     found = [_HOST_AND_PORT.fullmatch(part.strip()) for part in text.split(",")]
-    return all(each is not None and 1 <= int(each[1]) <= PORT_MOST for each in found)
+    return all(each is not None and is_host(each[1]) and 1 <= int(each[2]) <= PORT_MOST for each in found)
+
+
+def is_host(name: str) -> bool:
+    """Whether anybody may be called so. Whoever looks up another name meets an error that no network makes."""
+    try:
+        return bool(name.encode("idna"))
+    except UnicodeError:
+        return False
 
 
 def is_redis(text: str) -> bool:
@@ -36,7 +52,7 @@ def is_redis(text: str) -> bool:
         return False
     if url.scheme == "unix":
         return bool(path)
-    return url.scheme in SCHEMES and bool(url.hostname) and port != 0 and path.isdecimal() | (not path)
+    return url.scheme in SCHEMES and is_host(url.hostname or "") and port != 0 and path.isdecimal() | (not path)
 
 
 def _are_options(url: SplitResult) -> bool:
@@ -44,6 +60,26 @@ def _are_options(url: SplitResult) -> bool:
     options = parse_qsl(url.query, keep_blank_values=True, strict_parsing=True) if url.query else []
     known = PLAIN_OPTIONS | (TLS_OPTIONS if url.scheme in WITH_TLS else frozenset())
     return all(name in known and (name != "db" or (value.isascii() and value.isdecimal())) for name, value in options)
+
+
+def unusable_file(url: str) -> str | None:
+    """The first file that the URL of a Redis names and that cannot be read: its option, its path and why."""
+    for name, path in parse_qsl(urlsplit(url).query):
+        why = _why_not_read(path) if name in TLS_OPTIONS else ""
+        if why:
+            return f"{name} = {path}: {why}"
+    return None
+
+
+def _why_not_read(path: str) -> str:
+    """Empty where it can be read. It is not opened: a pipe would be waited for."""
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError) as error:
+        return words_of_system(error)
+    if not stat.S_ISREG(mode):
+        return "is no file"
+    return "" if os.access(path, os.R_OK) else "may not be read"
 
 
 def without_password(url: str) -> str:

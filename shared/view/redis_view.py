@@ -12,8 +12,10 @@ from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
+from fallow.shared.runtime.addresses import unusable_file
 from fallow.shared.runtime.cancels import cancels_heeded
 from fallow.shared.view.answers import eviction_told, meaning_of
 from fallow.shared.view.library import LIBRARY, function, library_digest, library_source
@@ -44,7 +46,7 @@ class RedisFunctions:
     """
 
     def __init__(self, url: str, *, loads: bool = False, told: Callable[[str | None], None] | None = None) -> None:
-        self._loads, self._is_loaded, self._told = loads, False, told
+        self._loads, self._is_loaded, self._told, self._url = loads, False, told, url
         self._redis: Any = Redis.from_url(
             url.replace("valkey", "redis", 1) if url.startswith("valkey") else url,
             decode_responses=True,
@@ -116,6 +118,9 @@ class RedisFunctions:
                 # After a failover the address may lead to another server: only a new connection finds that out.
                 with contextlib.suppress(*ERRORS):  # a connection that cannot be closed in order is gone all the same
                     await self._redis.connection_pool.disconnect(inuse_connections=False)
+                unusable = unusable_file(self._url) if isinstance(error, NoConnection) else None
+                if unusable is not None:
+                    raise ViewUnavailable(unusable) from error
                 raise meaning_of(error) from error
 
 

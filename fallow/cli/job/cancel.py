@@ -24,7 +24,7 @@ from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
 from fallow.cli.unanswered import Passes
 from fallow.shared.client.answers import is_no_to
-from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
+from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News, ViewUnanswering
 from fallow.shared.cluster.model.arrays import element_id, is_element_of
 from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events import effects as e
@@ -173,8 +173,8 @@ async def whereabouts(client: CellClient, job_id: str, cell: str | None) -> Wher
         for name in cells:
             if await _is_in_the_log(client, name, job_id):
                 return Whereabouts(name, None, is_known=True)
-        if cell is None and str(error).startswith("Redis: "):
-            raise ClientUnavailable(f"{error}; with --cell and TENANT/ID no view is needed") from error
+        if cell is None and isinstance(error, ViewUnanswering):
+            raise ViewUnanswering(f"{error}; with --cell and TENANT/ID no view is needed") from error
         raise
     return Whereabouts(cell, None, is_known=False)
 

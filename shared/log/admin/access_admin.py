@@ -18,6 +18,7 @@ from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, Descri
 from fallow.shared.log.admin.access_rules import AccessDifferences, Pattern, Resource, Rule, access_differences
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.kafka.producer import refused
+from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable
 from fallow.shared.runtime.kafka_access import KafkaAccess
 
@@ -122,6 +123,6 @@ async def _admin(kafka: str | KafkaAccess) -> AsyncIterator[AIOKafkaAdminClient]
             await admin.start()
             yield admin
     except (KafkaError, TimeoutError, OSError) as error:
-        raise refused(f"rights at {kafka}", error) or LogUnavailable(f"rights at {kafka}: {error!r}") from error
+        raise refused(f"rights at {kafka}", error) or LogUnavailable(f"rights at {kafka}: {words_of(error)}") from error
     finally:
         await admin.close()

@@ -8,6 +8,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, for_code
 
 from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable
 from fallow.shared.runtime.kafka_access import KafkaAccess
 
@@ -30,7 +31,7 @@ async def member_count(kafka: str | KafkaAccess, group: str) -> int | None:
     except IncompatibleBrokerVersion:
         return None
     except (KafkaError, TimeoutError, OSError) as error:
-        raise LogUnavailable(f"members of group {group}: {error!r}") from error
+        raise LogUnavailable(f"members of group {group}: {words_of(error)}") from error
     finally:
         await admin.close()
 

@@ -10,6 +10,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import OffsetAndMetadata
 
 from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable, TopicPartition
 from fallow.shared.runtime.kafka_access import KafkaAccess
 
@@ -27,7 +28,7 @@ async def committed_offsets(kafka: str | KafkaAccess, group: str) -> dict[TopicP
             await admin.start()
             found = await _told(admin, group)
     except (KafkaError, TimeoutError, OSError) as error:
-        raise LogUnavailable(f"offsets of group {group}: {error!r}") from error
+        raise LogUnavailable(f"offsets of group {group}: {words_of(error)}") from error
     finally:
         await admin.close()
     return {(tp.topic, tp.partition): said.offset for tp, said in sorted(found.items()) if said.offset >= 0}

@@ -14,6 +14,7 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from fallow.shared.log.admin.topics import RETENTION, ActualTopic, Difference, DifferenceKind, TopicSpec, differences
 from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable, TopicPartition
 from fallow.shared.runtime.kafka_access import KafkaAccess
 
@@ -107,7 +108,7 @@ async def _admin(kafka: str | KafkaAccess) -> AsyncIterator[AIOKafkaAdminClient]
             await admin.start()
             yield admin
     except (KafkaError, TimeoutError, OSError) as error:
-        raise LogUnavailable(f"topics at {kafka}: {error!r}") from error
+        raise LogUnavailable(f"topics at {kafka}: {words_of(error)}") from error
     finally:
         await admin.close()
 

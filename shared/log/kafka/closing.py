@@ -8,6 +8,7 @@ from typing import Protocol
 
 from aiokafka.errors import KafkaError
 
+from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable
 
 STOP_BOUND_S = 3.0
@@ -36,8 +37,8 @@ async def start_or_close(client: Client, bound_s: float, where: str) -> None:
             await client.start()
     except BaseException as error:
         await close(client)
-        if isinstance(error, KafkaError | TimeoutError | OSError):
-            raise LogUnavailable(f"{where}: {error!r}") from error
+        if isinstance(error, KafkaError | TimeoutError | OSError | UnicodeError):  # of a name that no host can have
+            raise LogUnavailable(f"{where}: {words_of(error)}") from error
         raise
 
 

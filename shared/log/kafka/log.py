@@ -20,6 +20,7 @@ from fallow.shared.log.kafka.looks import KafkaLooks
 from fallow.shared.log.kafka.member import KafkaMember
 from fallow.shared.log.kafka.producer import BoundedProducer, Compression, refused, send, send_all
 from fallow.shared.log.kafka.reader import Fetching, KafkaReader
+from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import (
     AppendAnswer,
     Appended,
@@ -46,6 +47,9 @@ PATIENT_FETCH_BYTES = 262_144
 
 PUBLISH_CHUNK_RECORDS = 5_000
 """So many records share one bound, so that a long but moving publish is not taken for a dead one."""
+
+
+TOPICS_NAMED = 3
 
 
 class KafkaLog:
@@ -145,7 +149,7 @@ class KafkaLog:
             if isinstance(error, LogUnavailable):
                 raise
             what = f"publish of {len(messages)} records"
-            raise (refused(what, error) or LogUnavailable(f"{what}: {error!r}")) from error
+            raise (refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")) from error
         return max((stamp for answer in answers if (stamp := self._stamp_of(answer)) is not None), default=None)
 
     async def append(self, message: Outgoing) -> AppendAnswer:
@@ -161,7 +165,7 @@ class KafkaLog:
             refusal = error if isinstance(error, LogRefused) else refused(what, error)
             if refusal is not None:
                 return AppendRefused(refusal.code, str(refusal))
-            return AppendUnknown(reason=f"{what}: {error!r}")
+            return AppendUnknown(reason=f"{what}: {words_of(error)}")
         if metadata.offset < 0:
             # A duplicate whose metadata the broker has forgotten is acknowledged without an offset.
             return AppendUnknown(reason=f"append to {message.topic}: acknowledged without an offset")
@@ -191,7 +195,7 @@ class KafkaLog:
                 answer = await ask([KafkaTopicPartition(*tp) for tp in tps])
         except (KafkaError, TimeoutError, OSError) as error:
             what = f"offsets of {sorted(tps)}"
-            raise (refused(what, error) or LogUnavailable(f"{what}: {error!r}")) from error
+            raise (refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")) from error
         return {(tp.topic, tp.partition): offset for tp, offset in answer.items()}
 
     async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
@@ -209,7 +213,7 @@ class KafkaLog:
             async with asyncio.timeout(self._append_bound_s):
                 found = (await self._asking().offsets_for_times({asked: timestamp_ms}))[asked]
         except (KafkaError, TimeoutError, OSError) as error:
-            raise LogUnavailable(f"offset of {tp} at {timestamp_ms}: {error!r}") from error
+            raise LogUnavailable(f"offset of {tp} at {timestamp_ms}: {words_of(error)}") from error
         return None if found is None else found.offset
 
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:
@@ -227,7 +231,7 @@ class KafkaLog:
             async with asyncio.timeout(self._append_bound_s):
                 cluster = await client.fetch_all_metadata()
         except (KafkaError, TimeoutError, OSError) as error:
-            raise LogUnavailable(f"partitions of {', '.join(topics)}: {error!r}") from error
+            raise LogUnavailable(f"partitions of {_some_of(topics)}: {words_of(error)}") from error
         return {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
 
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
@@ -259,6 +263,12 @@ class KafkaLog:
     def _abandon(self, producer: AIOKafkaProducer | None) -> None:
         if producer is not None and self._producers is not None:
             self._producers.abandon(producer)
+
+
+def _some_of(topics: Collection[str]) -> str:
+    """A few of them by name, and how many others: there is one for each tenant, perhaps."""
+    named = list(topics)[:TOPICS_NAMED]
+    return ", ".join(named) + (f" and {len(topics) - len(named)} more" if len(topics) > len(named) else "")
 
 
 def _settle(acknowledgements: Sequence[asyncio.Future[Any]]) -> None:

@@ -14,6 +14,7 @@ from fallow.shared.log.kafka.closing import close
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.kafka.consumer import SteadyConsumer
 from fallow.shared.log.kafka.producer import refused
+from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable, Record, TopicPartition, unreadable_at
 from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 
@@ -65,7 +66,7 @@ class KafkaLooks:
             except (KafkaError, TimeoutError, OSError) as error:
                 await self.stop()
                 what = f"records at {dict(offsets)}"
-                raise (refused(what, error) or LogUnavailable(f"{what}: {error!r}")) from error
+                raise (refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")) from error
 
     async def stop(self) -> None:
         """Close the consumer, if there is one."""

@@ -19,6 +19,7 @@ from aiokafka.errors import BrokerResponseError, KafkaError, MessageSizeTooLarge
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import RECORD_BYTES_MAX, LogRefused, LogUnavailable, Outgoing, RecordTooLarge, Refusal
 from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 
@@ -68,7 +69,7 @@ def refused(what: str, error: Exception) -> LogRefused | None:
     code = next((REFUSALS[kind] for kind in type(error).__mro__ if kind in REFUSALS), None)
     if code is None:
         return None
-    reason = f"{what} is refused ({code}): {error!r}"
+    reason = f"{what} is refused ({code}): {words_of(error)}"
     return RecordTooLarge(reason) if code is Refusal.TOO_LARGE else LogRefused(code, reason)
 
 
@@ -110,7 +111,9 @@ class BoundedProducer:
         except KafkaError as error:
             self._bury(producer)
             what = f"a producer at {self._kafka}"
-            raise (refused(what, error) or LogUnavailable(f"no {what.removeprefix('a ')}: {error!r}")) from error
+            raise (
+                refused(what, error) or LogUnavailable(f"no {what.removeprefix('a ')}: {words_of(error)}")
+            ) from error
         except asyncio.CancelledError:
             self._bury(producer)
             raise

@@ -23,6 +23,7 @@ from fallow.shared.log.kafka.connection import tls_of
 from fallow.shared.log.kafka.group_timers import EMBEDDED, QUICK, GroupTimers
 from fallow.shared.log.kafka.reader import PARTITION_FETCH_BYTES_MAX
 from fallow.shared.log.kafka.sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
+from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable, Record
 from fallow.shared.log.sharing.delivery import Delivery, DeliveryGaveUp
 from fallow.shared.runtime.kafka_access import KafkaAccess, Mechanism, access_to
@@ -212,7 +213,7 @@ class FastStreamSubscription:
             await self._broker.start()
         except (KafkaError, OSError) as error:
             await self.stop()
-            raise LogUnavailable(repr(error)) from error
+            raise LogUnavailable(words_of(error)) from error
 
     async def stop(self) -> None:
         """As the port says."""

@@ -1,0 +1,23 @@
+"""What an error of Kafka's client says, for people: without the names and brackets of Python."""
+
+from __future__ import annotations
+
+from aiokafka.errors import KafkaConnectionError
+
+from fallow.shared.runtime.system_words import words_of_system
+
+NO_BROKER = "Unable to bootstrap"
+
+
+def words_of(error: Exception) -> str:
+    """Why something did not come about, behind what that was."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, KafkaConnectionError) and NO_BROKER in str(error):
+        return "nobody answers there"
+    if isinstance(error, UnicodeError):
+        return "no host can have this name"
+    if isinstance(error, OSError):
+        return words_of_system(error) or type(error).__name__
+    name = type(error).__name__
+    return str(error).removeprefix(f"{name}: ") or name
