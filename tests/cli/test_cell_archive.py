@@ -2,12 +2,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import tracemalloc
 from hashlib import blake2b
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
-from fallow.cli.cell.archive import LINE_BYTES_MOST, ArchiveError, Unread, read_archive, write_archive
+from fallow.cli.cell.archive import (
+    HEADER_BYTES,
+    ArchiveError,
+    Unread,
+    read_archive,
+    write_archive,
+)
 from fallow.shared.cluster.fold.rows import digest_of
 from tests.cli.logs import an_honest_log
 
@@ -148,10 +157,82 @@ def test_records_of_what_a_cell_is_given_come_along(file: Path, topic: str) -> N
     assert read_archive(with_unread(file, record)).unread == (record,)
 
 
-def test_a_line_that_is_longer_than_any_row_is_refused(tmp_path: Path, file: Path) -> None:
-    packed = tmp_path / "cell.jsonl.gz"
-    packed.write_bytes(gzip.compress(file.read_bytes().split(b"\n")[0] + b"\n" + b"x" * (LINE_BYTES_MOST + 1)))
-    assert refusal(packed) == f"line 2: is longer than {LINE_BYTES_MOST} bytes"
+@pytest.mark.parametrize(
+    ("beginning", "most"), [(b"x", "LINE_BYTES_MOST"), (b'{"record":', "RECORD_LINE_BYTES_MOST")], ids=["row", "record"]
+)
+def test_a_line_that_is_longer_than_any_is_refused(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, beginning: bytes, most: str
+) -> None:
+    monkeypatch.setattr(f"fallow.cli.cell.archive.{most}", 10_000)
+    packed = packed_of(file, beginning + b"x" * 10_000 + b"\n", tmp_path / "cell.gz")
+    assert refusal(packed) == "line 2: is longer than 10000 bytes"
+
+
+def packed_of(file: Path, lines: bytes, packed: Path) -> Path:
+    """A packed file with these lines behind its first one, and a last line that vouches for them."""
+    content = file.read_bytes().split(b"\n")[0] + b"\n" + lines
+    end = {"end": content.count(b"\n"), "checksum": blake2b(content, digest_size=16).hexdigest()}
+    packed.write_bytes(gzip.compress(content + json.dumps(end, separators=(",", ":")).encode() + b"\n"))
+    return packed
+
+
+def test_a_last_line_among_others_is_neither_a_row_nor_a_record(tmp_path: Path, file: Path) -> None:
+    packed = packed_of(file, b'{"end":1,"checksum":""}\n{"row":"ab"}\n', tmp_path / "cell.gz")
+    assert refusal(packed) == "is damaged: line 2 is neither a row nor a record"
+
+
+def test_a_file_of_more_lines_than_any_cell_has_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fallow.cli.cell.archive.LINES_MOST", 3)
+    assert refusal(file) == "has more than 3 lines"
+
+
+def test_a_cell_comes_through_a_pipe(tmp_path: Path, file: Path) -> None:
+    pipe, content = tmp_path / "pipe", file.read_bytes()
+    os.mkfifo(pipe)
+    writer = Thread(target=pipe.write_bytes, args=(content,))
+    writer.start()
+    archive = read_archive(pipe)
+    writer.join()
+    assert (archive.unread, archive.head) == (UNREAD, read_archive(file).head)
+
+
+MANY = 100_000
+HOSTILE = {
+    "a first line of objects": b'{"what":"a cell of fallow","a":[' + b"{}," * MANY + b"{}]}\n",
+    "short rows": b'{"row":"ab"}\n' * MANY,
+    "short objects": b"{}\n" * MANY,
+    "a row of objects": b'{"row":"[\\"node\\",[' + b"{}," * MANY + b'{}]]"}\n',
+    "unknown keys": b'{"row":"ab","more":[' + b"{}," * MANY + b"{}]}\n",
+    "a record of objects": b'{"record":[' + b"{}," * MANY + b"{}]}\n",
+    "headers": b'{"record":{"topic":"jobs","key":null,"value":null,"headers":[' + b'["",""],' * MANY + b'["",""]]}}\n',
+}
+"""Lines that pack to next to nothing, and that would take many times their size once they are objects."""
+
+
+@pytest.mark.parametrize("is_vouched_for", [True, False])
+@pytest.mark.parametrize("lines", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_no_cell_takes_hardly_more_memory_than_its_longest_line(
+    tmp_path: Path, file: Path, lines: bytes, *, is_vouched_for: bool
+) -> None:
+    packed = packed_of(file, lines, tmp_path / "cell.gz")
+    if not is_vouched_for:
+        packed.write_bytes(gzip.compress(lines if lines.startswith(b'{"what"') else file.read_bytes() + lines))
+    headers = MANY if is_vouched_for and b'["",""]' in lines else 0
+    tracemalloc.start()
+    try:
+        refusal(packed)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    longest = max(map(len, lines.splitlines()))
+    assert most < 1_500_000 + 4 * longest + HEADER_BYTES * headers
+
+
+def test_headers_count_as_much_as_they_take(tmp_path: Path, file: Path) -> None:
+    record = b'{"record":{"topic":"jobs","key":null,"value":null,"headers":[' + b'["",""],' * 999 + b'["",""]]}}\n'
+    packed = packed_of(file, record * 10, tmp_path / "cell.gz")
+    with pytest.raises(ArchiveError, match="has more than 1000000 bytes when it is unpacked"):
+        read_archive(packed, unpacked_bytes_most=1_000_000)
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_held(tmp_path: Path, file: Path) -> None:

@@ -8,27 +8,42 @@ counts the lines before it and carries a checksum over their bytes. A file witho
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
 from fallow.cli.log.file import packed_by_name
-from fallow.shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, state_from
+from fallow.shared.cluster.fold.rows import DamagedRow, count_rest, digest_of, read_row, rows_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.encoding import shorten
+from fallow.shared.events.encoding import UNREAD, shorten
 from fallow.shared.log.port import Outgoing
-from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
+from fallow.shared.runtime.files.unread import READING_FAILS, readable_again, unpacked_from, why_unread
 from fallow.shared.whole_file import whole_file
 
 FORMAT = 1
 WHAT = "a cell of fallow"
-LINE_BYTES_MOST = 64 * 1024 * 1024
 UNPACKED_BYTES_MOST = 2 * 1024 * 1024 * 1024
-"""The lines of a cell are held in memory until the last one has vouched for them."""
+LINES_MOST = 10_000_000
+"""Each becomes a job, a node or the like, which takes some hundred bytes however short its line is."""
+
+HEAD_BYTES_MOST = END_BYTES_MOST = 4096
+LINE_BYTES_MOST = 64 * 1024 * 1024
+"""The row of a job of 100,000 workers names their nodes."""
+
+RECORD_LINE_BYTES_MOST = 8 * 1024 * 1024
+"""A record has 1 MiB at most, and its headers may be all that it has."""
+
+HEADER_BYTES = 120
+"""So much memory a header of nothing takes."""
+
+BLOCK_BYTES = 256 * 1024
+END_BEGINS, RECORD_BEGINS = b'\n{"end":', b'{"record":'
 
 SUBMISSIONS = "submissions"
 ARRIVING = ("jobs", "nodes", "proposals", "operations", SUBMISSIONS)
@@ -64,6 +79,25 @@ class Unread:
     def outgoing(self, namespace: str, partition: int | None) -> Outgoing:
         """The same record, to be written into a partition, or where its key leads."""
         return Outgoing(f"{namespace}.{self.topic}", self.value, self.key, self.headers, partition)
+
+
+class _Record(msgspec.Struct):
+    """An unread record in its line; bytes are base64."""
+
+    topic: str
+    key: str | None
+    value: str | None
+    headers: tuple[tuple[str, str | None], ...]
+
+
+class _Line(msgspec.Struct):
+    """A line between the first and the last one: one of both."""
+
+    row: str | None = None
+    record: _Record | None = None
+
+
+_READ_LINE = msgspec.json.Decoder(_Line).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +148,15 @@ def _text(value: bytes | None) -> str | None:
 
 
 def read_archive(path: Path, unpacked_bytes_most: int = UNPACKED_BYTES_MOST) -> Archive:
-    """The cell of a file, after every check of it. Raises ArchiveError."""
+    """The cell of a file, after every check of it. Of what the last line does not vouch for nothing is kept, so the
+    file is read twice. Raises ArchiveError.
+    """
     try:
-        with unpacked(path) as file:
-            head, rows, unread = _checked(path, _bounded_lines(path, file, unpacked_bytes_most))
-        state = state_from(rows)
+        with readable_again(path) as (first, again):
+            with unpacked_from(path, first) as file:
+                head, lines = _vouched_head(path, file, unpacked_bytes_most)
+            with unpacked_from(path, again()) as file:
+                state, unread = _content(path, file, lines, unpacked_bytes_most)
         found = digest_of(state)
     except READING_FAILS as error:
         raise ArchiveError(f"{path}: cannot be read: {why_unread(error)}") from error
@@ -130,54 +168,90 @@ def read_archive(path: Path, unpacked_bytes_most: int = UNPACKED_BYTES_MOST) -> 
     return Archive(head, state, tuple(unread))
 
 
-def _checked(path: Path, lines: Iterator[bytes]) -> tuple[Head, list[str], list[Unread]]:
-    """The lines' content, once the last line has vouched for their bytes."""
-    checksum, count = blake2b(digest_size=16), 0
-    rows, unread = list[str](), list[Unread]()
-    head: Head | None = None
-    for line in lines:
-        body = _body(path, count + 1, line)
-        if head is None:
-            head = _head(path, body)
-        elif "end" in body:
-            if body != {"end": count, "checksum": checksum.hexdigest()} or next(lines, b""):
-                raise ArchiveError(f"{path}: is damaged: its checksum does not fit its {count} lines")
-            return head, rows, unread
-        elif isinstance(body.get("row"), str):
-            rows.append(body["row"])
-        else:
-            unread.append(_record(path, count + 1, body.get("record")))
-        checksum.update(line)
-        count += 1
-    raise ArchiveError(f"{path}: is cut short: its last line is missing" if count else f"{path}: is empty")
+def _vouched_head(path: Path, file: IO[bytes], bytes_most: int) -> tuple[Head, int]:
+    """The first line, and how many there are before the last one, once that has vouched for the bytes of all these.
+    They are counted and hashed as they come, and none is kept.
+    """
+    line = file.readline(HEAD_BYTES_MOST + 1)
+    head = _head(path, line)
+    checksum, lines, size, rest = blake2b(digest_size=16), 0, len(line), line
+    while block := file.read(BLOCK_BYTES):
+        size += len(block)
+        hashed, rest = _parted(rest + block)
+        checksum.update(hashed)
+        lines += hashed.count(b"\n")
+        _must_be_bounded(path, size, lines, bytes_most)
+    before, mark, _ = rest.rpartition(END_BEGINS)
+    if not mark:
+        raise ArchiveError(f"{path}: is cut short: its last line is missing")
+    checksum.update(before + b"\n")
+    lines += before.count(b"\n") + 1
+    _must_be_bounded(path, size, lines, bytes_most)
+    if rest[len(before) + 1 :] != _line({"end": lines, "checksum": checksum.hexdigest()}):
+        raise ArchiveError(f"{path}: is damaged: its checksum does not fit its {lines} lines")
+    return head, lines
 
 
-def _bounded_lines(path: Path, file: IO[bytes], unpacked_bytes_most: int) -> Iterator[bytes]:
-    """The lines of a file that may unpack to more than there is memory."""
-    number = unpacked_bytes = 0
-    while line := file.readline(LINE_BYTES_MOST + 1):
-        number, unpacked_bytes = number + 1, unpacked_bytes + len(line)
-        if len(line) > LINE_BYTES_MOST:
-            raise ArchiveError(f"{path}: line {number}: is longer than {LINE_BYTES_MOST} bytes")
-        if unpacked_bytes > unpacked_bytes_most:
-            raise ArchiveError(f"{path}: has more than {unpacked_bytes_most} bytes when it is unpacked")
-        yield line
+def _parted(some: bytes) -> tuple[bytes, bytes]:
+    """What cannot be of the last line, and what may be."""
+    at = max(0, len(some) - END_BYTES_MOST)
+    return some[:at], some[at:]
 
 
-def _body(path: Path, number: int, line: bytes) -> dict[str, Any]:
+def _must_be_bounded(path: Path, size: int, lines: int, bytes_most: int) -> None:
+    if size > bytes_most:
+        raise ArchiveError(f"{path}: has more than {bytes_most} bytes when it is unpacked")
+    if lines > LINES_MOST:
+        raise ArchiveError(f"{path}: has more than {LINES_MOST} lines")
+
+
+def _content(path: Path, file: IO[bytes], lines: int, bytes_most: int) -> tuple[CellState, list[Unread]]:
+    """The state and the unread records of so many lines, one by one: the first that is none of both ends it. Raises
+    DamagedRow.
+    """
+    state, unread, size = CellState(""), list[Unread](), 0
+    file.readline(HEAD_BYTES_MOST + 1)
+    for number in range(2, lines + 1):
+        line = _bounded_line(path, file, number)
+        content = _decoded(path, number, line)
+        if content.row is not None:
+            read_row(state, content.row)
+            continue
+        record = _record(path, number, content.record)
+        unread.append(record)
+        size += len(line) + HEADER_BYTES * len(record.headers)
+        _must_be_bounded(path, size, number, bytes_most)
+    count_rest(state)
+    return state, unread
+
+
+def _bounded_line(path: Path, file: IO[bytes], number: int) -> bytes:
+    line = file.readline(LINE_BYTES_MOST + 1)
+    most = RECORD_LINE_BYTES_MOST if line.startswith(RECORD_BEGINS) else LINE_BYTES_MOST
+    if len(line) > most:
+        raise ArchiveError(f"{path}: line {number}: is longer than {most} bytes")
+    return line
+
+
+def _decoded(path: Path, number: int, line: bytes) -> _Line:
     try:
+        content = _READ_LINE(line)
+    except UNREAD as error:
+        told = shorten(str(error))
+        raise ArchiveError(f"{path}: is damaged: line {number} is neither a row nor a record: {told}") from error
+    if (content.row is None) == (content.record is None):
+        raise ArchiveError(f"{path}: is damaged: line {number} is neither a row nor a record")
+    return content
+
+
+def _head(path: Path, line: bytes) -> Head:
+    if not line:
+        raise ArchiveError(f"{path}: is empty")
+    body: Any = None
+    with suppress(ValueError, RecursionError):
         body = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        text = "is no exported cell" if number == 1 else f"is damaged: line {number} is no JSON"
-        raise ArchiveError(f"{path}: {text}") from error
-    if not isinstance(body, dict):
-        raise ArchiveError(f"{path}: line {number} is no object")
-    return body
-
-
-def _head(path: Path, body: dict[str, Any]) -> Head:
-    if body.get("what") != WHAT:
-        is_log = {"offset", "headers", "value"} <= body.keys()
+    if not isinstance(body, dict) or body.get("what") != WHAT:
+        is_log = line.startswith(b'{"offset":') and b',"headers":[' in line
         what = "is an exported log, and no cell: fallow verify --file reads it" if is_log else "is no exported cell"
         raise ArchiveError(f"{path}: {what}")
     if body.get("format") != FORMAT:
@@ -189,12 +263,13 @@ def _head(path: Path, body: dict[str, Any]) -> Head:
     return Head(**{name: body[name] for name in kinds})
 
 
-def _record(path: Path, number: int, body: Any) -> Unread:
+def _record(path: Path, number: int, said: _Record | None) -> Unread:
+    assert said is not None, "a line that has no row has a record"
     try:
-        headers = tuple((str(name), _bytes(value) or b"") for name, value in body["headers"])
-        record = Unread(str(body["topic"]), _bytes(body["key"]), _bytes(body["value"]), headers)
-    except (KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise ArchiveError(f"{path}: is damaged: line {number} is neither a row nor a record") from error
+        headers = tuple((name, _bytes(value) or b"") for name, value in said.headers)
+        record = Unread(said.topic, _bytes(said.key), _bytes(said.value), headers)
+    except ValueError as error:
+        raise ArchiveError(f"{path}: is damaged: line {number}: its record is no base64") from error
     if not _may_arrive(record.topic):
         raise ArchiveError(f"{path}: line {number}: topic = {shorten(record.topic)}: no cell is given records there")
     return record

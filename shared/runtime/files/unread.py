@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import BufferedRandom, BufferedReader, RawIOBase
 from pathlib import Path
-from typing import IO, cast
+from tempfile import TemporaryFile
+from typing import IO, Any, cast
 
 from fallow.shared.runtime.files.table import DoubledColumn, LongLine
 from fallow.shared.runtime.system_words import words_of_system
@@ -26,14 +28,53 @@ class NoGzipFile(gzip.BadGzipFile):
 @contextmanager
 def unpacked(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked where its name ends in .gz. Opening and reading raise `READING_FAILS`."""
-    with path.open("rb") as raw:
-        if path.suffix != ".gz":
-            yield raw
-            return
-        if not _GZIP_BEGINS.startswith(raw.peek(len(_GZIP_BEGINS))[: len(_GZIP_BEGINS)]):
-            raise NoGzipFile
-        with gzip.GzipFile(fileobj=raw) as file:
-            yield cast("IO[bytes]", file)
+    with path.open("rb") as raw, unpacked_from(path, raw) as file:
+        yield file
+
+
+@contextmanager
+def unpacked_from(path: Path, raw: BufferedReader) -> Iterator[IO[bytes]]:
+    """The same from what the file of this name is read by already."""
+    if path.suffix != ".gz":
+        yield raw
+        return
+    if not _GZIP_BEGINS.startswith(raw.peek(len(_GZIP_BEGINS))[: len(_GZIP_BEGINS)]):
+        raise NoGzipFile
+    with gzip.GzipFile(fileobj=raw) as file:
+        yield cast("IO[bytes]", file)
+
+
+@contextmanager
+def readable_again(path: Path) -> Iterator[tuple[BufferedReader, Callable[[], BufferedReader]]]:
+    """A file to be read, and what gives it once more from its beginning. What was read of a pipe is kept on the disk
+    until then.
+    """
+    with path.open("rb") as raw, TemporaryFile() as kept:
+        if raw.seekable():
+            yield raw, lambda: _from_begin(raw)
+        else:
+            yield BufferedReader(_Kept(raw, kept)), lambda: _from_begin(BufferedReader(kept.raw))
+
+
+def _from_begin(raw: BufferedReader) -> BufferedReader:
+    raw.seek(0)
+    return raw
+
+
+class _Kept(RawIOBase):
+    """Reads a pipe, and keeps what was read."""
+
+    def __init__(self, pipe: BufferedReader, kept: BufferedRandom) -> None:
+        self._pipe, self._kept = pipe, kept
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, some: Any) -> int:
+        count = self._pipe.readinto1(some)
+        self._kept.write(some[:count])
+        self._kept.flush()
+        return count
 
 
 def why_unread(error: Exception) -> str:
