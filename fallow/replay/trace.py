@@ -22,16 +22,17 @@ from fallow.replay.workload import PRIORITY_MOST, Timed, Workload, WorkloadError
 from fallow.shared.events.encoding import shorten
 from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.rules_told import rule_broken
+from fallow.shared.events.rules_told import LINE_RULE, rule_broken
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.value import build_valid
 from fallow.shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
-from fallow.shared.runtime.files.table import rows_of_table
+from fallow.shared.runtime.files.table import Table
 from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
 from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
 
 JOB_COLUMNS = ("job_id", "tenant", "submit_s", "gpus", "duration_s")
 NODE_COLUMNS = ("node_id", "gpus")
+JOB_NAMES, NODE_NAMES = ("job_id", "tenant", "gpu_type", "kind"), ("node_id", "gpu_type")
 MS_PER_S = 1000
 MIB_PER_GIB = 1024
 NUMBER_MOST = 10**12
@@ -72,11 +73,13 @@ def read_trace(jobs: Path, carry: Path | None = None, limit: int | None = None) 
     """Both files. `limit`: only so many of the earliest jobs. Raises WorkloadError with file, line, field, value and
     rule.
     """
-    ids, tenants = job_ids(), tenant_names()
+    ids, tenants, seen = job_ids(), tenant_names(), dict[tuple[str, str], str]()
 
     def read(path: Path) -> Iterator[TraceJob]:
         for number, row in rows_of(path, JOB_COLUMNS):
             where = f"{path.name} line {number}"
+            _must_be_printable(row, where, JOB_NAMES)
+            _must_be_once(row, where, (row["tenant"], row["job_id"]), seen)
             yield _job(row, where, ids.fresh(row["job_id"]), tenants.name(row["tenant"]))
 
     carried = tuple(read(carry)) if carry is not None else ()
@@ -86,10 +89,12 @@ def read_trace(jobs: Path, carry: Path | None = None, limit: int | None = None) 
 
 def read_nodes(path: Path) -> tuple[NodeSpec, ...]:
     """The nodes of a file that have GPUs, one pool for each GPU type. Raises WorkloadError."""
-    ids, pools = node_ids(), tenant_names(POOL)
+    ids, pools, seen = node_ids(), tenant_names(POOL), dict[tuple[str, str], str]()
     nodes = []
     for number, row in rows_of(path, NODE_COLUMNS):
         where = f"{path.name} line {number}"
+        _must_be_printable(row, where, NODE_NAMES)
+        _must_be_once(row, where, ("", row["node_id"]), seen)
         gpus = _whole(row, "gpus", where)
         node_id = ids.fresh(row["node_id"])
         if gpus > 0:
@@ -184,22 +189,35 @@ def rows_of(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[int, Row]]:
     try:
         must_be_file(path, may_be_pipe=True)
         with unpacked(path) as packed, TextIOWrapper(packed, encoding="utf-8") as file:
-            reader = rows_of_table(file)
-            missing = [column for column in needed if column not in (reader.fieldnames or ())]
+            table = Table(file)
+            missing = [column for column in needed if column not in table.columns]
             if missing:
-                there = f"there are {', '.join(reader.fieldnames)}" if reader.fieldnames else "it has none"
+                there = f"there are {', '.join(table.columns)}" if table.columns else "it has none"
                 raise WorkloadError(f"{path}: column {missing[0]} is missing; {shorten(there)}")
-            for row in reader:
-                short = [column for column in needed if row[column] is None]
+            for row in table:
+                short = [column for column in needed if column not in row]
                 if short:
-                    raise WorkloadError(
-                        f"{path.name} line {reader.line_num}: {short[0]} is missing: the row ends before"
-                    )
-                yield reader.line_num, row
+                    where = f"{path.name} line {table.line_num}"
+                    raise WorkloadError(f"{where}: {short[0]} is missing: the row ends before")
+                yield table.line_num, row
     except TextFileError as error:
         raise WorkloadError(f"{path}: {error}") from error
     except READING_FAILS as error:
         raise WorkloadError(f"{path}: cannot be read: {why_unread(error)}") from error
+
+
+def _must_be_printable(row: Row, where: str, fields: tuple[str, ...]) -> None:
+    for field in fields:
+        if not row.get(field, "").isprintable():
+            raise WorkloadError(f"{where}: {field} = {shorten(repr(row[field]))}: {LINE_RULE}")
+
+
+def _must_be_once(row: Row, where: str, key: tuple[str, str], seen: dict[tuple[str, str], str]) -> None:
+    """Raises WorkloadError where another row has this name: which is meant, nobody could tell in what follows."""
+    first = seen.setdefault(key, where)
+    if first != where:
+        field = "job_id" if "job_id" in row else "node_id"
+        raise WorkloadError(f"{where}: {field} = {shorten(repr(key[1]))}: {first} has it already")
 
 
 def _job(row: Row, where: str, job_id: str, tenant: str) -> TraceJob:

@@ -186,11 +186,55 @@ def test_a_fraction_of_a_gpu_is_exact_in_milli_gpus(tmp_path: Path) -> None:
         ("a,t,0,10,3,4,,1,,", r"jobs.csv line 2: gpus = '10': 3 workers of 4 GPUs \(gpus_per_worker\) have 12 in all"),
         ("a,t,0,1000000000000,,1e-20,,1,,", "jobs.csv line 2: gpus_per_worker = '1e-20': must be 0 or at least 0.001"),
         ("a,t", "jobs.csv line 2: submit_s is missing: the row ends before"),
+        ("a,t,0,1,1,1,,1,,,", r"cannot be read: line 2: cell 11 = '': the table has 10 columns$"),
+        ("a,t,0,1,1,1,,1,,,more,9", r"cannot be read: line 2: cell 11 = 'more': the table has 10 columns$"),
+        *(
+            (row, rf"jobs.csv line 2: {field} = '.*': must be one line without control characters$")
+            for field, row in {
+                "job_id": "a\x1b[2J,t,0,1,1,1,,1,,",
+                "tenant": "a,\u202et,0,1,1,1,,1,,",
+                "gpu_type": "a,t,0,1,1,1,\x07,1,,",
+                "kind": "a,t,0,1,1,1,,1,\x9b1m,",
+            }.items()
+        ),
     ],
 )
 def test_a_mistake_is_told_with_line_field_value_and_rule(tmp_path: Path, row: str, message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         workload(written(tmp_path, HEAD + row + "\n"))
+
+
+@pytest.mark.parametrize("between", ["b,t,0,1,1,1,,1,,\n", ""])
+def test_a_tenant_uses_an_id_once_in_a_trace(tmp_path: Path, between: str) -> None:
+    line = between.count("\n") + 3
+    path = written(tmp_path, f"{HEAD}a,t,0,1,1,1,,1,,\n{between}a,t,5,1,1,1,,1,,\n")
+    with pytest.raises(WorkloadError, match=f"^jobs.csv line {line}: job_id = 'a': jobs.csv line 2 has it already$"):
+        read_trace(path)
+
+
+def test_a_job_that_runs_already_does_not_come_again(tmp_path: Path) -> None:
+    carry = written(tmp_path, f"{HEAD}B,t1,0,1,1,1,,1,,\n", "carry.csv")
+    with pytest.raises(WorkloadError, match=r"^jobs.csv line 2: job_id = 'B': carry.csv line 2 has it already$"):
+        read_trace(written(tmp_path, JOBS), carry)
+
+
+def test_jobs_of_two_tenants_may_have_one_id(tmp_path: Path) -> None:
+    path = written(tmp_path, f"{HEAD}a,t,0,1,1,1,,1,,\na,u,1,1,1,1,,1,,\n")
+    assert [(job.tenant, job.id) for job in read_trace(path).jobs] == [("t", "a"), ("u", "a-2")]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("n1,A,8", "nodes.csv line 3: node_id = 'n1': nodes.csv line 2 has it already"),
+        ("n\x1b,A,8", r"nodes.csv line 3: node_id = 'n\\x1b': must be one line without control characters"),
+        ("n2,A\x1b,8", r"nodes.csv line 3: gpu_type = 'A\\x1b': must be one line without control characters"),
+        ("n2,A,8,9", "cannot be read: line 3: cell 4 = '9': the table has 3 columns"),
+    ],
+)
+def test_a_mistake_of_a_node_is_told_likewise(tmp_path: Path, row: str, message: str) -> None:
+    with pytest.raises(WorkloadError, match=f"{message}$"):
+        read_nodes(written(tmp_path, f"node_id,gpu_type,gpus\nn1,A,8\n{row}\n", "nodes.csv"))
 
 
 def test_a_damaged_archive_is_one_line(tmp_path: Path) -> None:

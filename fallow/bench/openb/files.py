@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fallow.shared.events.encoding import shorten
 from fallow.shared.events.values import GPU, NodeSpec
-from fallow.shared.runtime.files.table import rows_of_table
+from fallow.shared.runtime.files.table import Table
 from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
 
 MIB_PER_GIB = 1024
@@ -59,7 +59,7 @@ def read_pods(path: Path) -> tuple[Pod, ...]:
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     try:
         with unpacked(path) as packed, TextIOWrapper(packed, encoding="utf-8") as file:
-            yield from enumerate(rows_of_table(file), 2)
+            yield from enumerate(Table(file), 2)
     except READING_FAILS as failure:
         raise OpenbError(f"{path}: cannot be read: {why_unread(failure)}") from failure
 

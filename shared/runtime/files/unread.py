@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, cast
 
-from fallow.shared.runtime.files.table import DoubledColumn, LongLine
+from fallow.shared.runtime.files.table import WrongTable
 from fallow.shared.runtime.system_words import words_of_system
 
 READING_FAILS = (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error)
@@ -85,7 +85,7 @@ def why_unread(error: Exception) -> str:
         return "is no gzip file"
     if isinstance(error, gzip.BadGzipFile | EOFError | zlib.error):
         return "is a damaged gzip file"
-    if isinstance(error, LongLine | DoubledColumn):
+    if isinstance(error, WrongTable):
         return str(error)
     if isinstance(error, csv.Error):
         is_long = "field limit" in str(error)
