@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+from traceback import clear_frames
 
 from fallow.cli.interrupts import INTERRUPTED, Interrupts
+
+NO_MEMORY = 2
+"""As of a file that cannot be used (fallow.cli.failures, which may not have been loaded yet)."""
 
 
 def main() -> None:
@@ -19,3 +23,7 @@ def main() -> None:
         sys.exit(interrupts.code_of(INTERRUPTED))
     except SystemExit as ended:
         sys.exit(interrupts.code_of(ended.code))
+    except MemoryError as error:
+        clear_frames(error.__traceback__)  # what they hold is what there was no room for
+        sys.stderr.write("fallow: there is not enough memory for this\n")
+        sys.exit(NO_MEMORY)

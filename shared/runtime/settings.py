@@ -28,6 +28,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from fallow.shared.checker_words import in_our_words
 from fallow.shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
+from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.kafka_access import AccessError, KafkaAccess, Mechanism, Protocol
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
@@ -231,7 +232,7 @@ def _must_be_text(secrets: Path, names: Iterable[str]) -> None:
                 read_text_file(file)
         except (TextFileError, OSError) as error:
             why = error if isinstance(error, TextFileError) else f"cannot be read: {words_of_system(error)}"
-            raise SettingsError(f"FALLOW_{name.upper()}: {file}: {why}") from error
+            raise SettingsError(f"FALLOW_{name.upper()}: {visible(str(file))}: {why}") from error
 
 
 def _goes_by_wall(info: ValidationInfo) -> bool:

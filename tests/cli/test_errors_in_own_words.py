@@ -85,7 +85,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         monkeypatch.setenv(f"FALLOW_{name}", value)
     (tmp_path / "cell.yaml").write_text(CELL)
 
-    def tell(command: str, content: bytes, name: str = "given") -> str:
+    def tell(command: str, content: bytes, name: str = "given", shown: str = "") -> str:
         file = tmp_path / {"diaries": "n1.jsonl", "passwords": "admin"}.get(command, name)
         file.write_bytes(content)
         good = tmp_path / "good"
@@ -100,7 +100,7 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
             main()
         said = capsys.readouterr().err.splitlines()
         assert (ended.value.code, len(said)) == (2, 1), said
-        assert file.name in said[0], said
+        assert (shown or file.name) in said[0], said
         assert [word for word in FOREIGN if word in said[0]] == [], said
         return said[0]
 
@@ -394,3 +394,19 @@ def test_what_the_checker_says_of_each_kind_of_value(given: object, rule: str) -
 
 def test_what_a_check_of_ours_says_stays_as_it_is() -> None:
     assert in_our_words("Value error, Input should be as it was") == "Input should be as it was"
+
+
+@pytest.mark.parametrize("command", [name for name in FILES if name not in ("diaries", "passwords")])
+def test_a_file_whose_name_has_an_end_of_line_is_told_in_one(command: str, told: Told) -> None:
+    assert "a\\nb" in told(command, NO_TEXT, "a\nb", shown="a\\nb")
+
+
+def test_a_machine_without_room_for_a_file_is_told_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    file.write_text('{"id":"a","env":[' + "{}," * 6_000_000 + "{}]}")
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (600 * 2**20,) * 2)"
+    code = f"{limit}; from fallow.cli.entry import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "submit", str(file)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (2, "fallow: there is not enough memory for this\n")

@@ -268,8 +268,8 @@ def read_text(file: str) -> tuple[str, str]:
             raise JobFileError("standard input: is closed")
         if file == "-":
             return text_of(sys.stdin.buffer.read(FILE_BYTES_MOST + 1)), "standard input"
-        return read_text_file(Path(file), may_be_pipe=True), file
+        return read_text_file(Path(file), may_be_pipe=True), visible(file)
     except TextFileError as error:
-        raise JobFileError(f"{'standard input' if file == '-' else file}: {error}") from error
+        raise JobFileError(f"{'standard input' if file == '-' else visible(file)}: {error}") from error
     except OSError as error:
         raise JobFileError(f"standard input: cannot be read: {error.strerror}") from error

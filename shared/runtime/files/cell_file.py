@@ -16,6 +16,7 @@ from fallow.shared.cluster.model.config import FORMS, PLACEMENTS, CellFile
 from fallow.shared.events.encoding import written
 from fallow.shared.events.rules_told import causes, is_shown, rule_broken
 from fallow.shared.near import meant, there
+from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.files.yaml_text import (
     FieldPath,
@@ -48,8 +49,8 @@ def load_cell_file(path: Path) -> CellFile:
     try:
         text = read_text_file(path)
     except TextFileError as error:
-        raise CellFileError(f"{path}: {error}") from error
-    return parse_cell_file(text, str(path))
+        raise CellFileError(f"{visible(str(path))}: {error}") from error
+    return parse_cell_file(text, visible(str(path)))
 
 
 async def reloaded(
@@ -63,7 +64,7 @@ async def reloaded(
     try:
         file = await read_again(context, before)
         if mistake := mistake_in(file):
-            raise CellFileError(f"{path}: {mistake}")
+            raise CellFileError(f"{visible(str(path))}: {mistake}")
     except CellFileError as error:
         context.telemetry.reloads.labels("refused").inc()
         context.logger.warning("the cell file has an error, the old one stays in force", reason=str(error))
@@ -79,7 +80,7 @@ async def read_again(context: Context[Any], before: CellFile) -> CellFile:
     file = await context.host.beside(partial(context.host.cell_file, path), "cell file", may_be_long=True)
     if _cells(file) != _cells(before):
         rule = "a reload keeps the cells and their ordinals; to change them, restart the services"
-        raise CellFileError(f"{path}: cells: {rule}")
+        raise CellFileError(f"{visible(str(path))}: cells: {rule}")
     return file
 
 
