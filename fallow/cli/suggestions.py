@@ -47,7 +47,12 @@ WAYS = {
 }
 """Words for what no command of ours does, with what does it; behind `scontrol`, too."""
 
-OPTION_WAYS = {"job": dict.fromkeys(("--follow", "-f", "--wait", "--watch"), _WAIT)}
+_NO_WORDS = "it takes no words: `fallow log why ID` tells who gave the order, and when"
+
+OPTION_WAYS = {
+    "job": dict.fromkeys(("--follow", "-f", "--wait", "--watch"), _WAIT),
+    **{command: dict.fromkeys(("--reason", "--comment", "-m"), _NO_WORDS) for command in ("hold", "release")},
+}
 """The same of options, by the command."""
 
 IN_GROUPS = {

@@ -14,6 +14,7 @@ KAFKA_RULE = "must be HOST:PORT, or several of these with commas between, with p
 HOST_RULE = "; between the dots of a host's name stand 1 to 63 characters"
 KAFKA_RULE += HOST_RULE
 REDIS_RULE = "must be a URL: redis://HOST:PORT/NUMBER, rediss://HOST:PORT/NUMBER (with TLS) or unix:///PATH"
+REDIS_RULE += "; before HOST it may give USER:PASSWORD@, in which # is written %23, / %2F, ? %3F, @ %40 and % %25"
 REDIS_RULE += "; after ? it may give db, username and password, and with TLS ssl_ca_certs, ssl_certfile and ssl_keyfile"
 REDIS_RULE += HOST_RULE
 

@@ -33,6 +33,7 @@ TOO_MANY_FOR_SUBMIT = (
     "between them, or by `fallow submit -`"
 )
 TOO_MANY_FOR_NODES = "fallow nodes: got unexpected extra argument(s) (n1 n2); one node is told by `fallow node show n1`"
+NO_WORDS = "it takes no words: `fallow log why ID` tells who gave the order, and when"
 OURS = ", ".join(f"'{status}'" for status in JobStatus)
 
 GROUPS: dict[str, list[str]] = {}
@@ -88,6 +89,7 @@ def test_a_mistyped_word_is_never_answered_with_a_command_that_nothing_takes_bac
         ("node last n", f"fallow node: no such command 'last'; {SEE_NODE.lower()}"),
         ("jobs --user me", "fallow jobs: no such option: --user; did you mean --tenant? See fallow jobs --help"),
         ("jobs --statu x", "fallow jobs: no such option: --statu; did you mean --status? See fallow jobs --help"),
+        ("hold a --reason tired", f"fallow hold: no such option: --reason; {NO_WORDS}; see fallow hold --help"),
         ("jobs --zzz", "fallow jobs: no such option: --zzz; see fallow jobs --help"),
         ("zzzzz", "fallow: no such command 'zzzzz'; see fallow --help"),
         *(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from fallow.cli.cell.archive import write_archive
 from fallow.cli.log.file import LINE_CHARS_MOST, LogFileError, write_line, written_in_order
 from fallow.cli.verify.verification import DiaryError, join, verify_file
 from fallow.cli.verify.verify import LogCheck, Verification
@@ -435,6 +436,14 @@ def test_a_line_of_a_file_that_is_no_log_is_named_with_field_value_and_rule(
     with pytest.raises(LogFileError) as raised:
         verify_file(path)
     assert str(raised.value).startswith(f"{path}: line 1: is no record of an exported log: {told}")
+
+
+def test_the_file_of_a_cell_is_told_from_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "cell.gz"
+    write_archive(path, CellState(cell="cell-a"), ())
+    with pytest.raises(LogFileError) as raised:
+        verify_file(path)
+    assert str(raised.value) == f"{path}: is an exported cell, and no log: fallow snapshot import reads it"
 
 
 def test_a_writer_of_a_test_log_continues_it() -> None:

@@ -12,7 +12,7 @@ from fallow.shared.events.effects import NodeSilent
 from fallow.shared.events.operations import HoldJob
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import Dependency, NodeRole, NodeSpec
+from fallow.shared.events.values import Dependency, Level, NodeRole, NodeSpec, Position, TopologyRequest, Wish
 from fallow.simulator.trace.cell import VirtualCell
 from tests.reasons.cells import (
     CELLS,
@@ -185,3 +185,12 @@ def test_what_nodes_lack_that_a_job_may_not_use_is_no_reason_for_it() -> None:
     submit(found, "other", tolerations=("slow",))
     why = why_not(found.state, found.state.jobs["ada/other"], found.file.cells[0].queues, found.now_ms)
     assert why.codes == (PendingReason.NODES_SILENT,)
+
+
+def test_of_a_pool_whose_nodes_name_no_leaf_it_is_told_that_no_leaf_holds_the_job() -> None:
+    found = cell(*(replace(node, position=Position()) for node in leaves(2)))
+    submit(found, LATE, workers=2, topology=TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED))
+    text = list(lines(told(found), waiting(found).spec))
+    [pool] = [line for line in text if line.startswith("  pool train: ")]
+    assert pool.endswith("; 0 of 2 workers in one leaf would fit now, 0 if it were empty")
+    assert "    no node here names its leaf" in text

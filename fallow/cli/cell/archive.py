@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import msgspec
 
-from fallow.cli.log.file import packed_by_name
+from fallow.cli.log.file import OF_A_CELL, packed_by_name
 from fallow.shared.cluster.fold.rows import DamagedRow, count_rest, digest_of, read_row, rows_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.encoding import UNREAD, shorten
@@ -27,7 +27,6 @@ from fallow.shared.runtime.files.unread import READING_FAILS, readable_again, un
 from fallow.shared.whole_file import whole_file
 
 FORMAT = 1
-WHAT = "a cell of fallow"
 UNPACKED_BYTES_MOST = 2 * 1024 * 1024 * 1024
 LINES_MOST = 10_000_000
 """Each becomes a job, a node or the like, which takes some hundred bytes however short its line is."""
@@ -64,7 +63,7 @@ class Head:
     chain: str
     digest: str
     format: int = FORMAT
-    what: str = WHAT
+    what: str = OF_A_CELL
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +249,7 @@ def _head(path: Path, line: bytes) -> Head:
     body: Any = None
     with suppress(ValueError, RecursionError):
         body = json.loads(line)
-    if not isinstance(body, dict) or body.get("what") != WHAT:
+    if not isinstance(body, dict) or body.get("what") != OF_A_CELL:
         is_log = line.startswith(b'{"offset":') and b',"headers":[' in line
         what = "is an exported log, and no cell: fallow verify --file reads it" if is_log else "is no exported cell"
         raise ArchiveError(f"{path}: {what}")

@@ -155,8 +155,10 @@ def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
     yield (
         f"  pool {room.pool}: {gpus(room.gpus_free_milli)} free of {gpus(room.gpus_milli)}, {room.nodes_whole} of "
         f"{counted(room.nodes, 'node')} whole; {_fitting(room, spec)} would fit now, "
-        f"{room.workers_ever} if it were empty"
+        f"{_ever(room, spec)} if it were empty"
     )
+    if room.nodes and not room.units and _has_to_lie_in_one(spec):
+        yield f"    no node here names its {room.level}"
     if spec.node_labels or room.nodes_right < room.nodes:
         nodes = counted(room.nodes, "node")
         yield f"    {room.nodes_right} of {nodes} are for a job like this, by their zone, labels and taints"
@@ -182,11 +184,11 @@ def _too_large(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
     needs = f"{gpus(wants.gpu_milli)}, {wants.cpu_milli / MILLI:g} CPUs and {wants.memory_mib:,} MiB"
     has = f"{counted(room.gpus_most, 'GPU')}, {room.cpu_milli_most / MILLI:g} CPUs, {room.memory_mib_most:,} MiB"
     yield f"    each worker needs {needs}; the most that any node has that it may use: {has}"
-    if wish is not None and wish.wish is Wish.REQUIRED and wish.level is not Level.NODE:
+    if wish is not None and _has_to_lie_in_one(spec):
         most = max(room.units, key=lambda unit: unit.workers_ever, default=None)
         wanted = min(wish.slice_workers or spec.workers, spec.workers)
         holds = (
-            "no unit of it is named" if most is None else f"{most.unit} would hold {most.workers_ever} if it was empty"
+            "no node names its own" if most is None else f"{most.unit} would hold {most.workers_ever} if it was empty"
         )
         yield f"    it requires one {wish.level} for {counted(wanted, 'worker')}; {holds}"
 
@@ -196,6 +198,19 @@ def _no_node(room: PoolRoom, spec: JobSpec) -> str:
     if not room.nodes:
         return f"no node of it has GPUs of type {spec.gpu_type}" if room.closed else "it has no node"
     return "no node of it may take the job, however small that is, by its zone, labels and taints"
+
+
+def _ever(room: PoolRoom, spec: JobSpec) -> int:
+    """How many workers would fit if the pool were empty, in one unit where all of them must be in one."""
+    if not _has_to_lie_in_one(spec):
+        return room.workers_ever
+    return max((unit.workers_ever for unit in room.units), default=0)
+
+
+def _has_to_lie_in_one(spec: JobSpec) -> bool:
+    """Whether all workers of the job must be in one unit of the network."""
+    wish = spec.topology
+    return wish is not None and wish.wish is Wish.REQUIRED and wish.level is not Level.NODE
 
 
 def _fitting(room: PoolRoom, spec: JobSpec) -> str:

@@ -35,6 +35,10 @@ LINE_CHARS_MOST = 4 * 1024 * 1024
 CHARS_AT_ONCE = 16 * 1024 * 1024
 
 
+OF_A_CELL = "a cell of fallow"
+"""What the first line of a cell's file says in `what` (`fallow.cli.cell.archive`)."""
+
+
 class LogFileError(ValueError):
     """The file is no exported log; names file, line and what is wrong."""
 
@@ -140,11 +144,21 @@ def _lines(path: Path, file: IO[str]) -> Iterator[str]:
         yield line
 
 
+def _begins_a_cell(text: str) -> bool:
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(body, dict) and body.get("what") == OF_A_CELL
+
+
 def _record(path: Path, number: int, text: str, tp: TopicPartition) -> tuple[Record, int]:
     try:
         line = _READ(text)
         value = None if line.value is None else base64.b64decode(line.value, validate=True)
     except UNREAD as error:
+        if number == 1 and _begins_a_cell(text):
+            raise LogFileError(f"{path}: is an exported cell, and no log: fallow snapshot import reads it") from error
         is_empty = not text.strip()
         told = "is empty" if is_empty else judged(LogLine, text.encode("utf-8", "replace")) or shorten(str(error))
         raise LogFileError(f"{path}: line {number}: is no record of an exported log: {told}") from error

@@ -65,7 +65,7 @@ class PoolRoom:
             found = [(self.on_one_node, "one node")]
         else:
             found = [(unit.workers_now, unit.unit) for unit in self.units[:UNITS_TOLD_MOST]]
-            found = found or [(0, f"one {wish.level}: no node names its own")]
+            found = found or [(0, f"one {wish.level}")]
         return [(min(workers, spec.workers), unit) for workers, unit in found]
 
 
