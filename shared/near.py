@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
 NAMED_MOST = 10
@@ -26,6 +26,11 @@ def there(known: Collection[str]) -> str:
 
 def listed(known: Collection[str]) -> str:
     """The names, as many as one reads: `a, b, c and 5 more`."""
-    names = list(known)
-    more = f" and {len(names) - NAMED_MOST} more" if len(names) > NAMED_MOST else ""
-    return ", ".join(names[:NAMED_MOST]) + more
+    return first_named(list(known), NAMED_MOST)
+
+
+def first_named(names: Sequence[str], most: int, unnamed: int = 0) -> str:
+    """The first names and how many more there are, with the `unnamed` ones: `a, b, c and 2 more`."""
+    more = max(0, len(names) - most) + unnamed
+    first = ", ".join(names[:most])
+    return f"{first} and {more:,} more" if more > 0 else first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from enum import Enum
 
 
@@ -18,9 +17,3 @@ def unanswered(about: str, passes: Passes, wait_s: int) -> str:
     are = "is" if len(passes.value) == 1 else "are"
     look = f"Check that {' and '.join(passes.value)} {are} ready (`/readyz`)."
     return f"no answer about {about} after {wait_s} s; the request stays queued. {look}"
-
-
-def first_of(names: Collection[str]) -> str:
-    """The first of these, and how many more there are."""
-    first = next(iter(names))
-    return first if len(names) == 1 else f"{first} and {len(names) - 1} more"

@@ -421,4 +421,4 @@ def test_a_chain_of_thousands_of_jobs_is_followed_to_its_end(is_closed: bool) ->
         read_jobs(text, "f")
     said = str(raised.value)
     assert said.startswith("f: job 3000 (j2999): after = 'j0': waits for j2999 already, by way of j1, j2, ")
-    assert said.endswith(" and 2988 more")
+    assert said.endswith(" and 2,988 more")

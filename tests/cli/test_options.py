@@ -308,7 +308,7 @@ def test_ids_are_given_to_many_commands() -> None:
     [
         ("--tenant search --after vision/hello", "vision/hello", "must be a job of search, which --tenant names"),
         ("--after vision/hello --tenant search", "vision/hello", "must be a job of search, which --tenant names"),
-        ("--after hello", "hello", "must be TENANT/ID where --tenant names no tenant"),
+        ("--after hello", "hello", "says no tenant: give TENANT/ID, or --tenant"),
         ("--after vision/hello/x", "vision/hello/x", JOB_RULE),
         ("--tenant vision --after ../x", "../x", JOB_RULE),
     ],

@@ -16,11 +16,12 @@ from fallow.cli.cell import metrics_command
 from fallow.cli.job import array, job, jobs
 from fallow.cli.log import at, dead_letters
 from fallow.cli.node import nodes
-from fallow.cli.output.counts import counted, first_named
+from fallow.cli.output.counts import counted
 from fallow.cli.output.output import print_table
 from fallow.cli.output.table import fitted
 from fallow.cli.quota import rows as quota_rows
 from fallow.cli.quota import shares, tenants
+from fallow.shared.near import first_named
 from tests.hypothesis_profile import reaches
 
 JOBS = [f"team-vision-resnet152-imagenet-run-{number:04}" for number in (1, 2, 11)]

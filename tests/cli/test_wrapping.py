@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from rich.cells import cell_len
 
 from fallow.cli.log.diff import Change, Portrait
 from fallow.cli.log.diff import _tell as tell_diff
@@ -33,6 +34,13 @@ def test_on_a_terminal_no_word_is_cut_and_what_follows_is_set_in(monkeypatch: py
     assert [word for line in lines for word in line.split()] == SENTENCE.split()
     assert all(line.startswith("    ") for line in lines[1:])
     assert wrapped("x" * 100, Terminal()) == "x" * 100
+
+
+def test_signs_that_take_two_columns_count_as_two_as_they_do_in_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = wrapped("  " + "工作等待 " * 12, Terminal()).split("\n")
+    assert len(lines) > 2
+    assert all(cell_len(line) <= 40 for line in lines)
 
 
 def test_a_pipe_and_what_fits_get_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from fallow.shared.cluster.model.file_in_force import as_effect, difference, fro
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
+from fallow.shared.near import first_named
 
 CELL_FILE = "cell-file"
 """How a refusal names what it is about."""
@@ -206,9 +207,7 @@ def _called(effect: CellFileSet | None) -> str:
 
 
 def _names(accounts: Collection[Account]) -> str:
-    named = [f"{tenant}/{gpu_type}" for tenant, gpu_type in accounts][:QUOTAS_NAMED_MOST]
-    more = len(accounts) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+    return first_named([f"{tenant}/{gpu_type}" for tenant, gpu_type in accounts], QUOTAS_NAMED_MOST)
 
 
 def _account(event: QuotaSet) -> Account:

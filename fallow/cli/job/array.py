@@ -7,9 +7,10 @@ from typing import Any
 from fallow.cli.job.jobs import NODES_NAMED_MOST
 from fallow.cli.job.standing import by_status, statuses
 from fallow.cli.job.why_waits import waits
-from fallow.cli.output.counts import counted, first_named
+from fallow.cli.output.counts import counted
 from fallow.cli.output.output import print_line, print_sentence, print_table
 from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.near import first_named
 from fallow.shared.view.rows import JobRow
 
 COLUMNS = ("ELEMENT", "STATUS", "WAITS FOR", ">ATTEMPT", "NODES")

@@ -15,7 +15,7 @@ from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.ids import a_job
 from fallow.cli.job.why_waits import waits
 from fallow.cli.log.sentences import gpus
-from fallow.cli.output.counts import counted, first_named
+from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import to_the_second
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.shared.client.port import CellClient
@@ -23,7 +23,7 @@ from fallow.shared.cluster.model.arrays import arrays_among
 from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events.job_ids import full_id, own_id, parted
 from fallow.shared.events.queue import QueueOrder
-from fallow.shared.near import listed, meant
+from fallow.shared.near import first_named, listed, meant
 from fallow.shared.view.reader import LIMIT_MOST, Read
 from fallow.shared.view.rows import JobRow
 
@@ -97,7 +97,7 @@ def _behind(after: str | None, tenant: str | None) -> str:
         return ""
     whose = parted(after)[0] or tenant
     if whose is None:
-        refuse("--after", after, "must be TENANT/ID where --tenant names no tenant")
+        refuse("--after", after, "says no tenant: give TENANT/ID, or --tenant")
     if tenant not in (None, whose):
         refuse("--after", after, f"must be a job of {tenant}, which --tenant names")
     return full_id(whose, after)

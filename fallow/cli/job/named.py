@@ -35,8 +35,8 @@ TenantName = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A job in full, and its cell: the one that is given, else the only one that has it; None where that is not known.
-    One that no tenant has stays as it was typed.
+    """A job in full, and its cell: the one that is given, else the only one that has it; None where that is not known,
+    or needs no look: the job was typed in full, and there is one cell. One that no tenant has stays as it was typed.
     """
 
     job: str
@@ -125,5 +125,5 @@ def several(own: str, jobs: Sequence[str]) -> str:
     """`several tenants have a job hello: name one, as search/hello or vision/hello, or give --tenant`."""
     *first, last = jobs[:NAMED_MOST]
     if len(jobs) > NAMED_MOST:
-        first, last = [*first, last], f"one of {len(jobs) - NAMED_MOST} more"
+        first, last = [*first, last], f"one of {len(jobs) - NAMED_MOST:,} more"
     return f"several tenants have a job {own}: name one, as {', '.join(first)} or {last}, or give --tenant"

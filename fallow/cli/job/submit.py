@@ -23,7 +23,7 @@ from fallow.cli.log.sentences import gpus, node_at, of_job, rejection, sentence,
 from fallow.cli.log.why import DEFERRED
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_sentence
-from fallow.cli.unanswered import Passes, first_of, unanswered
+from fallow.cli.unanswered import Passes, unanswered
 from fallow.cli.wrong_use import WrongValue
 from fallow.shared.client.answers import BAD, OVER, TURNED_AWAY, Progress, Stage
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
@@ -33,6 +33,7 @@ from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
+from fallow.shared.near import first_named
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.view.rows import JobRow
 
@@ -219,7 +220,7 @@ def _tell_sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> Non
     sent = {job: None for job, said in _sent(jobs, progress, earlier).items() if said == SUBMITTED}
     if sent:
         which = [job for job in jobs if full_id(job.tenant, job.id) in sent]
-        print_sentence(f"{len(sent)} submitted: {first_of(sent)} ({size_of(which)})")
+        print_sentence(f"{len(sent)} submitted: {first_named([*sent], 1)} ({size_of(which)})")
 
 
 def before(job: str, rows: Sequence[JobRow]) -> str:
@@ -377,11 +378,11 @@ def _end(progress: Progress, goal: Until, timeout_s: int, told: str, over_before
     """
     missing = progress.at(Stage.UNANSWERED)
     if missing:
-        end_with(Exit.AWAY, f"fallow: {unanswered(first_of(missing), Passes.ADMISSION, timeout_s)}")
+        end_with(Exit.AWAY, f"fallow: {unanswered(first_named([*missing], 1), Passes.ADMISSION, timeout_s)}")
     if not progress.have(GOALS[goal]):
         late = [job for job, stage in progress.stages.items() if not progress.is_at(stage, GOALS[goal])]
         why = why_it_waits(progress, late)
-        said = first_of(late) if why in ("", told) else why
+        said = first_named([*late], 1) if why in ("", told) else why
         end_with(Exit.NO, f"fallow: not {goal.value} within {timeout_s} s: {said}")
     earlier = {part for job in over_before for part in progress.arrays.get(job, (job,))}
     if any(stage in BAD for job, stage in progress.stages.items() if job not in earlier):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 from fallow.shared.cluster.model.arrays import is_named_as_element
@@ -21,23 +22,14 @@ class Circle(NamedTuple):
 
 
 def circle_among(jobs: Sequence[JobSpec]) -> Circle | None:
-    """The first circle that is found in the order of the file; None where there is none."""
+    """A circle, the same one of the same jobs; None where there is none."""
     places = {(job.tenant, job.id): at for at, job in enumerate(jobs)}
     waits = [dict(_waits(jobs, places, job)) for job in jobs]
-    left: dict[int, None] = {}  # no circle can be reached from these
-    for begin in range(len(jobs)):
-        path, ways = {begin: None}, [iter(waits[begin])] if begin not in left else []
-        while ways:
-            at = next(ways[-1], None)
-            if at is None:
-                ways.pop()
-                left[path.popitem()[0]] = None
-            elif at in path:
-                found = [*path]
-                return _circle(jobs, waits, found[found.index(at) :])
-            elif at not in left:
-                path[at] = None
-                ways.append(iter(waits[at]))
+    try:
+        TopologicalSorter(dict(enumerate(waits))).prepare()
+    except CycleError as error:
+        found: list[int] = error.args[1]  # the last one is the first again, and each is waited for by the next
+        return _circle(jobs, waits, found[:0:-1])
     return None
 
 

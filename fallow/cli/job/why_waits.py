@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fallow.cli.output.counts import first_named
 from fallow.shared.events.reasons import PendingReason
+from fallow.shared.near import first_named
 from fallow.shared.view.rows import WAITED_FOR_NAMED_MOST
 
 

@@ -11,7 +11,6 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.job.why_waits import waits
 from fallow.cli.log.past import Then, past_of, then
 from fallow.cli.log.sentences import gpus
-from fallow.cli.output.counts import first_named
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_sentence, print_table
 from fallow.shared.cluster.model.arrays import arrays_among
@@ -20,6 +19,7 @@ from fallow.shared.cluster.model.node import Node, bits
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.job_ids import own_id
 from fallow.shared.events.values import GPU
+from fallow.shared.near import first_named
 
 JOB_COLUMNS = ("JOB", "STATUS", ">GPUS", "WHERE OR WHY")
 NODE_COLUMNS = ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", "JOBS")

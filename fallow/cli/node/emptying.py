@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fallow.cli.output.counts import first_named
 from fallow.cli.output.durations import moment
 from fallow.shared.events.values import NodeStatus
+from fallow.shared.near import first_named
 from fallow.shared.view.rows import NodeRow
 
 JOBS_NAMED_MOST = 3

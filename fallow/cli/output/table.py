@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.cells import cell_len
 
+from fallow.cli.output.wrapping import broken
 from fallow.shared.runtime.files.signs import visible
 
 EDGE, BETWEEN = 2, 3
@@ -199,17 +200,3 @@ def _narrowed(columns: list[Column], width: int, spare: Collection[str]) -> list
         Column(column.heading, column.is_number, column.cells, most, breaks=True) if most < column.width else column
         for column, most in zip(columns, widths, strict=True)
     ]
-
-
-def broken(text: str, width: int) -> list[str]:
-    """The text in lines, broken between words where it is wider than the width; a word that is wider stays whole."""
-    if cell_len(text) <= width:
-        return [text]
-    lines = [""]
-    for word in text.split():
-        longer = f"{lines[-1]} {word}".lstrip()
-        if lines[-1] and cell_len(longer) > width:
-            lines.append(word)
-        else:
-            lines[-1] = longer
-    return lines
