@@ -472,7 +472,7 @@ class PlacementService:
         goes_on = (
             self._walk(decision)
             or decision.is_full
-            or bool(self._inbox or self.state.dependencies_resolved)
+            or bool(self._inbox or self.state.has_waits_to_settle)
             or not self._is_done
         )
         is_late = is_late and not decision.is_full
@@ -520,7 +520,7 @@ class PlacementService:
             nodes.take_offers(decision)
         heard_ms = wall_ms if self._stepped else self._hearing.leases.listening.as_of_ms
         is_late = self._deadlines.act(decision, heard_ms)
-        if self.state.dependencies_resolved:
+        if self.state.has_waits_to_settle:
             dependencies.settle(decision)
         self._hold(decision)
         self._go_by_plan(decision)
@@ -979,7 +979,9 @@ class PlacementService:
         ):
             self._walk_is_due |= self._note_owners()
         if self._walk_is_due or decision.has_released:
-            self._walk_is_due = decision.is_full or self._holds_first() or self._walk_lines(decision)
+            # Of jobs that come to be ready together none starts before all of them are in their lines.
+            is_to_come = decision.is_full or self.state.has_waits_to_settle
+            self._walk_is_due = is_to_come or self._holds_first() or self._walk_lines(decision)
         elif self._untold:
             self._tell(decision)
         self._is_walking = False

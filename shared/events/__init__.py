@@ -9,7 +9,8 @@ refuses it with `JobRefused` (its id was used for something else). Jobs that com
 `JobsAdmitted`. From `JobEnqueued` on the job is never lost: it
 waits, it runs, or it has ended in exactly one of `JobFinished`, `JobFailed` and `JobCancelled`. While it waits,
 `JobDeferred` says why whenever that reason changes; `JobHeld` and `JobReleased` keep it from starting and let it go.
-A job that waits for the ends of others is `JobReady` when they are over, and then waits for its turn.
+A job that waits for the ends of others is `JobReady` when they are over, and then waits for its turn; where only some
+of them are, or it is held, its `WaitShortened` says so.
 `JobStarted` gives it an attempt number and all its places at once: a gang starts whole or not at all. When every node
 has said `RunStarted`, the job is `JobRunning`. It may be `JobStopping` (a cancel, a failed worker, a time limit,
 another job's need) and goes on holding its places until its nodes confirm that nothing is left of it; only then does

@@ -297,6 +297,12 @@ class JobReady(JobEffect):
     """What the job waited for is over as it should be: from here on it waits for its turn."""
 
 
+class WaitShortened(JobEffect):
+    """Of those that the job waits for these are over as they should be. It waits for others still, or is held."""
+
+    over: tuple[JobId, ...]
+
+
 class ReservationSet(JobEffect):
     """A waiting job is planned to start at `start_ms`, by estimates of how long others run. These places are kept for
     it until then; without places nothing is, and the plan only tells people. A record names many in `ranges` instead
@@ -593,6 +599,7 @@ AnyEffect = (
     | JobHeld
     | JobReleased
     | JobReady
+    | WaitShortened
     | ReservationSet
     | ReservationCleared
     | HeadBlocked

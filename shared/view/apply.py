@@ -55,7 +55,6 @@ class Touched:
         if ended:
             for array in _arrays_over(state, decision.effects):
                 self.jobs[array] = None
-                self.jobs.update(state.dependents.get(array, {}))
         for number in range(state.over_first, state.over_first + FORGOTTEN_PER_END_MOST * ended):
             job_id = state.finished.id_of(number)
             if job_id is None:
@@ -98,14 +97,13 @@ def _move(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
 
 
 def _end(touched: Touched, state: CellState, effect: e.JobEffect) -> None:
-    """Those that wait for the job wait for one less."""
+    """The job is over. Those that wait for it are told by effects of their own."""
     _move(touched, state, effect)
-    touched.jobs.update(state.dependents.get(effect.job, {}))
 
 
 def _arrays_over(state: CellState, effects: Iterable[Any]) -> Iterator[str]:
     """The arrays whose last element ends with these effects, which may have submitted it, too. Only then does an array
-    have a row, and who waits for it wait for one less: not at the end of each element.
+    have a row: not at the end of each element.
     """
     new: dict[str, str] = {}
     left: dict[str, int] = {}
@@ -181,6 +179,7 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
     e.JobHeld: _job,
     e.JobReleased: _job,
     e.JobReady: _job,
+    e.WaitShortened: _job,
     e.ReservationSet: _job,
     e.ReservationCleared: _job,
     e.HeadBlocked: None,

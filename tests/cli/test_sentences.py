@@ -159,6 +159,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     (e.JobHeld(job="a"), "Job a is held back."),
     (e.JobReleased(job="a"), "Job a is no longer held."),
     (e.JobReady(job="a"), "Job a waits for no other job any more."),
+    (e.WaitShortened(job="a", over=("b", "c")), "Job a does not wait for b, c any more."),
     (
         e.MaintenanceSet(node="n", begin_ms=1_000, end_ms=61_000, reason="fan"),
         "Maintenance of node n is planned from day 0 00:00:01 to day 0 00:01:01 (fan).",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from fallow.shared.cluster.model.dependencies import breaker, ended, is_ready
 from fallow.shared.cluster.model.independent_workers import fewest_of, paused_ranks
 from fallow.shared.cluster.model.job import HOLDING, WAITING, Job, JobStatus
 from fallow.shared.cluster.model.node import Node
@@ -217,14 +218,20 @@ def some_to_wait_for(world: Historian) -> tuple[Dependency, ...]:
 
 
 def waits_end(world: Historian, at_ms: int) -> Effects:
-    """Whoever waits for nobody any more is ready; for whom it ended badly, is cancelled."""
-    job_id = world.one_of(sorted(world.state.dependencies_resolved))
-    if job_id is None:
+    """Whoever waits for nobody any more is ready, and is told of an end if others are awaited; for whom it ended badly,
+    is cancelled.
+    """
+    state = world.state
+    told = (follower for waited in state.ends_untold for follower in state.dependents[waited])
+    job = state.jobs.get(world.one_of(sorted({*state.dependencies_resolved, *told})) or "")
+    if job is None:
         return []
-    because_of = world.state.jobs[job_id].broken_by
-    if not because_of:
-        return [e.JobReady(job=job_id)]
-    return [e.JobCancelled(job=job_id, reason=CancelReason.DEPENDENCY_FAILED, because_of=because_of)]
+    because_of, over = breaker(state, job), ended(state, job)
+    if because_of:
+        return [e.JobCancelled(job=job.id, reason=CancelReason.DEPENDENCY_FAILED, because_of=because_of)]
+    if over and (job.status is JobStatus.HELD or not is_ready(state, job) or world.random.random() < 0.2):
+        return [e.WaitShortened(job=job.id, over=over[: world.random.choice((1, 3))])]
+    return [e.JobReady(job=job.id)] if is_ready(state, job) and job.status is JobStatus.AWAITING else []
 
 
 def job_starts(world: Historian, at_ms: int) -> Effects:

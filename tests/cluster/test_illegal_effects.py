@@ -57,6 +57,7 @@ TRANSITIONS: dict[str, tuple[e.Effect, set[JobStatus]]] = {
     "JobHeld": (e.JobHeld(job="job"), {QUEUED}),
     "JobReleased": (e.JobReleased(job="job"), {HELD}),
     "JobReady": (e.JobReady(job="job"), set()),
+    "WaitShortened": (e.WaitShortened(job="job", over=("first",)), set()),
     "ReservationSet": (e.ReservationSet(job="job", workers=(place(0, "n2", 0),), start_ms=5), {QUEUED}),
     "ReservationCleared": (e.ReservationCleared(job="job", reason=ClearReason.REPLACED), set()),
     "JobUpdated": (

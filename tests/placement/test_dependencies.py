@@ -87,7 +87,7 @@ def test_a_job_waits_until_another_has_ended_well() -> None:
 def test_it_waits_for_all_that_it_names() -> None:
     world = small_cell()
     submit(world, spec("a"), spec("b"), spec("c", "a", "b"))
-    assert kinds(end(world, "b")) == ["JobFinished"]
+    assert kinds(end(world, "b")) == ["JobFinished", "WaitShortened"]
     assert world.job("c").waits_for == ("a",)
     assert kinds(end(world, "a")) == ["JobFinished", "JobReady", "JobStarted"]
 
@@ -213,7 +213,7 @@ def test_a_held_job_goes_on_waiting_for_others_when_it_is_released() -> None:
 def test_a_held_job_stays_held_when_what_it_waits_for_is_over() -> None:
     world = small_cell()
     submit(world, spec("a"), spec("b", "a", hold=True))
-    assert kinds(end(world, "a")) == ["JobFinished"]
+    assert kinds(end(world, "a")) == ["JobFinished", "WaitShortened"]
     assert kinds(world.tell(ReleaseJob(cell=CELL, job="b"))) == ["JobReleased", "JobStarted"]
 
 

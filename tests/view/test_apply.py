@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.fold.fold import fold
+from fallow.shared.cluster.model.dependencies import ended
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
@@ -79,17 +80,20 @@ def test_a_view_is_put_in_parts_of_a_few_rows_and_characters(seed: int, rows: in
 
 @given(data=st.data())
 def test_a_row_tells_at_any_time_for_whom_its_job_still_waits(data: st.DataObject) -> None:
-    """Jobs, and an array, end in any order, alone or in one record."""
+    """Jobs, and an array, end in any order, alone or in one record. The job is told of that at once, or later."""
     named = data.draw(st.lists(st.sampled_from(["a", "b", "many"]), min_size=1, max_size=3, unique=True))
-    after = tuple(Dependency(job=job) for job in named)
+    after = tuple(Dependency(job=job, when=AfterWhen.ANY) for job in named)
     elements = [enqueued(f"many.{at}", array=2, array_of="many", array_index=at) for at in range(2)]
     state = cell(node("n1"), enqueued("a"), enqueued("b"), *elements, enqueued("last", after=after))
     texts, touched = whole(state), Touched()
     left = data.draw(st.permutations(["a", "b", "many.0", "many.1"]))
     while left:
         count = data.draw(st.integers(1, 2))
-        ends, left = [e.JobCancelled(job=job) for job in left[:count]], left[count:]
-        record = next_record(state, *ends)
+        over, left = left[:count], left[count:]
+        told = ended(state, state.jobs["last"])
+        is_told = data.draw(st.booleans())
+        words = [e.WaitShortened(job="last", over=told)] if told and is_told else []
+        record = next_record(state, *(e.JobCancelled(job=job) for job in over), *words)
         assert isinstance(record.decision, Decision)
         touched.note(state, record.decision)
         fold(state, record)
@@ -140,8 +144,11 @@ def life_of_waiters(after: dict[str, list[str]]) -> list[list[e.Effect]]:
         [enqueued(each, after=tuple(map(after_any, jobs)))] for each, jobs in after.items()
     ]
     ready: list[list[e.Effect]] = [[e.JobReady(job=each)] for each in after]
+    told: list[list[e.Effect]] = [
+        [e.WaitShortened(job=each, over=(job,))] for each, jobs in after.items() for job in jobs
+    ]
     elements: list[list[e.Effect]] = [[e.JobCancelled(job=f"many.{at}")] for at in range(2)]
-    return [*waiters, *ready, *elements, *map(submitted, JOBS), *map(cancelled, [*JOBS, *after])]
+    return [*waiters, *ready, *told, *elements, *map(submitted, JOBS), *map(cancelled, [*JOBS, *after])]
 
 
 @given(data=st.data())
@@ -166,15 +173,15 @@ def test_rows_of_waiters_follow_jobs_and_arrays_that_are_submitted_and_end_in_on
 
 
 @given(left=st.permutations([f"many.{at}" for at in range(6)]))
-def test_those_that_wait_for_an_array_are_touched_when_it_is_over_and_not_before(left: list[str]) -> None:
+def test_those_that_wait_for_an_array_are_touched_when_they_are_told_that_it_is_over(left: list[str]) -> None:
     elements = [enqueued(f"many.{at}", array=6, array_of="many", array_index=at) for at in range(6)]
-    state = cell(*elements, *(enqueued(f"w{at}", after=(Dependency(job="many"),)) for at in range(3)))
-    for at, element in enumerate(left):
-        touched, record = Touched(), next_record(state, e.JobCancelled(job=element))
+    state = cell(*elements, *(enqueued(f"w{at}", after=(after_any("many"), after_any("a"))) for at in range(3)))
+    for effect in [*(e.JobCancelled(job=element) for element in left), e.WaitShortened(job="w1", over=("many",))]:
+        touched, record = Touched(), next_record(state, effect)
         assert isinstance(record.decision, Decision)
         touched.note(state, record.decision)
         fold(state, record)
-        assert {"w0", "w1", "w2"} & {*touched.jobs} == ({"w0", "w1", "w2"} if at == len(left) - 1 else set())
+        assert {"w0", "w1", "w2"} & {*touched.jobs} == {effect.job} - {*left}
 
 
 @given(names=st.integers(0, 100), length=st.integers(1, 128))

@@ -306,6 +306,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.JobHeld: lambda x: f"Job {x.job} is held back{_text(x.reason)}.",
     e.JobReleased: lambda x: f"Job {x.job} is no longer held.",
     e.JobReady: lambda x: f"Job {x.job} waits for no other job any more.",
+    e.WaitShortened: lambda x: f"Job {x.job} does not wait for {', '.join(x.over)} any more.",
     e.ReservationSet: _reserved,
     e.ReservationCleared: lambda x: f"Job {x.job} has no planned start any more: {CLEARED[x.reason]}.",
     e.HeadBlocked: lambda x: (

@@ -47,6 +47,7 @@ class Bookkeeper:
             e.JobHeld: self._held,
             e.JobReleased: self._released,
             e.JobReady: self._ready,
+            e.WaitShortened: self._wait_shortened,
             e.ReservationSet: lambda effect: self._say_if("PLAN", planned.planned(self.books, effect)),
             e.ReservationCleared: lambda effect: self._say_if("PLAN", planned.unplanned(self.books, effect)),
             e.NodeChanged: self._node_changed,
@@ -172,6 +173,11 @@ class Bookkeeper:
             page.status = waits.status_without_hold(self.books, page)
             if page.status == b.AWAITING:
                 self._say("I2", f"job {effect.job} is ready while it waits for others")
+
+    def _wait_shortened(self, effect: e.WaitShortened) -> None:
+        page = self._page(effect.job, "is told of ends", b.AWAITING, b.HELD)
+        if page is not None:
+            self._say_if("I2", waits.told_too_early(self.books, page, effect))
 
     def _refused(self, effect: e.JobRefused) -> None:
         self._found_here(owners.refused_for_nothing(self.books, effect))

@@ -29,7 +29,7 @@ from fallow.shared.cluster.capacity.constraints import wrong_kind
 from fallow.shared.cluster.capacity.hardware import CLOSED
 from fallow.shared.cluster.capacity.maintenance import shut_for
 from fallow.shared.cluster.model.config import Queue
-from fallow.shared.cluster.model.dependencies import is_live
+from fallow.shared.cluster.model.dependencies import is_known
 from fallow.shared.cluster.model.independent_workers import grows, in_line
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.node import Node
@@ -195,7 +195,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         held_why=job.held_why,
         changed=_changed(state, spec, (*codes, job.deferred)),
         planned=_planned(state, spec.id),
-        unknown=tuple(waited for waited in job.waits_for if not is_live(state, waited)),
+        unknown=tuple(waited for waited in job.waits_for if not is_known(state, waited)),
         elsewhere=_elsewhere(state, spec, codes),
     )
 

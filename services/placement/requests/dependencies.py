@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain, islice
+from operator import attrgetter
+
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.requests.circles import STEPS_MOST, circle
-from fallow.shared.cluster.model.dependencies import is_live
+from fallow.shared.cluster.model.dependencies import breaker, ended, is_known, is_ready
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
@@ -52,22 +55,38 @@ def begin(decision: DecisionBuilder, job: Job) -> None:
 
 
 def settle(decision: DecisionBuilder) -> None:
-    """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits."""
+    """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits. No job
+    starts before all are settled, so it decides nothing which of very many come first.
+    """
     state, left = decision.state, SETTLED_MOST
-    while state.dependencies_resolved:
-        for job_id in sorted(state.dependencies_resolved):
-            if decision.is_full or not left:
+    while state.has_waits_to_settle:
+        for job in _to_settle(state, left):
+            if decision.is_full:
                 return
-            _settle(decision, state.jobs[job_id])
+            _settle(decision, job)
             left -= 1
+        if not left:
+            return
+
+
+def _to_settle(state: CellState, most: int) -> list[Job]:
+    """So many of those whose wait has ended at most, as they came."""
+    told = (follower for waited in state.ends_untold for follower in state.dependents[waited])
+    found = dict.fromkeys(islice(chain(state.dependencies_resolved, told), most))
+    return sorted([state.jobs[job_id] for job_id in found], key=attrgetter("number"))
 
 
 def _settle(decision: DecisionBuilder, job: Job) -> None:
-    if job.broken_by:
+    state = decision.state
+    broken_by = breaker(state, job)
+    if broken_by:
         # Of another tenant's job nothing is told, not even how it ended.
-        is_own = _owner(decision.state, job.broken_by) in (None, job.spec.tenant)
+        is_own = _owner(state, broken_by) in (None, job.spec.tenant)
         reason = CancelReason.DEPENDENCY_FAILED if is_own else CancelReason.DEPENDENCY_UNKNOWN
-        decision.emit(_cancelled(job.id, reason, job.broken_by))
+        decision.emit(_cancelled(job.id, reason, broken_by))
+        return
+    if job.status is JobStatus.HELD or not is_ready(state, job):
+        decision.emit(e.WaitShortened(job=job.id, over=ended(state, job)))
         return
     decision.emit(e.JobReady(job=job.id))
     if job.not_before_ms > decision.now_ms:
@@ -77,14 +96,14 @@ def _settle(decision: DecisionBuilder, job: Job) -> None:
 def give_up(decision: DecisionBuilder, job: Job) -> None:
     """The job has waited long enough for one that nobody knows."""
     for waited in job.waits_for:
-        if not is_live(decision.state, waited):
+        if not is_known(decision.state, waited):
             decision.emit(_cancelled(job.id, CancelReason.DEPENDENCY_UNKNOWN, waited))
             return
 
 
 def waits_for_unknown(state: CellState, job: Job) -> bool:
     """Whether one of those that it waits for has not come yet."""
-    return any(not is_live(state, waited) for waited in job.waits_for)
+    return any(not is_known(state, waited) for waited in job.waits_for)
 
 
 def _cancelled(job_id: str, reason: CancelReason, because_of: str) -> e.JobCancelled:

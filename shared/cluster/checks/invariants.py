@@ -182,12 +182,14 @@ def waits_equal_a_recount(state: CellState) -> list[Offence]:
         for job in state.jobs.values()
         if job.broken_by or (job.status is JobStatus.AWAITING and not job.waits_for)
     }
+    untold = {waited: None for waited in dependents if waited in state.finished}
     counted = {array.id: (array.left, array.holding) for array in state.arrays.values()}
     silent = {node.id: None for node in state.nodes.values() if node.silent_wall_ms}
     pairs = (
         ("silent nodes", silent, state.silent),
         ("offers", {node.id: None for node in state.nodes.values() if node.offered is not None}, state.offers),
         ("who waits for whom", dependents, state.dependents),
+        ("of whose end not all know", untold, state.ends_untold),
         ("whose wait has ended", ripe, state.dependencies_resolved),
         ("arrays", elements, counted),
     )

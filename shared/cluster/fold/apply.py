@@ -33,6 +33,7 @@ APPLY: dict[type[e.Effect], Callable[[CellState, Any, int], None]] = {
     e.JobHeld: jobs.held,
     e.JobReleased: jobs.released,
     e.JobReady: jobs.ready,
+    e.WaitShortened: jobs.wait_shortened,
     e.ReservationSet: jobs.reservation_set,
     e.ReservationCleared: jobs.reservation_cleared,
     e.HeadBlocked: jobs.head_blocked,

@@ -454,7 +454,7 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
         _no_head(state, spec.id)
     over.add(undo, spec.id, spec.tenant, job.digest, status, at_ms, job.came_ms)
     if state.dependents:
-        dependencies.end(state, spec.id, status)
+        dependencies.end(state, spec.id)
     if spec.array_of is not None:
         _leave_array(state, spec.array_of, status, at_ms)
     _forget(state, at_ms)
@@ -466,18 +466,20 @@ def _leave_array(state: CellState, array_id: str, status: JobStatus, at_ms: int)
     if array is not None:
         undo, outcome = state.undo_log.entries, array.outcome
         state.finished.add(undo, array.id, array.tenant, array.digest, outcome, at_ms, array.came_ms)
-        dependencies.end(state, array.id, outcome)
+        dependencies.end(state, array.id)
 
 
 def _forget(state: CellState, at_ms: int) -> None:
     """Remember a bounded number of jobs for a bounded time; at most two are forgotten per job that ends, so that no
-    step is long.
+    step is long. One is remembered until all who wait for it know that it is over.
     """
     over, policy = state.finished, state.policy
     too_old_ms, jobs_most = at_ms - policy.finished_jobs_ttl_ms, policy.finished_jobs_max
     for _ in range(2):
         remembered = over.next - over.first
         if not remembered or (over.oldest_ms >= too_old_ms and remembered <= jobs_most):
+            return
+        if state.ends_untold and over.id_of(over.first) in state.ends_untold:
             return
         over.forget(state.undo_log.entries)
 
@@ -515,16 +517,33 @@ def released(state: CellState, effect: e.JobReleased, at_ms: int) -> None:
     job = job_of(state, effect.job)
     in_status(job, JobStatus.HELD)
     state.undo_log.set(job, "held_why", "")
-    state.undo_log.set(job, "status", dependencies.status_when_released(job))
+    is_ready = dependencies.is_ready(state, job)
+    if is_ready:
+        dependencies.leave(state, job)
+    state.undo_log.set(job, "status", JobStatus.QUEUED if is_ready else JobStatus.AWAITING)
 
 
 def ready(state: CellState, effect: e.JobReady, at_ms: int) -> None:
     """A job has nobody to wait for any more."""
     job = job_of(state, effect.job)
     in_status(job, JobStatus.AWAITING)
-    require(not job.waits_for and not job.broken_by, f"job {job.id} still waits for {', '.join(job.waits_for)}")
+    require(dependencies.is_ready(state, job), f"job {job.id} still waits for {', '.join(job.waits_for)}")
     dependencies.leave(state, job)
     state.undo_log.set(job, "status", JobStatus.QUEUED)
+
+
+def wait_shortened(state: CellState, effect: e.WaitShortened, at_ms: int) -> None:
+    """A job is told of ends, and goes on waiting."""
+    job = job_of(state, effect.job)
+    in_status(job, JobStatus.AWAITING, JobStatus.HELD)
+    ended = dependencies.ended(state, job)
+    for job_id in effect.over:
+        require(job_id in ended, f"job {job.id} does not wait for {job_id}, or that one is not over")
+    require(len(set(effect.over)) == len(effect.over) > 0, f"job {job.id} is told of {len(effect.over)} ends")
+    require(not dependencies.breaker(state, job), f"job {job.id} can never be ready")
+    dependencies.shorten(state, job, effect.over)
+    if job.status is JobStatus.AWAITING and not job.waits_for:
+        state.undo_log.put(state.dependencies_resolved, job.id, None)
 
 
 def reservation_set(state: CellState, effect: e.ReservationSet, at_ms: int) -> None:

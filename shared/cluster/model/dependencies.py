@@ -1,13 +1,14 @@
 """Jobs that wait for the ends of others: who waits for whom, and whose wait has ended.
 
-An end costs as much as there are jobs that wait for it, and nothing where nobody waits for anything.
+An end costs the same however many jobs wait for it: it is noted once, and each of these jobs is told by an effect of
+its own. So no step is long, in the writer or in any reader.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fallow.shared.cluster.model.job import FINAL, Job, JobStatus
+from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.events.values import AfterWhen
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 def is_live(state: CellState, job_id: str) -> bool:
     """Whether a job or an array of this id is not over."""
     return job_id in state.jobs or job_id in state.arrays
+
+
+def is_known(state: CellState, waited: str) -> bool:
+    """Whether what a job waits for has come, be it over by now."""
+    return is_live(state, waited) or waited in state.ends_untold
 
 
 def enter(state: CellState, job: Job) -> None:
@@ -42,6 +48,8 @@ def index(state: CellState, job: Job) -> None:
     for job_id in job.waits_for:
         if job_id not in state.dependents:
             journal.put(state.dependents, job_id, {})
+            if job_id in state.finished:
+                journal.put(state.ends_untold, job_id, None)
         journal.put(state.dependents[job_id], job.id, None)
     if job.broken_by or (job.status is JobStatus.AWAITING and not job.waits_for):
         journal.put(state.dependencies_resolved, job.id, None)
@@ -51,32 +59,41 @@ def drop_strangers(state: CellState, job_id: str, tenant: str) -> None:
     """A job, or an array, of this tenant is new: jobs of other tenants that have waited for its id before anybody knew
     whose it is never get ready. Each of them ends by an effect of its own.
     """
-    followers, journal = state.dependents.get(job_id), state.undo_log
-    for follower in sorted(followers or ()):
-        job = state.jobs[follower]
-        if job.spec.tenant != tenant and not job.broken_by:
-            journal.set(job, "broken_by", job_id)
-            if follower not in state.dependencies_resolved:
-                journal.put(state.dependencies_resolved, follower, None)
-
-
-def end(state: CellState, job_id: str, status: JobStatus) -> None:
-    """A job, or an array, is over: tell those that wait for it."""
-    assert status in FINAL, f"{job_id} ends as {status}"
-    followers = state.dependents.get(job_id)
-    if followers is None:
-        return
-    journal = state.undo_log
-    journal.drop(state.dependents, job_id)
-    for follower in sorted(followers):
-        job = state.jobs[follower]
-        journal.set(job, "waits_for", tuple([waited for waited in job.waits_for if waited != job_id]))
-        if status is not JobStatus.FINISHED and not job.broken_by and _needs_a_good_end(job, job_id):
-            journal.set(job, "broken_by", job_id)
-        if follower not in state.dependencies_resolved and (
-            job.broken_by or (not job.waits_for and job.status is JobStatus.AWAITING)
-        ):
+    jobs, journal = state.jobs, state.undo_log
+    followers = state.dependents.get(job_id, ())
+    for follower in [each for each in followers if jobs[each].spec.tenant != tenant and not jobs[each].broken_by]:
+        journal.set(jobs[follower], "broken_by", job_id)
+        if follower not in state.dependencies_resolved:
             journal.put(state.dependencies_resolved, follower, None)
+
+
+def end(state: CellState, job_id: str) -> None:
+    """A job, or an array, is over and remembered. Those that wait for it are told one by one, each by an effect of its
+    own: there may be very many. Until then it stays remembered.
+    """
+    if job_id in state.dependents:
+        state.undo_log.put(state.ends_untold, job_id, None)
+
+
+def ended(state: CellState, job: Job) -> tuple[str, ...]:
+    """Those that the job waits for although they are over: it has not been told yet."""
+    untold = state.ends_untold
+    return tuple([waited for waited in job.waits_for if waited in untold]) if untold else ()
+
+
+def breaker(state: CellState, job: Job) -> str:
+    """Which job came to such an end that this one can never be ready; empty if none did."""
+    if job.broken_by:
+        return job.broken_by
+    for waited in ended(state, job):
+        if state.finished[waited].status is not JobStatus.FINISHED and _needs_a_good_end(job, waited):
+            return waited
+    return ""
+
+
+def is_ready(state: CellState, job: Job) -> bool:
+    """Whether all that the job waits for is over as it should be, whether or not it has been told."""
+    return len(ended(state, job)) == len(job.waits_for) and not breaker(state, job)
 
 
 def _needs_a_good_end(job: Job, job_id: str) -> bool:
@@ -85,23 +102,25 @@ def _needs_a_good_end(job: Job, job_id: str) -> bool:
 
 def leave(state: CellState, job: Job) -> None:
     """A job waits for nobody any more: it is ready, or over."""
+    if job.waits_for:
+        shorten(state, job, job.waits_for)
+    forget_ripe(state, job)
+
+
+def shorten(state: CellState, job: Job, over: tuple[str, ...]) -> None:
+    """A job does not wait for these any more."""
     journal = state.undo_log
-    for job_id in job.waits_for:
+    for job_id in over:
         followers = state.dependents[job_id]
         journal.drop(followers, job.id)
         if not followers:
             journal.drop(state.dependents, job_id)
-    if job.waits_for:
-        journal.set(job, "waits_for", ())
-    forget_ripe(state, job)
+            if job_id in state.ends_untold:
+                journal.drop(state.ends_untold, job_id)
+    journal.set(job, "waits_for", tuple([waited for waited in job.waits_for if waited not in over]))
 
 
 def forget_ripe(state: CellState, job: Job) -> None:
     """That the job's wait has ended has been said, or is to be looked at later."""
     if job.id in state.dependencies_resolved:
         state.undo_log.drop(state.dependencies_resolved, job.id)
-
-
-def status_when_released(job: Job) -> JobStatus:
-    """Where a held job goes when it is held no more."""
-    return JobStatus.AWAITING if job.waits_for or job.broken_by else JobStatus.QUEUED

@@ -34,10 +34,11 @@ class CellState:
     that do not fit, with the cell time since when.
 
     `independent_jobs`, the jobs that hold places and are no gangs, is an index: their workers come and go one by one.
-    These are indices, too: `dependents`, the jobs that wait for the end of each job; `dependencies_resolved`, the jobs
-    whose wait for others has ended, well or not, and for which no effect says so yet; `maintenance_starts`, when the
-    planned maintenance of nodes will begin; `silent`, the nodes that report nothing; `offers`, those that have returned
-    with other hardware. `clock_ms` is the cell time of the decision in the making; only the writer sets it.
+    These are indices, too: `dependents`, the jobs that wait for the end of each job; `ends_untold`, those of these that
+    are over, which not all who wait for them have been told; `dependencies_resolved`, the other jobs whose wait has
+    ended, well or not, and for which no effect says so yet; `maintenance_starts`, when the planned maintenance of nodes
+    will begin; `silent`, the nodes that report nothing; `offers`, those that have returned with other hardware.
+    `clock_ms` is the cell time of the decision in the making; only the writer sets it.
 
     A fold changes the state in place: a copy of 150,000 jobs for each record would serve nobody. `checkpoint` and
     `rollback` give back what it was.
@@ -83,6 +84,7 @@ class CellState:
     entered: int = 0
     """How many jobs have come into the cell so far."""
     dependents: dict[str, dict[str, None]] = field(default_factory=dict)
+    ends_untold: dict[str, None] = field(default_factory=dict)
     dependencies_resolved: dict[str, None] = field(default_factory=dict)
     maintenance_starts: dict[str, int] = field(default_factory=dict)
     silent: dict[str, None] = field(default_factory=dict)
@@ -106,6 +108,11 @@ class CellState:
     def pools(self) -> dict[str, PoolCapacity]:
         """Where room is, pool by pool, as of now: good until the next change."""
         return self.capacity.pools()
+
+    @property
+    def has_waits_to_settle(self) -> bool:
+        """Whether jobs wait for what is over, and no effect says yet what comes of that."""
+        return bool(self.ends_untold or self.dependencies_resolved)
 
     @property
     def over_first(self) -> int:

@@ -14,6 +14,7 @@ from tests.simulator.history.story import Story
 
 START = started("job", place(0, "n1", 0))
 READY = e.JobReady(job="job")
+TOLD = e.WaitShortened(job="job", over=("first",))
 FIRST = enqueued("first")
 FAILS = (started("first", place(0, "n1", 1)), e.JobFailed(job="first", reason=FailReason.RETRIES_EXHAUSTED))
 ENDS = (started("first", place(0, "n1", 1)), e.JobFinished(job="first", attempt=1))
@@ -41,6 +42,12 @@ STORIES: dict[str, tuple[list[Any], list[str]]] = {
     "before the end": ([FIRST, job(after=after()), START], ["I2", "I2"]),
     "ready before the end": ([FIRST, job(after=after()), READY], ["I2"]),
     "behind any end": ([FIRST, job(after=after(AfterWhen.ANY)), *FAILS, READY, START], []),
+    "told of a good end while it waits for others": (
+        [FIRST, job(after=(*after(), Dependency(job="second"))), *ENDS, TOLD],
+        [],
+    ),
+    "told before the end": ([FIRST, job(after=after()), TOLD], ["I2"]),
+    "told of a bad end": ([FIRST, job(after=after()), *FAILS, TOLD], ["I2"]),
     "ready behind a bad end": ([FIRST, job(after=after()), *FAILS, READY], ["I2"]),
     "cancelled behind a bad end": (
         [

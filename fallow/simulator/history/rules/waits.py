@@ -29,6 +29,13 @@ def too_early(books: Books, page: JobPage) -> str | None:
     return f"job {spec.id} starts before {', '.join(waits)} came to the end that it waits for" if waits else None
 
 
+def told_too_early(books: Books, page: JobPage, effect: e.WaitShortened) -> str | None:
+    """Why a job may not be told that these are over as it waits for them to be, or None."""
+    over = {each.job for each in page.spec.after if _lets_go(books, each)}
+    early = [job_id for job_id in effect.over if job_id not in over]
+    return f"job {effect.job} is told that {', '.join(early)} came to the end that it waits for" if early else None
+
+
 def cancelled_without_cause(books: Books, page: JobPage, effect: e.JobCancelled) -> str | None:
     """Why a job may not be ended for the sake of another, or None."""
     if effect.reason is CancelReason.ASKED:
