@@ -14,6 +14,7 @@ import typer
 
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.fence_line import FenceLine
+from fallow.cli.interrupts import cancelled_by_signals
 from fallow.shared.near import meant, there
 from fallow.shared.runtime.addresses import REDIS_RULE, is_redis, without_password
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
@@ -172,7 +173,7 @@ def access_of(context: typer.Context) -> Access:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run one command to its end."""
-    return asyncio.run(work)
+    return asyncio.run(cancelled_by_signals(work))
 
 
 def in_turn(found: AsyncGenerator[T, None]) -> Iterator[T]:
@@ -185,7 +186,7 @@ def in_turn(found: AsyncGenerator[T, None]) -> Iterator[T]:
 
     with asyncio.Runner() as runner:
         try:
-            while (one := runner.run(next_one())) is not None:
+            while (one := runner.run(cancelled_by_signals(next_one()))) is not None:
                 yield one
         finally:
             runner.run(found.aclose())

@@ -4,9 +4,14 @@ is taken back, so no unfinished file stays and no process that it started.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from collections.abc import Awaitable
 from types import FrameType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 ENDS = (signal.SIGTERM, signal.SIGHUP)
 """What ends a process without a word, where it does not ask for it."""
@@ -16,6 +21,28 @@ CODE_BEGINS = 128
 
 INTERRUPTED = CODE_BEGINS + signal.SIGINT
 """typer's code for Ctrl-C, too."""
+
+
+_AT_WORK: list[asyncio.Task[Any]] = []
+"""What the event loop of this process runs as the whole of a command."""
+
+
+async def cancelled_by_signals(work: Awaitable[T]) -> T:
+    """Run this as the whole of a command. What ends it cancels it also where the process is to ignore Ctrl-C: asyncio
+    does so only where that has its usual meaning, and elsewhere an interrupt would hit whatever the loop is about.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    _AT_WORK.append(task)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if task in _AT_WORK:  # cancelled by asyncio itself, which tells of an interrupt in its own way
+            raise
+        raise KeyboardInterrupt from None
+    finally:
+        if task in _AT_WORK:
+            _AT_WORK.remove(task)
 
 
 class Interrupts:
@@ -46,5 +73,9 @@ class Interrupts:
             return
         self._number = signal.Signals(number)
         if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as a shell starts what is to run in the background
+            if _AT_WORK:
+                task = _AT_WORK.pop()
+                task.get_loop().call_soon_threadsafe(task.cancel)
+                return
             signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.raise_signal(signal.SIGINT)

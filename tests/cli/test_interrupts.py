@@ -19,7 +19,7 @@ import typer
 
 if "ignored" in sys.argv[2:]:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what is to run in the background
-from fallow.cli import app, entry
+from fallow.cli import access, app, entry
 from fallow.cli.log.file import written_in_order
 
 slow = typer.Typer()
@@ -27,17 +27,30 @@ slow = typer.Typer()
 async def in_a_loop():
     await asyncio.sleep(60)
 
+async def busy_in_a_loop():
+    print("begun", flush=True)
+    try:
+        while True:
+            sum(range(10_000))
+            await asyncio.sleep(0)
+    except asyncio.CancelledError:
+        await asyncio.sleep(0.01)  # it has connections to close
+        Path(sys.argv[3]).with_name("cancelled").touch()
+        raise
+
 def at_work():
     while True:
         sum(range(1000))
 
-WAYS = {"asleep": lambda: time.sleep(60), "loop": lambda: asyncio.run(in_a_loop()), "work": at_work}
+WAYS = {"asleep": lambda: time.sleep(60), "loop": lambda: asyncio.run(in_a_loop()), "work": at_work,
+        "busy": lambda: access.run(busy_in_a_loop())}
 
 @slow.command()
 def command(way: str, file: Path, more: list[str] = typer.Argument(None)):
     with written_in_order(file) as output:
         output.write("a part")
-        print("begun", flush=True)
+        if way != "busy":
+            print("begun", flush=True)
         WAYS[way]()
 
 sys.modules["fallow.slow"] = types.SimpleNamespace(app=slow)
@@ -73,6 +86,17 @@ def test_so_does_one_in_the_background_that_is_to_ignore_the_terminal(tmp_path: 
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=WAIT_S)
     assert (process.returncode, said, [*tmp_path.iterdir()]) == (143, "", [])
+
+
+@pytest.mark.parametrize("more", [[], ["ignored"]], ids=["in the foreground", "in the background"])
+def test_what_it_does_in_its_event_loop_is_cancelled_and_ends_in_order(tmp_path: Path, more: list[str]) -> None:
+    for _ in range(5):
+        process = begun(tmp_path / "log", "busy", *more)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=WAIT_S)
+        assert (process.returncode, said) == (143, "")
+        (tmp_path / "cancelled").unlink()
+        assert [*tmp_path.iterdir()] == []
 
 
 def test_the_file_that_was_there_before_stays(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ TOLD = {
     "sed s/hello/many/": "",
     "fallow submit many.yaml": r"^1 submitted: vision/many \(20 elements, each ",
     "fallow job many": r"array vision/many of cell main, 20 elements: .*(running|starting|queued|awaiting)",
-    "fallow node drain main-training-0001": "Node main-training-0001 of pool training .8 GPUs. is draining; its jobs",
+    "fallow node drain main-training-0001": "Node main-training-0001 of pool training .8 GPUs. is draining until ",
     "fallow node maintain main-training-0002": r"Maintenance of node main-training-0002 is planned .*\(new fans\)",
     "fallow node lost main-training-0003": "Node main-training-0003 .boot .*. is lost",
     "fallow verify": r"no offence in \d+ checks",
