@@ -25,6 +25,7 @@ from fallow.cli.log.file import written_in_order
 slow = typer.Typer()
 
 async def in_a_loop():
+    print("begun", flush=True)
     await asyncio.sleep(60)
 
 async def busy_in_a_loop():
@@ -42,14 +43,14 @@ def at_work():
     while True:
         sum(range(1000))
 
-WAYS = {"asleep": lambda: time.sleep(60), "loop": lambda: asyncio.run(in_a_loop()), "work": at_work,
+WAYS = {"asleep": lambda: time.sleep(60), "loop": lambda: access.run(in_a_loop()), "work": at_work,
         "busy": lambda: access.run(busy_in_a_loop())}
 
 @slow.command()
 def command(way: str, file: Path, more: list[str] = typer.Argument(None)):
     with written_in_order(file) as output:
         output.write("a part")
-        if way != "busy":
+        if way in ("asleep", "work"):
             print("begun", flush=True)
         WAYS[way]()
 
