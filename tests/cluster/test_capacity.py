@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fallow.shared.cluster.capacity.capacity import PoolCapacity, insert_node, move, recount, remove_node
 from fallow.shared.cluster.model.node import NOTHING, Node, bits, lowest, mask_of, share_of
 from fallow.shared.events.values import NodeSpec, NodeStatus
-from tests.cluster.histories import history
+from tests.cluster.histories import Historian, history
 from tests.hypothesis_profile import reaches
 
 NAMES = st.lists(st.integers(0, 999).map("n{:03d}".format), unique=True, min_size=1, max_size=12)
@@ -39,6 +39,16 @@ def test_the_fullest_nodes_are_those_that_a_naive_search_finds(seed: int, gpus: 
         is_found |= bool(found)
         assert found == by_hand(state.nodes, gpus, [id_ for n, id_ in enumerate(pool.ids) if among >> n & 1])
     reaches("a node has room for so many GPUs", is_found)
+
+
+@given(seed=st.integers(0, 2**32), decisions=st.integers(1, 60))
+def test_pools_stand_in_the_order_of_their_names_whatever_has_joined_first(seed: int, decisions: int) -> None:
+    historian, in_turn = Historian(seed), list[str]()
+    for _ in range(decisions):
+        historian.decide()
+        assert list(historian.state.pools) == sorted(historian.state.pools) == list(recount(historian.state.nodes))
+        in_turn += [pool for pool in historian.state.pools if pool not in in_turn]
+    reaches("pools get their first nodes in another order than their names", in_turn != sorted(in_turn))
 
 
 @given(names=NAMES, held=st.lists(st.integers(0, 8), min_size=12, max_size=12))

@@ -68,7 +68,7 @@ class PoolCapacity:
 class Capacity:
     """The indices of all pools over a table of nodes."""
 
-    __slots__ = ("_counted", "_is_void", "_nodes", "_pools", "effort", "noted")
+    __slots__ = ("_counted", "_has_new_pool", "_is_void", "_nodes", "_pools", "effort", "noted")
 
     def __init__(self, nodes: dict[str, Node]) -> None:
         self.noted: dict[str, Node] = {}
@@ -78,7 +78,7 @@ class Capacity:
         self._nodes = nodes
         self._pools: dict[str, PoolCapacity] = {}
         self._counted: dict[str, NodeShare] = {}
-        self._is_void = False
+        self._is_void = self._has_new_pool = False
 
     def __eq__(self, other: object) -> bool:
         """Whether the pools are equal; what is noted makes no difference."""
@@ -87,10 +87,16 @@ class Capacity:
     __hash__ = None  # type: ignore[assignment]  # it changes
 
     def pools(self) -> dict[str, PoolCapacity]:
-        """Every pool, as its nodes are now."""
+        """Every pool, as its nodes are now, in the order of their names: in which order their nodes have joined, or
+        whether all was counted anew, decides nothing.
+        """
         if self._is_void:
             self._count_all()
         elif self.noted:
+            if self._has_new_pool:
+                for name in sorted(self._pools):
+                    self._pools[name] = self._pools.pop(name)
+                self._has_new_pool = False
             for node_id, node in self.noted.items():
                 self._count(node_id, node)
             self.noted.clear()
@@ -118,6 +124,7 @@ class Capacity:
             pool = self._pools.get(node.pool)
             if pool is None:
                 pool = self._pools[node.pool] = PoolCapacity(effort=self.effort)
+                self._has_new_pool = True
             insert_node(pool, node.id)
             self.noted[node.id] = node
 
@@ -147,7 +154,7 @@ class Capacity:
             pool.effort = self.effort
         self._counted = {node_id: share_of(node) for node_id, node in self._nodes.items()}
         self.noted.clear()
-        self._is_void = False
+        self._is_void = self._has_new_pool = False
 
 
 def insert_node(pool: PoolCapacity, node_id: str) -> None:
@@ -214,4 +221,4 @@ def recount(nodes: dict[str, Node]) -> dict[str, PoolCapacity]:
     for pool in pools.values():
         for node_id in pool.ids:
             move(pool, node_id, NOTHING, share_of(nodes[node_id]))
-    return pools
+    return {name: pools[name] for name in sorted(pools)}
