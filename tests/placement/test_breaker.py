@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
 
 import pytest
 from hypothesis import assume, example, given
@@ -455,3 +456,14 @@ def test_nodes_that_are_silent_for_equally_long_go_by_the_submission_of_their_jo
     at = {world.nodes_of(f"job-{gpus}")[0]: ms for gpus, ms in enumerate(submits, 1)}
     gone = [node for _, node in pass_seconds(world, PATIENCE_S + WAIT_S + 60, tick_s=TICK_S)]
     assert [at[node] for node in gone] == list(range(6))
+
+
+@given(names=st.permutations(range(6)), chance=st.randoms(use_true_random=False))
+def test_nodes_that_are_equal_in_all_go_as_they_joined_also_under_a_writer_from_a_snapshot(
+    names: list[int], chance: Random
+) -> None:
+    world = cell_of(0)
+    world.tell(*(joined(f"n{name}") for name in names))
+    world.restart_from_snapshot(chance)
+    gone = [node for _, node in pass_seconds(world, PATIENCE_S + WAIT_S + 60, tick_s=TICK_S)]
+    assert gone == [f"n{name}" for name in names]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
+from random import Random
 from typing import Any, ClassVar
 
 from fallow.services.placement.service import Input, PendingDecision, PlacementService
@@ -15,7 +16,7 @@ from fallow.shared.cluster.checks.audit import Ledger
 from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.fold import LogRecord, fold
-from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.cluster.fold.rows import digest_of, rows_of, state_from
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.state import CellState
@@ -31,6 +32,7 @@ from fallow.shared.events.submissions import JobChanges
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, ObservedRun, Resources, RunStatus
 from fallow.shared.log.machine.writer import Draft, UnwritableDecision, Writer
+from tests.cluster.table_orders import shuffle_indices
 
 CELL = "cell-a"
 DIGEST = "0123456789abcdef" * 2
@@ -167,6 +169,16 @@ class World:
         """Another process takes over: it knows the log and nothing else."""
         self.state = CellState(CELL)
         self._catch_up()
+        self._begin_anew()
+
+    def restart_from_snapshot(self, random: Random) -> None:
+        """Another process takes over: it knows a snapshot, and has made its indices in whatever order."""
+        self._catch_up()
+        self.state = state_from(list(rows_of(self.state)))
+        shuffle_indices(self.state, random)
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
         self.service = self.placement(self.state, self.file, writer="placement-2", stepped=self.stepped)
         self.writer = Writer(self.state)
         self._take_over()

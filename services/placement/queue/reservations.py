@@ -204,7 +204,7 @@ def _held_longer(state: CellState, job: Job, place: WorkerPlace, plan: StartsPla
     wanted = mask_of(place.devices)
     if not wanted & (node.held | mask_of(tuple(node.shares))):
         return None
-    for other_id in node.jobs:
+    for other_id in sorted(node.jobs):
         other = state.jobs[other_id]
         for theirs in other.workers + other.joining:
             if theirs.node != place.node or not wanted & mask_of(theirs.devices):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Never
 
 from fallow.shared.cluster.capacity.constraints import must_not_run
@@ -254,6 +255,7 @@ def are_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ..
                 raise IllegalEffect(f"job {job.id} may not run on node {node.id}, {why}")
 
 
+_NUMBER = attrgetter("number")
 _ORDER = {RunStatus.STARTING: 0, RunStatus.RUNNING: 1, RunStatus.STOPPING: 1}
 
 
@@ -446,6 +448,8 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
             arrays.hold(state, spec.array_of, -1)
     if spec.after and (job.waits_for or spec.id in state.dependencies_resolved):
         dependencies.leave(state, job)
+    if state.undo_log.is_first_of(state.jobs):
+        undo.append((_put_in_order, state.jobs, None, None))
     undo.append((dict.__setitem__, state.jobs, spec.id, job))
     del state.jobs[spec.id]
     if spec.id in state.reservations:
@@ -458,6 +462,14 @@ def _end(state: CellState, job: Job, status: JobStatus, at_ms: int) -> None:
     if spec.array_of is not None:
         _leave_array(state, spec.array_of, status, at_ms)
     _forget(state, at_ms)
+
+
+def _put_in_order(jobs: dict[str, Job], _: None, __: None) -> None:
+    """The jobs stand as they came, also those that are put back. Their numbers tell: with each job that ends to note
+    the ids of all would cost too much.
+    """
+    for job in sorted(jobs.values(), key=_NUMBER):
+        jobs[job.spec.id] = jobs.pop(job.spec.id)
 
 
 def _leave_array(state: CellState, array_id: str, status: JobStatus, at_ms: int) -> None:

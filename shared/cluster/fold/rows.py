@@ -1,4 +1,8 @@
-"""A state as rows of JSON text and back: the form of snapshots, and of comparing two states byte for byte."""
+"""A state as rows of JSON text and back: the form of snapshots, and of comparing two states byte for byte.
+
+The rows of a table stand in its own order: nodes as they joined, jobs as they came. Who goes on from a snapshot walks
+them as who has folded the log, and so decides the same.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +78,9 @@ def _told_of(cls: type, *more: tuple[str, Any, Any]) -> Callable[[Any], Any]:
 
 
 def _in_order(table: dict[K, V]) -> dict[K, V]:
-    """The table sorted: an undone change leaves the same content in another order."""
+    """The table sorted: nobody goes by the order of what is on one node, or of the runs of one job, and an undone
+    change may leave the same content in another one.
+    """
     return {key: table[key] for key in sorted(table)}
 
 
@@ -122,11 +128,14 @@ def _job_of_many(text: str) -> Job:
 
 
 def rows_of(state: CellState) -> Iterator[str]:
-    """The state in rows `[section, ...]`, in a total order. Equal states give equal rows; indices are left out."""
+    """The state in rows `[section, ...]`, those of a section in the order of its table. Equal states that came about by
+    the same log give equal rows. Indices are left out; when they are made anew they may stand in another order, so
+    nobody goes by that. What tenants used is sorted, for it follows from such an index.
+    """
     yield _row("cell", (state.cell, state.version, state.epoch, state.offset, state.chain, state.at_ms, state.skipped))
-    yield _row("inputs", [(name, state.inputs[name], state.input_checksums.get(name)) for name in sorted(state.inputs)])
+    yield _row("inputs", [(name, read, state.input_checksums.get(name)) for name, read in state.inputs.items()])
     if state.input_resumes:
-        yield _row("resumes", [(*resume, times) for resume, times in sorted(state.input_resumes.items())])
+        yield _row("resumes", [(*resume, times) for resume, times in state.input_resumes.items()])
     if state.entered:
         yield _row("entered", state.entered)
     yield _row("policy", state.policy)
@@ -134,25 +143,20 @@ def rows_of(state: CellState) -> Iterator[str]:
     yield from (_row(section, longest_ms) for section, longest_ms in longest if longest_ms)
     if state.cell_file is not None:
         yield _row("file", (state.cell_files, state.cell_file))
-    for account in sorted(state.quotas):
-        yield _row("quota", state.quotas[account])
-    for node_id in sorted(state.nodes):
-        yield _row("node", _told_of_node(state.nodes[node_id]))
-    for job_id in sorted(state.jobs):
-        yield _row("job", _told_of_job(state.jobs[job_id]))
-    for array_id in sorted(state.arrays):
-        yield _row("array", _told_of_array(state.arrays[array_id]))
+    yield from (_row("quota", quota) for quota in state.quotas.values())
+    yield from (_row("node", _told_of_node(node)) for node in state.nodes.values())
+    yield from (_row("job", _told_of_job(job)) for job in state.jobs.values())
+    yield from (_row("array", _told_of_array(array)) for array in state.arrays.values())
     yield _row("over", (state.over_first, state.over_next, state.finished.forgotten_ms))
     for over in state.finished.in_order():
         yield _row("gone", over)
-    for job_id in sorted(state.reservations):
-        yield _row("reservation", state.reservations[job_id])
+    yield from (_row("reservation", reservation) for reservation in state.reservations.values())
     for tenant, gpu_type in sorted(state.fair.used):
         yield _row("used", (tenant, gpu_type, *state.fair.used[tenant, gpu_type]))
     if state.evictions is not None:
         yield _row("evictions", state.evictions)
-    yield from (_row("head", each) for each in sorted(state.heads.items()))
-    yield from (_row("first_plan", each) for each in sorted(state.first_plans.items()))
+    yield from (_row("head", each) for each in state.heads.items())
+    yield from (_row("first_plan", each) for each in state.first_plans.items())
 
 
 def _row(section: str, content: Any) -> str:
@@ -349,7 +353,9 @@ def count_rest(state: CellState) -> None:
 
 
 def digest_of(state: CellState) -> str:
-    """A hash over the rows: equal for equal states, whatever the order in which they came about."""
+    """A hash over the rows: equal where the same log led to equal states, whatever was tried and undone meanwhile, and
+    whether it was folded from its beginning or from a snapshot.
+    """
     hashed = blake2b(digest_size=16)
     for row in rows_of(state):
         hashed.update(row.encode())

@@ -1,7 +1,8 @@
 """The undo log of a state: checkpoint, try, then commit or roll back.
 
 Everything that changes a state leaves here what it was before. Old values are kept, not inverse operations: there is
-nothing to get wrong on the way back.
+nothing to get wrong on the way back. A table gets its order back, too: who walks it afterwards decides as one who has
+never tried anything.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ class UndoLog:
     call for each single value would cost more than the change.
     """
 
-    __slots__ = ("_open", "entries")
+    __slots__ = ("_in_order", "_open", "entries")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._open = 0
+        self._in_order: set[int] = set()
+        """The tables whose order since the newest checkpoint is noted already: once is enough, however many keys go."""
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """`owner.name = value`."""
@@ -41,11 +44,23 @@ class UndoLog:
 
     def drop(self, table: dict[Any, Any], key: Any) -> None:
         """`del table[key]`; the key must be there."""
+        if next(reversed(table)) != key and self.is_first_of(table):
+            self.entries.append((_put_in_order, table, tuple(table), None))
         self.entries.append((dict.__setitem__, table, key, table.pop(key)))
+
+    def is_first_of(self, table: dict[Any, Any]) -> bool:
+        """Whether nobody has asked this of the table since the newest checkpoint: who takes a key out then leaves an
+        entry before that which puts the table back in order, for a key that comes back comes last.
+        """
+        if not self._open or id(table) in self._in_order:
+            return False
+        self._in_order.add(id(table))  # the entry holds the table: no other one gets its number
+        return True
 
     def checkpoint(self) -> int:
         """Open a checkpoint. Each must be ended by `commit` or `rollback`, the newest first."""
         self.trim()
+        self._in_order.clear()
         self._open += 1
         return len(self.entries)
 
@@ -56,11 +71,13 @@ class UndoLog:
         while len(entries) > mark:
             restore, owner, place, old = entries.pop()
             restore(owner, place, old)
+        self._in_order.clear()
         self._open -= 1
 
     def commit(self, mark: int) -> None:
         """Keep what was done since the checkpoint. An outer checkpoint can still undo it."""
         self._must_be_open(mark)
+        self._in_order.clear()
         self._open -= 1
         self.trim()
 
@@ -74,3 +91,9 @@ class UndoLog:
             raise ValueError("no checkpoint is open")
         if mark > len(self.entries):
             raise ValueError(f"checkpoint {mark} was ended before: the journal holds {len(self.entries)} entries")
+
+
+def _put_in_order(table: dict[Any, Any], keys: tuple[Any, ...], _: None) -> None:
+    """Every key of the table is there again, in whatever order."""
+    for key in keys:
+        table[key] = table.pop(key)
