@@ -27,13 +27,16 @@ INDICES = (
     "live_bytes_of",
     "dependents",
     "dependencies_resolved",
+    "ends_untold",
     "maintenance_starts",
     "silent",
     "offers",
     "usage",
     "kinds",
 )
-"""What is asked by its keys, walked sorted, or summed up: made anew, it may stand in another order."""
+"""What is asked by its keys, walked sorted, summed up, or walked to its end before anything is decided by it: made anew,
+it may stand in another order.
+"""
 
 
 def orders(state: CellState) -> dict[str, list[Any]]:
