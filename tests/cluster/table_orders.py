@@ -34,8 +34,8 @@ INDICES = (
     "usage",
     "kinds",
 )
-"""What is asked by its keys, walked sorted, summed up, or walked to its end before anything is decided by it: made anew,
-it may stand in another order.
+"""What is asked by its keys, walked sorted, summed up, or walked to its end before anything is decided by it: made
+anew, it may stand in another order.
 """
 
 
