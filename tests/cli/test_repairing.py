@@ -24,6 +24,7 @@ from fallow.shared.log.reading import event_of
 from fallow.shared.log.snapshots import read_catalogue, write_snapshot
 from tests.cli.test_user_name import make_nameless
 from tests.histories import CELL, History, folded, outgoing
+from tests.log.earlier_release import as_then
 
 LAYOUT = Layout("t", {CELL: 0})
 DECISIONS = LAYOUT.tp("decisions", CELL)
@@ -345,6 +346,18 @@ async def test_a_snapshot_of_a_history_that_was_written_over_is_not_believed_beh
     assert {m.version for m in found.contradicting} == {40}
     await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
     assert (await kept.state()).version == 31
+
+
+async def test_a_log_in_which_another_release_has_gone_on_is_left_as_it_is() -> None:
+    """What it has decided since would be given up."""
+    kept = Kept()
+    await kept.live()
+    state = await kept.state()
+    kept.broker.write(as_then(outgoing(LAYOUT, History(5).decisions(1), state.chain)[0]))
+    end = kept.broker.partition(DECISIONS).end
+    with pytest.raises(NotRepairable, match=r"offset 40: .* is of another release"):
+        await survey(kept.log, LAYOUT, CELL)
+    assert (kept.broker.partition(DECISIONS).begin, kept.broker.partition(DECISIONS).end) == (0, end)
 
 
 async def test_a_snapshot_that_cannot_be_read_is_passed_over() -> None:

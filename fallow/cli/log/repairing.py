@@ -76,7 +76,9 @@ class Survey:
 
 
 async def survey(log: Log, layout: Layout, cell: str) -> Survey:
-    """Look at a cell's log. Raises NotRepairable where no state can be told; LogUnavailable."""
+    """Look at a cell's log. Raises NotRepairable where no state can be told, and where another release has gone on in
+    it; LogUnavailable.
+    """
     tp = layout.tp("decisions", cell)
     begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
     catalogue = await read_catalogue(log, layout, cell)
@@ -169,7 +171,7 @@ async def _fold(log: Log, layout: Layout, found: Survey, manifests: list[Snapsho
                     fold(state, log_record(record, keys))
                     compare()
         except DamagedLog as error:
-            if isinstance(error, OtherRelease) and not state.version:
+            if isinstance(error, OtherRelease):  # whole, and what that release has decided would be given up
                 raise NotRepairable(f"cell {found.cell}: {error}") from error
             found.damage, found.damage_offset = str(error), error.offset
         except UnreadableRecords as error:
