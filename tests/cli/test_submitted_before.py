@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,13 +15,14 @@ from hypothesis import strategies as st
 
 from fallow.cli.failures import Exit
 from fallow.cli.job import submit
-from fallow.cli.job.submit import Until, found_of, tell_and_end
+from fallow.cli.job.submit import Found, Until, found_of, tell_and_end
+from fallow.shared.client.answers import Progress, Stage
 from fallow.shared.client.port import ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
 from fallow.shared.events.job_ids import digest_of
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.reasons import FailReason, PendingReason, RefuseCode, RejectCode
+from fallow.shared.events.reasons import FailReason, PendingReason, RefuseCode, RejectCode, RequeueReason
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, WorkerPlace
 from fallow.shared.view.reader import Read
@@ -254,3 +256,64 @@ def test_what_an_earlier_job_of_that_id_does_meanwhile_is_no_answer(
     elif sees != "none":
         is_bad = goal is not None and has_end and end != "finished"
         assert code == (Exit.NO if is_bad else 0), "some of it lives, as far as anybody knows"
+
+
+ROUND: tuple[tuple[Callable[[str], e.Effect], str, Stage], ...] = (
+    (lambda job: e.JobStarted(job=job, attempt=1, workers=(PLACE,)), "starting", Stage.STARTED),
+    (lambda job: e.JobRunning(job=job, attempt=1), "running", Stage.RUNNING),
+    (
+        lambda job: e.JobRequeued(job=job, reason=RequeueReason.PREEMPTED, not_before_ms=0, failures=0),
+        "queued",
+        Stage.WAITING,
+    ),
+)
+"""What happens to a job time and again, and how it stands then, in the view and in the news."""
+
+
+@given(data=st.data(), sent=st.sampled_from([PLAIN, MANY]))
+def test_an_earlier_job_is_as_far_as_the_newest_that_rows_and_news_tell(data: st.DataObject, sent: JobSpec) -> None:
+    """The mark lies anywhere in the life of each job or element. The view shows how it stood at one time, the news are
+    read to another one before what was seen is noted, and to the end after it.
+    """
+    parts = ["ada/hello"] if sent is PLAIN else [f"ada/many.{index}" for index in range(3)]
+    found, seen, later = Found([f"ada/{sent.id}"], Progress.of_specs([sent])), list[JobRow](), list[News]()
+    told, newest, are_ahead = dict[str, Stage](), dict[str, Stage](), True
+    for part in parts:
+        lived = [(make(part), status, stage) for make, status, stage in ROUND * 2][: data.draw(st.integers(0, 6))]
+        if (end := data.draw(st.sampled_from([None, *ENDS]))) is not None:
+            lived.append((ENDS[end](part), end, Stage(end)))
+        stands = [("queued", Stage.WAITING), *((status, stage) for _, status, stage in lived)]
+        mark = data.draw(st.integers(0, len(lived)))
+        noted = data.draw(st.integers(mark, len(lived)))
+        shown = data.draw(st.integers(0 if noted > mark else mark, len(lived)))
+        news = [News("main", effect) for effect, _, _ in lived]
+        for each in news[mark:noted]:
+            found.progress.take(each)
+        later += news[noted:]
+        told[part], newest[part], are_ahead = stands[noted][1], stands[-1][1], are_ahead and shown <= noted
+        if shown or noted == mark or data.draw(st.booleans()):
+            seen.append(row(stands[shown][0], part))
+    found.note({found.names[0]: tuple(seen)} if seen else {})
+    reaches(
+        "a row that is older than the news",
+        are_ahead and told != {each.id: submit.STAGES[each.status] for each in seen},
+    )
+    if are_ahead:
+        assert found.progress.stages == told
+        assert {each.id: submit.STAGES[each.status] for each in found.earlier[found.names[0]]} == told
+    for each in later:
+        found.progress.take(each)
+    assert found.progress.stages == newest
+
+
+@pytest.mark.parametrize("goal", [None, Until.ENDED])
+async def test_an_array_of_which_one_element_is_not_known_to_be_over_is_not_said_to_be(
+    goal: Until | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = [News("main", e.JobFinished(job=f"ada/many.{index}", attempt=1)) for index in range(2)]
+    code = await ends(CellAtOnce(news_of=ended, is_away=True), goal, MANY, wait_ms=50, as_json=True)
+    jobs = json.loads(capsys.readouterr().out)["jobs"]
+    if goal is None:
+        assert (code, jobs) == (0, {"ada/many": "unanswered"})
+    else:
+        assert (code, jobs["ada/many.2"]) == (Exit.AWAY, "unanswered")

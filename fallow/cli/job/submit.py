@@ -60,8 +60,12 @@ STAGES = {
     JobStatus.FAILED: Stage.FAILED,
     JobStatus.CANCELLED: Stage.CANCELLED,
 }
-ENDS = {STAGES[status]: status for status in FINAL}
-LIVES = {Stage.WAITING: JobStatus.QUEUED, Stage.STARTED: JobStatus.STARTING, Stage.RUNNING: JobStatus.RUNNING}
+STATUSES = {
+    Stage.WAITING: JobStatus.QUEUED,
+    Stage.STARTED: JobStatus.STARTING,
+    Stage.RUNNING: JobStatus.RUNNING,
+    **{STAGES[status]: status for status in FINAL},
+}
 """How a job stands of which the news told, as the view would show it."""
 
 ANSWER_MS = 2_000
@@ -118,13 +122,15 @@ class Found:
                     self.over_before.append(job)
 
     def _with_news(self, job: str, rows: tuple[JobRow, ...]) -> tuple[JobRow, ...]:
-        """The same rows, over where the news told of an end: the view comes after the log, and may be away."""
-        ends = {part: ENDS[stage] for part in self.parts(job) if (stage := self.progress.earlier.get(part)) in ENDS}
-        if not rows:
-            lives = {part: LIVES[stage] for part, stage in self.progress.earlier.items() if stage in LIVES}
-            tenant = self.progress.tenants[job]
-            return tuple(JobRow(part, tenant, found) for part in self.parts(job) if (found := (ends | lives).get(part)))
-        return tuple(replace(row, status=ends.get(row.id, row.status)) for row in rows)
+        """The same rows, each as far as the news told, and those of which only the news told: the view comes after the
+        log, was read earlier, and may be away.
+        """
+        parts, told, seen = self.parts(job), self.progress.earlier, {row.id for row in rows}
+        if job in seen and job not in parts:
+            return rows  # the array is over
+        tenant = self.progress.tenants[job]
+        unseen = (JobRow(part, tenant, STATUSES[told[part]]) for part in parts if part in told and part not in seen)
+        return (*(_as_told(row, told.get(row.id)) for row in rows), *unseen)
 
     def _take(self, parts: tuple[str, ...], rows: tuple[JobRow, ...], forgotten: Stage) -> None:
         stages, of = self.progress.stages, {row.id: row for row in rows}
@@ -133,7 +139,13 @@ class Found:
                 row = of.get(part)
                 stages[part] = STAGES[row.status] if row is not None else forgotten
                 if row is not None and row.deferred is not None and row.status in WAITING:
-                    self.progress.waits[part] = row.deferred
+                    self.progress.waits.setdefault(part, row.deferred)
+
+
+def _as_told(row: JobRow, stage: Stage | None) -> JobRow:
+    """The row, as far as the news told. An end stays one, and of the same stage the row says more."""
+    is_older = stage is not None and row.status not in FINAL and STAGES[row.status] is not stage
+    return replace(row, status=STATUSES[stage]) if stage is not None and is_older else row
 
 
 def _forgotten(rows: tuple[JobRow, ...]) -> Stage:
@@ -241,9 +253,16 @@ def _sent(jobs: list[JobSpec], progress: Progress, earlier: Earlier) -> dict[str
     """What is known of each job, or array, so soon after it was sent. `earlier`: those that were submitted before."""
     names = [full_id(job.tenant, job.id) for job in jobs]
     said = {job: progress.stages[_followed(progress, job)] for job in names}
-    said |= {job: STAGES[standing(rows)] for job, rows in earlier.items()}
+    said |= {job: _stage_of(progress, job, rows) for job, rows in earlier.items()}
     shown = {job: stage in TURNED_AWAY or job in earlier for job, stage in said.items()}
     return {job: stage.value if shown[job] else SUBMITTED for job, stage in said.items()}
+
+
+def _stage_of(progress: Progress, job: str, rows: Sequence[JobRow]) -> Stage:
+    """How far one is that was submitted before: an array is over only where that is known of each element."""
+    stage = STAGES[standing(rows)]
+    is_open = any(progress.stages[part] is Stage.UNANSWERED for part in progress.arrays.get(job, (job,)))
+    return Stage.UNANSWERED if stage in OVER and is_open else stage
 
 
 def _followed(progress: Progress, job: str) -> str:
