@@ -88,6 +88,20 @@ def test_a_folder_of_before_there_was_the_file_is_read_and_marked(
     assert content(tmp_path) | before == content(tmp_path)
 
 
+@pytest.mark.parametrize("left", [None, ""])
+@pytest.mark.parametrize("beside", [".gone/gone-0011", ".gone/7", "lost+found", "notes/old"])
+@pytest.mark.parametrize("way", [by_agent, by_up])
+def test_what_is_no_jobs_folder_does_not_make_a_folder_of_this_release_an_old_one(
+    tmp_path: Path, way: Way, beside: str, left: str | None
+) -> None:
+    for name in ("ada~train/1", beside):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    if left is not None:
+        (tmp_path / "format").write_text(left)
+    way(tmp_path)
+    assert (tmp_path / "format").read_text()
+
+
 @pytest.mark.parametrize("where", ["runs/train-7/1", "diaries/n1.jsonl", "n1.jsonl"])
 @pytest.mark.parametrize(("way", "file", "kept"), KEEPERS)
 def test_a_folder_of_when_jobs_had_no_tenants_is_refused_in_one_line_and_stays_as_it_is(

@@ -87,8 +87,19 @@ def names_no_tenants(folder: Path) -> bool:
     """Whether it has a folder of a run, or a diary, of a job that is called by its id alone, as all were once."""
     if folder.name == "runs":
         with contextlib.suppress(OSError), os.scandir(folder) as found:
-            return any("~" not in each.name and each.is_dir(follow_symlinks=False) for each in found)
+            return any("~" not in each.name and _is_of_runs(each) for each in found)
     return any(_JOB_ALONE.search(_first_of(path)) for path in sorted(folder.glob("*.jsonl")))
+
+
+def _is_of_runs(job: os.DirEntry[str]) -> bool:
+    """Whether it has a folder of an attempt. Beside those of jobs stands what is being removed, in a hidden one, and
+    perhaps what a file system keeps for itself.
+    """
+    if job.name.startswith(".") or not job.is_dir(follow_symlinks=False):
+        return False
+    with contextlib.suppress(OSError), os.scandir(job) as found:
+        return any(each.name.isdecimal() and each.is_dir(follow_symlinks=False) for each in found)
+    return False
 
 
 def _first_of(diary: Path) -> bytes:
