@@ -414,7 +414,7 @@ def test_a_password_in_an_address_is_not_shown(
 
 
 def test_where_no_address_is_given_and_nothing_answers_it_is_said_what_to_do() -> None:
-    away = "Kafka: no Kafka at 127.0.0.1:9092: nobody answers there"
+    away = "Kafka: no Kafka at 127.0.0.1:9092: nobody answers there, or not as a Kafka with these settings"
     told = without_address(Exit.AWAY, away, ())
     assert told.endswith("paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed")
     assert told.startswith("FALLOW_KAFKA is not set, and no Kafka answers at 127.0.0.1:9092: ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
 
@@ -37,3 +39,16 @@ async def test_where_no_kafka_is_one_short_sentence_says_so(name: str) -> None:
     assert str(found.value).startswith(f"no Kafka at {name}: ")
     assert len(str(found.value)) < 160
     assert not set("<>()'[]") & set(str(found.value))
+
+
+async def test_of_somebody_who_answers_it_is_not_said_that_nobody_does() -> None:
+    async def no_kafka(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(10)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(no_kafka, "127.0.0.1", 0) as server:
+        log = KafkaLog(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", "tests")
+        with pytest.raises(LogUnavailable, match="or not as a Kafka with these settings"):
+            await log.start()
+        await log.stop()
