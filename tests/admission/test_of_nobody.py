@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from fallow.services.admission.app.answering import Admission
+from fallow.services.admission.app.answering import LOOK_APART_MS, Admission
 from fallow.services.admission.policy.rates import CANCELS_PER_SUBMISSION
 from fallow.services.admission.service import AdmissionService
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.model.config import CellFile, SubmissionRate
 from fallow.shared.events.base import Event
 from fallow.shared.events.encoding import TYPE_HEADER, Undecodable
-from fallow.shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted
+from fallow.shared.events.jobs import JobAdmitted, JobRejected
 from fallow.shared.events.operations import ReloadCell
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.log.layout import Layout
@@ -128,24 +128,59 @@ def test_without_a_setting_a_thousand_at_once_do_not_get_an_answer_of_their_own(
 class OtherFile(Host):
     """Its cell file has one tenant more than admission knows."""
 
+    now_ms = 0
+
     def cell_file(self, path: Path) -> CellFile:
         return parse_cell_file(TEXT.replace("tenants: [", "tenants: [{name: eve}, "), str(path))
 
+    def monotonic_ms(self) -> int:
+        return self.now_ms
 
-async def test_a_tenant_that_came_with_a_reload_is_heard_though_strangers_have_used_up_their_limit() -> None:
-    broker, layout = MemoryBroker(), Layout("t", {"main": 0})
+
+LAYOUT = Layout("t", {"main": 0})
+
+
+async def admission_at(broker: MemoryBroker, host: Host) -> Admission:
+    """It answers one stranger a second, and stands at the operations."""
     for topic in ("jobs", "operations", "dead-letters"):
         broker.create_topic(f"t.{topic}", 1)
     settings = AdmissionSettings(namespace="t", of_nobody_per_s=1, of_nobody_burst=1)
-    context = replace(make_context("admission", settings), host=OtherFile())
-    admission = Admission(context, MemoryLog(broker), layout, FILE)
+    context = replace(make_context("admission", settings), host=host)
+    admission = Admission(context, MemoryLog(broker), LAYOUT, FILE)
     admission._operations = await admission._stand_at_operations()
-    values = [bytes_of({"job": {"id": f"job-{n}", "tenant": tenant}}) for n, tenant in enumerate(["x", "y", "eve"])]
+    return admission
+
+
+async def handle(admission: Admission, *tenants: str, topic: str = "t.submissions") -> None:
+    """Hand it a batch of one job of each of these."""
     headers = ((TYPE_HEADER, SUBMIT.encode()),)
-    broker.write(layout.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
-    await admission.handle([Record("t.submissions", 0, n, b"k", each, headers, 1_000) for n, each in enumerate(values)])
+    values = [bytes_of({"job": {"id": f"job-{n}", "tenant": tenant}}) for n, tenant in enumerate(tenants)]
+    await admission.handle([Record(topic, 0, n, b"k", each, headers, 1_000) for n, each in enumerate(values)])
+
+
+def answered(broker: MemoryBroker) -> list[str]:
+    """Why each was rejected, or what else was said of it."""
     found = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
-    admitted = [each for each in found if isinstance(each, JobAdmitted | JobsAdmitted)]
-    assert len(admitted) == 1
-    assert [each.code for each in found if isinstance(each, JobRejected)] == [RejectCode.UNKNOWN_TENANT, TOO_MANY]
+    return [each.code if isinstance(each, JobRejected) else type(each).__name__ for each in found]
+
+
+async def test_a_tenant_that_came_with_a_reload_is_heard_though_strangers_have_used_up_their_limit() -> None:
+    """In its batch nothing but what is one too many of strangers is turned away."""
+    broker, host = MemoryBroker(), OtherFile()
+    admission = await admission_at(broker, host)
+    await handle(admission, "x", "y")
+    broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
+    host.now_ms = LOOK_APART_MS
+    await handle(admission, "eve")
+    assert answered(broker) == [RejectCode.UNKNOWN_TENANT, TOO_MANY, JobAdmitted.__name__]
+    await admission.end()
+
+
+async def test_for_what_is_one_too_many_of_a_tenant_no_other_file_is_looked_for() -> None:
+    broker = MemoryBroker()
+    admission = await admission_at(broker, OtherFile())
+    broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
+    await handle(admission, "alice", "alice", "alice", topic="t.submissions.alice")
+    assert answered(broker)[-1] == TOO_MANY
+    assert not admission._service.knows("eve")
     await admission.end()
