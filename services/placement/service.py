@@ -34,6 +34,7 @@ from fallow.services.placement.queue.reservations import Reservations
 from fallow.services.placement.queue.scheduling_cycle import TRIES_MOST, ScheduleQueues, schedule_queues
 from fallow.services.placement.requests import arrays, dependencies, requests, settings, tenants
 from fallow.services.placement.requests.file_in_force import FileInForce
+from fallow.services.placement.requests.walk_after_waits import WalkAfterWaits
 from fallow.services.placement.search.gang import POLICIES, Places
 from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.cluster.fold.errors import IllegalEffect
@@ -157,7 +158,7 @@ class PlacementService:
         self._lines, self._fair_clock = Lines(file.cell(state.cell).queues), FairShareTimer(file.cell(state.cell))
         self._followed = 0
         self._untold: dict[str, PendingReason] = {}
-        self._tending = ReplicaReconciler()
+        self._tending, self._waits = ReplicaReconciler(), WalkAfterWaits()
         self._owners = Owners()
         self._are_owners_to_note = True
         self._walk_is_due = self.has_new_leases = True
@@ -229,6 +230,7 @@ class PlacementService:
         self._untold = {}
         self._owners.forget(self.state)
         self._tending.forget()
+        self._waits.forget()
         self.reservations.forget()
         self._walk_is_due = self._are_owners_to_note = True
 
@@ -979,9 +981,8 @@ class PlacementService:
         ):
             self._walk_is_due |= self._note_owners()
         if self._walk_is_due or decision.has_released:
-            # Of jobs that come to be ready together none starts before all of them are in their lines.
-            is_to_come = decision.is_full or self.state.has_waits_to_settle
-            self._walk_is_due = is_to_come or self._holds_first() or self._walk_lines(decision)
+            is_put_off = self._waits.puts_off(self.state) or decision.is_full
+            self._walk_is_due = is_put_off or self._holds_first() or self._walk_lines(decision)
         elif self._untold:
             self._tell(decision)
         self._is_walking = False

@@ -5,23 +5,29 @@ the other release could not answer any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from fallow.services.admission.app.answering import main
 from fallow.services.admission.settings import AdmissionSettings
+from fallow.shared.cluster.fold.fold import DamagedLog, fold
 from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import CHAIN_HEADER, next_chain
+from fallow.shared.events.encoding import TYPE_HEADER, ce_headers, encode
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import JobSpec
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import LogUnavailable, Outgoing, Record
-from fallow.shared.log.release import logs_of_another_release
+from fallow.shared.log.reading import log_record
+from fallow.shared.log.release import Trail, trails_of
 from fallow.shared.log.sharing.delivery import Delivery
 from fallow.shared.runtime.files.cell_file import parse_cell_file
 from fallow.shared.runtime.host import Host
@@ -42,7 +48,7 @@ tenants: [{{name: vision}}]
 """,
     "cell",
 )
-TOLD = "is of another release, this one reads fallow.decision.v2 (got fallow.decision.v1); it was written by another"
+TOLD = "is of another release, this one reads fallow.decision.v2 (got fallow.decision.v1)"
 
 
 class OneFile(Host):
@@ -129,6 +135,19 @@ def write(broker: MemoryBroker, *messages: Outgoing) -> None:
         broker.write(message)
 
 
+async def whose_are(broker: MemoryBroker, *cells: str, layout: Layout = LAYOUT) -> list[str]:
+    """What is told of each of these cells' logs."""
+    decisions = {cell: layout.tp("decisions", cell) for cell in cells or (CELL,)}
+    found = await trails_of(MemoryLog(broker), decisions, {cell: layout.signers.of(cell) for cell in decisions})
+    return ["own" if isinstance(each, Trail) else str(each) for each in found.values()]
+
+
+def between(value: bytes, before: str, type_: bytes = b"fallow.decision.v1") -> tuple[Outgoing, str]:
+    """A stranger's record that continues the chain up to there, which anybody can compute; and its own chain."""
+    (topic, partition), chain = DECISIONS, next_chain(before, value)
+    return Outgoing(topic, value, b"k", ((TYPE_HEADER, type_), (CHAIN_HEADER, chain.encode())), partition), chain
+
+
 def next_of(history: History, count: int) -> list[Outgoing]:
     """The next decisions, as records behind those of before."""
     chain = history.state.chain
@@ -192,30 +211,97 @@ async def test_what_a_stranger_calls_of_another_release_keeps_no_submission_wait
     assert admission.answers == 2
 
 
-async def test_a_log_is_told_by_the_last_record_that_continues_another_one(broker: MemoryBroker) -> None:
+async def test_a_log_is_told_by_what_continues_it(broker: MemoryBroker) -> None:
     """A writer that knew an old state alone leaves records behind it that continue nothing."""
-    log, history, stranger = MemoryLog(broker), History(3), first_decision(LAYOUT, chain_before="f" * 32)
+    history, stranger = History(3), first_decision(LAYOUT, chain_before="f" * 32)
     ours = outgoing(LAYOUT, history.decisions(4))
     write(broker, *ours)
-    assert await logs_of_another_release(log, LAYOUT, [CELL, "cell-b"]) is None
+    assert await whose_are(broker, CELL, "cell-b") == ["own", "own"]
     write(broker, ours[1], stranger, ours[2])
-    assert await logs_of_another_release(log, LAYOUT, [CELL, "cell-b"]) is None
+    assert await whose_are(broker) == ["own"]
     write(broker, *map(as_then, next_of(history, 2)), ours[1])
-    assert TOLD in (await logs_of_another_release(log, LAYOUT, [CELL, "cell-b"]) or "")
+    assert TOLD in (await whose_are(broker))[0]
+
+
+@pytest.mark.parametrize("decisions", [1, 3, 100], ids=lambda count: f"{count} decisions")
+@pytest.mark.parametrize("begin", [0, 1])
+async def test_strangers_who_continue_each_other_alone_hold_nothing_up(
+    broker: MemoryBroker, decisions: int, begin: int
+) -> None:
+    history = History(3)
+    write(broker, *outgoing(LAYOUT, history.decisions(decisions + begin)))
+    broker.delete_before(DECISIONS, begin)
+    first, chain = between(b'{"a":1}', "f" * 32)
+    write(broker, first, between(b'{"a":2}', chain)[0])
+    assert await whose_are(broker) == ["own"]
+    write(broker, *next_of(history, 1))
+    assert await whose_are(broker) == ["own"]
+
+
+@pytest.mark.parametrize("value", [b'{"version":0}', b'{"version":3}', b'{"version":999}', b"", b"{}"])
+@pytest.mark.parametrize("decisions", [0, 3, 100])
+async def test_in_a_cell_with_keys_what_continues_the_log_without_one_holds_nothing_up(
+    broker: MemoryBroker, value: bytes, decisions: int
+) -> None:
+    history, layout = History(3), believing(LAYOUT, public(WRITERS), cell=CELL)
+    write(broker, *signed(layout, history.decisions(decisions), WRITERS))
+    write(broker, *(between(value, history.state.chain)[0] for _ in range(3)))
+    assert await whose_are(broker, layout=layout) == ["own"]
+
+
+@pytest.mark.parametrize("count", [5, 200])
+async def test_a_log_of_another_release_is_known_behind_what_strangers_write(broker: MemoryBroker, count: int) -> None:
+    write(broker, *map(as_then, outgoing(LAYOUT, History(3).decisions(count))))
+    write(broker, *[between(b'{"a":1}', "f" * 32, b"x")[0]] * 16)
+    assert TOLD in (await whose_are(broker))[0]
+
+
+async def test_what_cannot_be_read_is_passed_over(broker: MemoryBroker) -> None:
+    write(broker, *map(as_then, outgoing(LAYOUT, History(3).decisions(100))))
+    broker.damage(DECISIONS, 99)
+    assert TOLD in (await whose_are(broker))[0]
 
 
 async def test_in_a_cell_with_keys_only_what_one_of_them_proves_says_whose_log_it_is(broker: MemoryBroker) -> None:
-    log, history = MemoryLog(broker), History(3)
-    layout = believing(LAYOUT, public(WRITERS), cell=CELL)
+    history, layout = History(3), believing(LAYOUT, public(WRITERS), cell=CELL)
     write(broker, *signed(layout, history.decisions(3), WRITERS))
     chain, more = history.state.chain, history.decisions(2)
     write(broker, *map(as_then, signed(layout, more, STRANGERS, chain)))
-    assert await logs_of_another_release(log, layout, [CELL]) is None
+    assert await whose_are(broker, layout=layout) == ["own"]
     write(broker, *map(as_then, signed(layout, more, WRITERS, chain)))
-    assert TOLD in (await logs_of_another_release(log, layout, [CELL]) or "")
+    assert TOLD in (await whose_are(broker, layout=layout))[0]
 
 
 async def test_what_was_written_before_the_cell_had_keys_needs_none(broker: MemoryBroker) -> None:
     layout, history = believing(LAYOUT, public(WRITERS), cell=CELL, from_version=100), History(3)
     write(broker, *map(as_then, outgoing(layout, history.decisions(3))))
-    assert TOLD in (await logs_of_another_release(MemoryLog(broker), layout, [CELL]) or "")
+    assert TOLD in (await whose_are(broker, layout=layout))[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_a_trail_judges_each_record_as_who_folds_the_log(broker: MemoryBroker, seed: int) -> None:
+    """Decisions, old ones again, strangers' records and another release's, in any order."""
+    chance, history, state, trail = Random(seed), History(seed), CellState(CELL), Trail(CELL)
+    for _ in range(30):
+        before, own = history.state.chain, outgoing(LAYOUT, history.decisions(1), history.state.chain)[0]
+        odd = [as_then(own), between(b"{}", before, b"x")[0], between(b"{}", "f" * 32)[0], between(b"", before)[0]]
+        message = chance.choice([own] * 20 + odd)
+        broker.write(message)
+        record = broker.partition(DECISIONS).records[-1]
+        judged = [kind_of(partial(fold_on, state, record)), kind_of(partial(trail.follow, record, None))]
+        assert judged[0] == judged[1]
+        if isinstance(judged[0], str):
+            return
+
+
+def fold_on(state: CellState, record: Record) -> bool:
+    version = state.version
+    return fold(state, log_record(record, None)).version > version
+
+
+def kind_of(judge: Callable[[], bool]) -> bool | str:
+    """Whether the record continues the log, or what is raised of it."""
+    try:
+        return judge()
+    except DamagedLog as error:
+        return type(error).__name__

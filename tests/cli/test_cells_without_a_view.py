@@ -10,7 +10,7 @@ import pytest
 
 from fallow.cli.cells_there import none_seen
 from fallow.cli.job.cancel import Whereabouts, outcome_of, whereabouts
-from fallow.shared.client.port import ClientUnavailable, Mark, News
+from fallow.shared.client.port import ClientUnavailable, Mark, News, ViewUnanswering
 from fallow.shared.events import effects as e
 from fallow.shared.runtime.kafka_access import KafkaAccess, Protocol
 
@@ -28,7 +28,7 @@ class Away:
     cells: tuple[str, ...] = ("north", "south")
 
     async def job(self, *_: object, **__: object) -> NoReturn:
-        raise ClientUnavailable(self.why)
+        raise (ViewUnanswering if self.why.startswith("Redis") else ClientUnavailable)(self.why)
 
     async def story(self, cell: str, job: str) -> AsyncGenerator[News, None]:
         if job in (self.north if cell == "north" else self.south):

@@ -17,8 +17,8 @@ import asyncio, signal, sys, time, types
 from pathlib import Path
 import typer
 
-if "ignored" in sys.argv[2:]:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a shell starts what is to run in the background
+# As a shell starts what is to run in the background; however the tests themselves were started.
+signal.signal(signal.SIGINT, signal.SIG_IGN if "ignored" in sys.argv[2:] else signal.default_int_handler)
 from fallow.cli import access, app, entry
 from fallow.cli.log.file import written_in_order
 

@@ -18,7 +18,7 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import RUN_IS_OVER, ObservedRun, Resources, RetryPolicy, RunStatus
-from tests.hypothesis_profile import Story, reaches, shared_among, stories
+from tests.hypothesis_profile import Story, reaches, stories
 from tests.placement.world import CELL, FILE, Fate, World, admitted, cancel, joined, quota, set_quotas, spec_of
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -188,7 +188,6 @@ def come_to_rest(chaos: Chaos) -> None:
     raise AssertionError("some job neither ends nor waits")
 
 
-@shared_among(2)
 @pytest.mark.parametrize("bad_log", [False, True])
 @given(story=stories(STEPS))
 def test_in_chaos_nothing_is_lost_and_nothing_is_done_twice(bad_log: bool, story: Story) -> None:

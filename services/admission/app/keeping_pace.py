@@ -11,14 +11,14 @@ from prometheus_client import Counter, Gauge
 
 from fallow.services.admission.policy.backpressure import Backpressure
 from fallow.services.admission.settings import AdmissionSettings
-from fallow.shared.cluster.fold.fold import OtherRelease
+from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease
 from fallow.shared.events.decisions import input_name
 from fallow.shared.events.encoding import UNREAD
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.sights import Sights
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record, TopicPartition
 from fallow.shared.log.reading import unproven_from
-from fallow.shared.log.release import logs_of_another_release, release_of
+from fallow.shared.log.release import Trail, names_another_release, trails_of
 from fallow.shared.runtime.process import Context
 
 LOOK_EVERY_S, PATIENT_MS = 0.5, 250
@@ -65,6 +65,7 @@ class KeepingPace:
         self._sights = {cell: Sights() for cell in cells}
         self._read: dict[str, int] = {}
         self._has_passed_on = False
+        self._trails = dict[str, Trail]()
         self._may_be_others = False
         self._reader: Reader | None = None
         self._behind = Gauge(
@@ -93,9 +94,12 @@ class KeepingPace:
         """Which cells have a log of another release, for which nothing may be passed on: who can read that log cannot
         read what this release writes. Raises LogUnavailable.
         """
-        why = await logs_of_another_release(self._log, self._layout, self._decisions)
-        self._may_be_others = why is not None
-        return why
+        keys = {cell: self._signers.of(cell) for cell in self._decisions}
+        found = await trails_of(self._log, self._decisions, keys)
+        self._trails = {cell: trail for cell, trail in found.items() if isinstance(trail, Trail)}
+        why = "; ".join(f"cell {cell}: {other}" for cell, other in found.items() if isinstance(other, OtherRelease))
+        self._may_be_others = bool(why)
+        return why or None
 
     async def follow(self) -> None:
         """See again and again how far placement has come, until cancelled. Raises OtherRelease."""
@@ -154,22 +158,38 @@ class KeepingPace:
 
     async def _note(self, records: Sequence[Record]) -> None:
         """Note where placement goes on with each cell's jobs: a decision names only inputs of which it took some."""
-        proven = [self._is_proven(record) for record in records]
-        if not all(proven) and await self._signers.renewed():  # perhaps its writer's key was added
-            proven = [self._is_proven(record) for record in records]
-        for record, is_proven in zip(records, proven, strict=True):
+        unproven = [self._unproven_from(record) for record in records]
+        if any(unproven) and await self._signers.renewed():  # perhaps its writer's key was added
+            unproven = [self._unproven_from(record) for record in records]
+        for record, unproven_from_ in zip(records, unproven, strict=True):
             cell = self._cells.get(record.partition)
-            if cell is not None and release_of(record, self._signers.of(cell)) is not None:
-                self._may_be_others = True  # or it is a stranger's: a look at the log tells
-            if not is_proven:
+            if cell is None:
+                continue
+            self._go_on(cell, record, unproven_from_)
+            if unproven_from_ is not None:
                 continue  # of a cell with keys only what one of them proves counts, whatever version it names
             next_offset = jobs_read_to(record.value or b"", record.partition)
-            if cell is not None and next_offset is not None:
+            if next_offset is not None:
                 self._read[cell] = next_offset
 
-    def _is_proven(self, record: Record) -> bool:
+    def _go_on(self, cell: str, record: Record, unproven: int | None) -> None:
+        """Follow whose log it is. Raises OtherRelease."""
+        trail = self._trails.get(cell)
+        try:
+            if trail is not None:
+                trail.follow(record, unproven)
+            elif names_another_release(record):
+                self._may_be_others = True  # or it is a stranger's: a look at the last records tells
+        except OtherRelease as other:
+            self._may_be_others = True
+            raise OtherRelease(f"cell {cell}: {other}") from other
+        except DamagedLog:
+            del self._trails[cell]  # those who fold the log tell of it
+            self._may_be_others = True
+
+    def _unproven_from(self, record: Record) -> int | None:
         cell = self._cells.get(record.partition)
-        return cell is None or unproven_from(record, self._signers.of(cell)) is None
+        return None if cell is None else unproven_from(record, self._signers.of(cell))
 
     def _compare(self, ends: Mapping[TopicPartition, int]) -> None:
         """See how far each cell's jobs are read, up to where they ended.

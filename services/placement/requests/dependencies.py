@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import chain, islice
-from operator import attrgetter
 
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.requests.circles import STEPS_MOST, circle
@@ -14,8 +13,8 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import CancelReason, PendingReason, RefuseCode
 from fallow.shared.events.values import JobSpec
 
-SETTLED_MOST = 1_000
-"""The waits of so many jobs end in one record at most, those of the others in the next ones."""
+SETTLED_MOST = 2_000
+"""So many waits end in one record at most, the others in the next ones. Each job counts as one more."""
 
 
 def refusal(decision: DecisionBuilder, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
@@ -55,25 +54,25 @@ def begin(decision: DecisionBuilder, job: Job) -> None:
 
 
 def settle(decision: DecisionBuilder) -> None:
-    """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits. No job
-    starts before all are settled, so it decides nothing which of very many come first.
+    """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits.
+    The walk waits for those that come to be ready together.
     """
     state, left = decision.state, SETTLED_MOST
     while state.has_waits_to_settle:
         for job in _to_settle(state, left):
             if decision.is_full:
                 return
+            left -= 1 + len(ended(state, job))
             _settle(decision, job)
-            left -= 1
-        if not left:
-            return
+            if left <= 0:
+                return
 
 
 def _to_settle(state: CellState, most: int) -> list[Job]:
-    """So many of those whose wait has ended at most, as they came."""
+    """So many of those whose wait has ended at most: those of older ends first, so each is told in time."""
     told = (follower for waited in state.ends_untold for follower in state.dependents[waited])
     found = dict.fromkeys(islice(chain(state.dependencies_resolved, told), most))
-    return sorted([state.jobs[job_id] for job_id in found], key=attrgetter("number"))
+    return [state.jobs[job_id] for job_id in found]
 
 
 def _settle(decision: DecisionBuilder, job: Job) -> None:

@@ -21,13 +21,14 @@ class UndoLog:
     call for each single value would cost more than the change.
     """
 
-    __slots__ = ("_in_order", "_open", "entries")
+    __slots__ = ("_in_order", "_looked", "_open", "entries")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self._open = 0
         self._in_order: set[int] = set()
         """The tables whose order since the newest checkpoint is noted already: once is enough, however many keys go."""
+        self._looked = dict[int, dict[Any, Any]]()
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """`owner.name = value`."""
@@ -44,9 +45,22 @@ class UndoLog:
 
     def drop(self, table: dict[Any, Any], key: Any) -> None:
         """`del table[key]`; the key must be there."""
-        if next(reversed(table)) != key and self.is_first_of(table):
+        if self._is_to_be_ordered(table, key):
             self.entries.append((_put_in_order, table, tuple(table), None))
         self.entries.append((dict.__setitem__, table, key, table.pop(key)))
+
+    def _is_to_be_ordered(self, table: dict[Any, Any], key: Any) -> bool:
+        """Whether taking this key out loses the order of the table, which is not noted yet. The last key comes back as
+        the last one. Which that is, is looked up once: behind many that went from the end, the look is long.
+        """
+        number = id(table)
+        if not self._open or number in self._in_order:
+            return False
+        if number not in self._looked:
+            self._looked[number] = table  # held, so that no other one gets its number
+            if next(reversed(table)) == key:
+                return False
+        return self.is_first_of(table)
 
     def is_first_of(self, table: dict[Any, Any]) -> bool:
         """Whether nobody has asked this of the table since the newest checkpoint: who takes a key out then leaves an
@@ -60,7 +74,7 @@ class UndoLog:
     def checkpoint(self) -> int:
         """Open a checkpoint. Each must be ended by `commit` or `rollback`, the newest first."""
         self.trim()
-        self._in_order.clear()
+        self._forget_orders()
         self._open += 1
         return len(self.entries)
 
@@ -71,15 +85,19 @@ class UndoLog:
         while len(entries) > mark:
             restore, owner, place, old = entries.pop()
             restore(owner, place, old)
-        self._in_order.clear()
+        self._forget_orders()
         self._open -= 1
 
     def commit(self, mark: int) -> None:
         """Keep what was done since the checkpoint. An outer checkpoint can still undo it."""
         self._must_be_open(mark)
-        self._in_order.clear()
+        self._forget_orders()
         self._open -= 1
         self.trim()
+
+    def _forget_orders(self) -> None:
+        self._in_order.clear()
+        self._looked.clear()
 
     def trim(self) -> None:
         """Forget everything, if no checkpoint is open that could undo it."""

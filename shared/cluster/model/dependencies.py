@@ -85,19 +85,17 @@ def breaker(state: CellState, job: Job) -> str:
     """Which job came to such an end that this one can never be ready; empty if none did."""
     if job.broken_by:
         return job.broken_by
-    for waited in ended(state, job):
-        if state.finished[waited].status is not JobStatus.FINISHED and _needs_a_good_end(job, waited):
-            return waited
-    return ""
+    finished = state.finished
+    failed = [waited for waited in ended(state, job) if finished[waited].status is not JobStatus.FINISHED]
+    if not failed:
+        return ""
+    need_good_ends = {each.job for each in job.spec.after if each.when is AfterWhen.OK}
+    return next((waited for waited in failed if waited in need_good_ends), "")
 
 
 def is_ready(state: CellState, job: Job) -> bool:
     """Whether all that the job waits for is over as it should be, whether or not it has been told."""
     return len(ended(state, job)) == len(job.waits_for) and not breaker(state, job)
-
-
-def _needs_a_good_end(job: Job, job_id: str) -> bool:
-    return any(each.job == job_id and each.when is AfterWhen.OK for each in job.spec.after)
 
 
 def leave(state: CellState, job: Job) -> None:
@@ -109,7 +107,7 @@ def leave(state: CellState, job: Job) -> None:
 
 def shorten(state: CellState, job: Job, over: tuple[str, ...]) -> None:
     """A job does not wait for these any more."""
-    journal = state.undo_log
+    journal, gone = state.undo_log, frozenset(over)
     for job_id in over:
         followers = state.dependents[job_id]
         journal.drop(followers, job.id)
@@ -117,7 +115,7 @@ def shorten(state: CellState, job: Job, over: tuple[str, ...]) -> None:
             journal.drop(state.dependents, job_id)
             if job_id in state.ends_untold:
                 journal.drop(state.ends_untold, job_id)
-    journal.set(job, "waits_for", tuple([waited for waited in job.waits_for if waited not in over]))
+    journal.set(job, "waits_for", tuple([waited for waited in job.waits_for if waited not in gone]))
 
 
 def forget_ripe(state: CellState, job: Job) -> None:
