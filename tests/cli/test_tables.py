@@ -11,16 +11,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import asdict
 
 from fallow.cli.cell import metrics_command
 from fallow.cli.job import array, job, jobs
 from fallow.cli.log import at, dead_letters
 from fallow.cli.node import nodes
 from fallow.cli.output.counts import counted
+from fallow.cli.output.durations import setting
 from fallow.cli.output.output import print_table
-from fallow.cli.output.table import fitted
+from fallow.cli.output.table import Lines, fitted
 from fallow.cli.quota import rows as quota_rows
 from fallow.cli.quota import shares, tenants
+from fallow.shared.events.operations import CellPolicy
 from fallow.shared.near import first_named
 from tests.hypothesis_profile import reaches
 
@@ -238,6 +241,42 @@ def test_no_row_is_taller_where_there_is_more_width(data: st.DataObject, name: s
             heights.append(max(len(list(found.row(at, width))) for at in range(found.rows)))
     reaches("a row has more lines where there is less width", len({*heights}) > 1)
     assert heights == sorted(heights, reverse=True)
+
+
+KINDS: dict[str, tuple[str, st.SearchStrategy[object]]] = {
+    "name": ("NAME", NAMES),
+    "text": ("TEXT", REASONS),
+    "figure": (">GPUS", st.sampled_from(["", 8, 1_024, "13 min 48 s"])),
+    "word": ("STATE", st.sampled_from(["", "held", "taken out"])),
+}
+
+
+@given(
+    data=st.data(),
+    kinds=st.just(["name", "text"]) | st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=6),
+)
+def test_a_table_of_any_columns_is_printed_at_any_width(data: st.DataObject, kinds: list[str]) -> None:
+    headings = [f"{KINDS[kind][0]} {at}" for at, kind in enumerate(kinds)]
+    spare = data.draw(st.lists(st.sampled_from([heading.lstrip(">") for heading in headings]), unique=True))
+    rows = data.draw(st.lists(st.tuples(*(KINDS[kind][1] for kind in kinds)), min_size=1, max_size=3))
+    layouts = set()
+    for width in range(20, 201, data.draw(st.integers(1, 20))):
+        found = fitted(headings, rows, width, spare)
+        lines = [len(list(found.row(at, width))) for at in range(len(rows))]
+        assert (found.rows, found.heights(width, Lines())) == (len(rows), lines)
+        layouts.add((found.above is not None, bool(found.below)))
+    reaches("a name stands above, and words below", (True, True) in layouts)
+
+
+@pytest.mark.parametrize("width", range(20, 80, 5))
+def test_the_settings_of_a_cell_are_shown_at_any_width(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    rows = [(name, setting(name, value)) for name, value in asdict(CellPolicy()).items()]
+    print_table("Policy of cell main at version 3", ("SETTING", "VALUE"), rows)
+    words = capsys.readouterr().out.split()
+    assert [word for row in rows for text in row for word in text.split() if word not in words] == []
 
 
 def test_a_node_that_is_drained_for_maintenance_has_three_lines_at_80_columns(

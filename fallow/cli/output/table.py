@@ -43,6 +43,20 @@ class Column:
         return fill + text if self.is_number else text + fill
 
 
+class Lines:
+    """How many lines cells take, counted once for all the layouts that give them the same width."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[tuple[str, ...], int, str], list[int]] = {}
+
+    def of(self, cells: tuple[str, ...], width: int, said: str = "") -> list[int]:
+        """The lines of each with what is said before it; an empty one has none."""
+        key = cells, width, said
+        if key not in self._known:
+            self._known[key] = [len(broken(said + cell, width)) if cell else 0 for cell in cells]
+        return self._known[key]
+
+
 @dataclass(frozen=True, slots=True)
 class Fitted:
     """The columns that are printed beside each other, and the headings of those that are left out. `above` is the
@@ -83,17 +97,22 @@ class Fitted:
         for lines in self._below(at, width):
             yield from (SET_IN + line for line in lines)
 
-    def height(self, at: int, width: int) -> int:
-        """How many lines `row` has."""
-        above = self.above is not None and bool(self.above.cells[at])
-        beside = max(len(column.lines_of(at)) for column in self.columns)
-        return above + beside + sum(len(lines) for lines in self._below(at, width))
+    def heights(self, width: int, lines: Lines) -> list[int]:
+        """How many lines each row has."""
+        beside = [lines.of(column.cells, column.width) for column in self.columns if column.breaks]
+        parts = [[max(1, *counts) for counts in zip(*beside, strict=True)] if beside else [1] * self.rows]
+        if self.above is not None:
+            parts.append([bool(cell) for cell in self.above.cells])
+        parts += [lines.of(column.cells, width - len(SET_IN), self._said(column)) for column in self.below]
+        return [sum(counts) for counts in zip(*parts, strict=True)]
 
     def _below(self, at: int, width: int) -> Iterator[list[str]]:
         for column in self.below:
-            said = "" if len(self.below) == 1 else f"{column.heading}: "
             if column.cells[at]:
-                yield broken(said + column.cells[at], width - len(SET_IN))
+                yield broken(self._said(column) + column.cells[at], width - len(SET_IN))
+
+    def _said(self, column: Column) -> str:
+        return "" if len(self.below) == 1 else f"{column.heading}: "
 
     def _line(self, texts: Sequence[str]) -> str:
         filled = (column.to_width(text) for column, text in zip(self.columns, texts, strict=True))
@@ -110,9 +129,9 @@ def fitted(headings: Sequence[str], rows: Iterable[Sequence[Any]], width: int, s
         return Fitted(tuple(columns))
     # An empty column says nothing; after it those that are needed least go.
     columns = [column for column in columns if any(column.cells)] or columns[:1]
-    best, least = Fitted(tuple(columns)), None
+    best, least, lines = Fitted(tuple(columns)), None, Lines()
     for found in _layouts(columns, width, spare):
-        cost = _cost(found, width)
+        cost = _cost(found, width, lines)
         if least is None or cost < least:
             best, least = found, cost
         if cost[:4] == (0, 1, 0, 0):
@@ -128,16 +147,18 @@ def _layouts(columns: list[Column], width: int, spare: Sequence[str]) -> Iterato
             return
         for moved in _choices(beside[above is None :], spare):
             kept = [column for column in beside if column not in moved]
+            if not kept:
+                continue
             for count in range(len(there) + 1):
                 yield _beside(kept, width, spare, there[:count], above, moved)
 
 
-def _cost(found: Fitted, width: int) -> tuple[int, ...]:
+def _cost(found: Fitted, width: int, lines: Lines) -> tuple[int, ...]:
     """What a layout costs, most of all first: signs beyond the width, lines of the tallest row, whether a column stands
     above it, how many stand below it, how many are left out, and lines in all. Of one layout each is no more where
     there is more width, so no wider table has taller rows.
     """
-    heights = [found.height(at, width) for at in range(found.rows)]
+    heights = found.heights(width, lines)
     moved = (found.above is not None, len(found.below))
     return (max(0, found.width - width), max(heights), *moved, len(found.left_out), sum(heights))
 
