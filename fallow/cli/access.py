@@ -14,12 +14,14 @@ import typer
 
 from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.fence_line import FenceLine
-from fallow.cli.interrupts import cancelled_by_signals
+from fallow.cli.interrupts import cancelled_by_signals, end_if_interrupted
 from fallow.shared.near import meant, there
 from fallow.shared.runtime.addresses import REDIS_RULE, is_redis, without_password
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 
 if TYPE_CHECKING:
+    from types import AsyncGeneratorType
+
     from fallow.shared.client.direct import DirectClient
     from fallow.shared.cluster.model.config import CellFile
     from fallow.shared.log.layout import Layout
@@ -178,7 +180,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 def in_turn(found: AsyncGenerator[T, None]) -> Iterator[T]:
     """What comes of several commands, each as soon as it is known. One event loop, and so one client, serves them
-    all.
+    all. Where the command is told to end none is begun any more.
     """
 
     async def next_one() -> T | None:
@@ -188,5 +190,8 @@ def in_turn(found: AsyncGenerator[T, None]) -> Iterator[T]:
         try:
             while (one := runner.run(cancelled_by_signals(next_one()))) is not None:
                 yield one
+                end_if_interrupted()
         finally:
-            runner.run(found.aclose())
+            # After a second interrupt it may be in the middle of a step: the runner cancels that in its end.
+            if not cast("AsyncGeneratorType[T, None]", found).ag_running:
+                runner.run(found.aclose())

@@ -107,3 +107,73 @@ def test_the_file_that_was_there_before_stays(tmp_path: Path) -> None:
     process.terminate()
     process.communicate(timeout=WAIT_S)
     assert ([*tmp_path.iterdir()], file.read_text()) == ([file], "before")
+
+
+ITEMS_IN_TURN = """
+import asyncio, os, signal, sys, types
+import typer
+
+WAY = sys.argv[2]
+if "ignored" in sys.argv[3:]:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+from fallow.cli import access, app, entry
+
+def end():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+async def last_turn():
+    await asyncio.sleep(0.01)
+    end()
+
+async def waited_for():
+    work = asyncio.ensure_future(asyncio.sleep(0.01))
+    work.add_done_callback(lambda _: end())
+    await asyncio.wait_for(work, 5)
+
+async def swallowed():
+    asyncio.get_running_loop().call_soon(end)
+    try:
+        await asyncio.sleep(5)
+    except asyncio.CancelledError:
+        pass
+
+async def twice():
+    asyncio.get_running_loop().call_soon(end)
+    try:
+        await asyncio.sleep(5)
+    finally:
+        asyncio.get_running_loop().call_later(0.01, end)
+        await asyncio.sleep(0.1)
+
+async def found():
+    for number in range(4):
+        print(number, flush=True)
+        if number == 1:
+            await globals()[WAY]()
+        yield number
+
+slow = typer.Typer()
+
+@slow.command()
+def command(way: str, more: list[str] = typer.Argument(None)):
+    if "alone" in sys.argv[3:]:
+        access.run(globals()[WAY]())
+    else:
+        for _ in access.in_turn(found()):
+            pass
+
+sys.modules["fallow.slow"] = types.SimpleNamespace(app=slow)
+app.COMMANDS["slow"] = ("slow", "")
+entry.main()
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["ignored"]], ids=["in the foreground", "in the background"])
+@pytest.mark.parametrize("way", ["last_turn", "waited_for", "swallowed", "twice"])
+def test_whatever_loses_the_cancellation_the_command_begins_nothing_more_and_tells_that_it_was_ended(
+    way: str, more: list[str]
+) -> None:
+    for alone, begun_items in (([], "0\n1\n"), (["alone"], "")):
+        words = [sys.executable, "-c", ITEMS_IN_TURN, "slow", way, *more, *alone]
+        ended = subprocess.run(words, cwd=TOP, capture_output=True, text=True, timeout=WAIT_S, check=False)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (143, begun_items, "")
