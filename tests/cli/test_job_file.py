@@ -66,7 +66,14 @@ def test_what_is_typed_counts_and_the_variable_stands_in(
     assert ("--tenant says mine" in capsys.readouterr().err) == is_option
 
 
-SCRIPTS = ["#!/bin/bash\nsrun python train.py\n", "\n#SBATCH --gpus=8\nsrun python train.py\n"]
+SCRIPTS = [
+    "#!/bin/bash\nsrun python train.py\n",
+    "\n#SBATCH --gpus=8\nsrun python train.py\n",
+    "#!/bin/bash\n#SBATCH --gpus=8\n",
+    '#!/bin/bash\necho "at: $HOST"\n',
+    "#!/bin/bash\n- a\nb: [\n",
+]
+BEGINNINGS = ["#!/usr/bin/env -S fallow submit\n", "#!/bin/cat\n", "#SBATCH --gpus=8 was asked for before\n"]
 
 
 @pytest.mark.parametrize("text", SCRIPTS)
@@ -75,6 +82,19 @@ def test_of_a_script_the_page_that_tells_how_a_job_is_written_is_named(text: str
         read_jobs(text, "f")
     assert "sbatch" in (DOCS / "coming-from.md").read_text(encoding="utf-8")
     assert len(read_jobs("# a job of #SBATCH times\n{id: a, tenant: t}", "f")) == 1
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+@pytest.mark.parametrize("jobs", ["id: a\ntenant: t\n", "- {id: a, tenant: t}\n", "jobs:\n- {id: a, tenant: t}\n"])
+def test_a_job_file_is_no_script_whatever_its_comments_are(beginning: str, jobs: str) -> None:
+    assert [job.id for job in read_jobs(beginning + jobs, "f")] == ["a"]
+    with pytest.raises(JobFileError, match="workerz"):
+        read_jobs(beginning + jobs.replace("tenant: t", "tenant: t, workerz: 2" if "{" in jobs else "workerz: 2"), "f")
+
+
+def test_of_a_job_file_that_is_run_by_fallow_its_mistake_is_told() -> None:
+    with pytest.raises(JobFileError, match="line 4: not YAML"):
+        read_jobs(BEGINNINGS[0] + "id: a\ntenant: [\n", "f")
 
 
 @pytest.mark.parametrize(

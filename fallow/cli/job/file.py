@@ -32,7 +32,8 @@ EXPANSION_MOST = 100
 
 MISTAKES_TOLD = 20
 
-_SBATCH = re.compile(r"^#SBATCH\b", re.MULTILINE)
+_OF_A_SCRIPT = re.compile(r"\A#!(?!.*\bfallow\b)|^#SBATCH\b", re.MULTILINE)
+_OF_A_FILE = {"jobs", *JobSpec.__struct_fields__}
 
 SCRIPT = (
     "looks like a script (#!, #SBATCH); docs/coming-from.md says how a job is written here: what it starts stands in "
@@ -94,7 +95,7 @@ def read_jobs(
 
 def _items(text: str, name: str) -> list[Any]:
     items: list[Any] = []
-    for document in _documents(text, name):
+    for document in _documents_of_jobs(text, name):
         if isinstance(document, dict) and set(document) == {"jobs"}:
             document = document["jobs"]  # noqa: PLW2901 - what is wrapped is what was meant
             if not isinstance(document, list):
@@ -105,9 +106,26 @@ def _items(text: str, name: str) -> list[Any]:
     return items
 
 
-def _documents(text: str, name: str) -> list[Any]:
-    if text.startswith("#!") or _SBATCH.search(text):
+def _documents_of_jobs(text: str, name: str) -> list[Any]:
+    """The documents of a file. Of one that holds no job it is told where it looks like a script."""
+    may_be_a_script = bool(_OF_A_SCRIPT.search(text))  # or a job file with such a line among its comments
+    try:
+        documents = _documents(text, name)
+    except JobFileError as error:
+        if may_be_a_script:
+            raise JobFileError(f"{name}: {SCRIPT}") from error
+        raise
+    if may_be_a_script and not any(map(_is_of_a_job, documents)):
         raise JobFileError(f"{name}: {SCRIPT}")
+    return documents
+
+
+def _is_of_a_job(document: Any) -> bool:
+    parts = document if isinstance(document, list) else [document]
+    return any(isinstance(part, dict) and _OF_A_FILE & part.keys() for part in parts)
+
+
+def _documents(text: str, name: str) -> list[Any]:
     lines = {number: line for number, line in enumerate(text.split("\n"), start=1) if line.strip()}
     # Several objects in lines of their own are no YAML; a single one is, whether its keys are quoted or not.
     if len(lines) > 1 and all(line.startswith("{") and line.rstrip().endswith("}") for line in lines.values()):
