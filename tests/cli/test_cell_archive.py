@@ -4,7 +4,10 @@ import gzip
 import json
 import os
 import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
+from io import BufferedReader
 from pathlib import Path
 from threading import Thread
 
@@ -18,6 +21,7 @@ from fallow.cli.cell.archive import (
     write_archive,
 )
 from fallow.shared.cluster.fold.rows import digest_of
+from fallow.shared.runtime.files.unread import readable_again
 from tests.cli.logs import an_honest_log
 
 UNREAD = (Unread("jobs", b"a", b'{"x":1}', (("ce_type", b"t"),)), Unread("nodes", None, b"", ()))
@@ -194,6 +198,31 @@ def test_a_cell_comes_through_a_pipe(tmp_path: Path, file: Path) -> None:
     archive = read_archive(pipe)
     writer.join()
     assert (archive.unread, archive.head) == (UNREAD, read_archive(file).head)
+
+
+def test_a_file_that_is_changed_while_it_is_read_is_refused(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last line has vouched for what was read first, and for nothing that is read after it."""
+    before, after = b'"value":"eyJ4IjoxfQ=="', b'"value":"eyJ4Ijo5fQ=="'
+
+    @contextmanager
+    def changing(path: Path) -> Iterator[tuple[BufferedReader, Callable[[], BufferedReader]]]:
+        with readable_again(path) as (first, again):
+
+            def changed() -> BufferedReader:
+                damaged(file, before, after)
+                return again()
+
+            yield first, changed
+
+    monkeypatch.setattr("fallow.cli.cell.archive.readable_again", changing)
+    assert refusal(file) == "was changed while it was read"
+
+
+def test_only_what_cannot_be_read_twice_is_kept_on_the_disk(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(file / "missing"))
+    assert read_archive(file).unread == UNREAD
 
 
 MANY = 100_000

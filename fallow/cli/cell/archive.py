@@ -148,28 +148,30 @@ def _text(value: bytes | None) -> str | None:
 
 def read_archive(path: Path, unpacked_bytes_most: int = UNPACKED_BYTES_MOST) -> Archive:
     """The cell of a file, after every check of it. Of what the last line does not vouch for nothing is kept, so the
-    file is read twice. Raises ArchiveError.
+    file is read twice, and has to be the same both times. Raises ArchiveError.
     """
     try:
         with readable_again(path) as (first, again):
             with unpacked_from(path, first) as file:
-                head, lines = _vouched_head(path, file, unpacked_bytes_most)
+                head, lines, checksum = _vouched_head(path, file, unpacked_bytes_most)
             with unpacked_from(path, again()) as file:
-                state, unread = _content(path, file, lines, unpacked_bytes_most)
+                state, unread, second = _content(path, file, lines, unpacked_bytes_most)
         found = digest_of(state)
     except READING_FAILS as error:
         raise ArchiveError(f"{path}: cannot be read: {why_unread(error)}") from error
     except DamagedRow as error:
         raise ArchiveError(f"{path}: its state cannot be read: {error}") from error
+    if second != checksum:
+        raise ArchiveError(f"{path}: was changed while it was read")
     says, holds = (head.cell, head.version, head.chain, head.digest), (state.cell, state.version, state.chain, found)
     if says != holds:
         raise ArchiveError(f"{path}: its state is not the one of version {head.version} that it was written from")
     return Archive(head, state, tuple(unread))
 
 
-def _vouched_head(path: Path, file: IO[bytes], bytes_most: int) -> tuple[Head, int]:
-    """The first line, and how many there are before the last one, once that has vouched for the bytes of all these.
-    They are counted and hashed as they come, and none is kept.
+def _vouched_head(path: Path, file: IO[bytes], bytes_most: int) -> tuple[Head, int, bytes]:
+    """The first line, how many there are before the last one, and the checksum of all these, once that one has vouched
+    for their bytes. They are counted and hashed as they come, and none is kept.
     """
     line = file.readline(HEAD_BYTES_MOST + 1)
     head = _head(path, line)
@@ -188,7 +190,7 @@ def _vouched_head(path: Path, file: IO[bytes], bytes_most: int) -> tuple[Head, i
     _must_be_bounded(path, size, lines, bytes_most)
     if rest[len(before) + 1 :] != _line({"end": lines, "checksum": checksum.hexdigest()}):
         raise ArchiveError(f"{path}: is damaged: its checksum does not fit its {lines} lines")
-    return head, lines
+    return head, lines, checksum.digest()
 
 
 def _parted(some: bytes) -> tuple[bytes, bytes]:
@@ -204,14 +206,15 @@ def _must_be_bounded(path: Path, size: int, lines: int, bytes_most: int) -> None
         raise ArchiveError(f"{path}: has more than {LINES_MOST} lines")
 
 
-def _content(path: Path, file: IO[bytes], lines: int, bytes_most: int) -> tuple[CellState, list[Unread]]:
-    """The state and the unread records of so many lines, one by one: the first that is none of both ends it. Raises
-    DamagedRow.
+def _content(path: Path, file: IO[bytes], lines: int, bytes_most: int) -> tuple[CellState, list[Unread], bytes]:
+    """The state and the unread records of so many lines, one by one, and their checksum: the first that is none of both
+    ends it. Raises DamagedRow.
     """
     state, unread, size = CellState(""), list[Unread](), 0
-    file.readline(HEAD_BYTES_MOST + 1)
+    checksum = blake2b(file.readline(HEAD_BYTES_MOST + 1), digest_size=16)
     for number in range(2, lines + 1):
         line = _bounded_line(path, file, number)
+        checksum.update(line)
         content = _decoded(path, number, line)
         if content.row is not None:
             read_row(state, content.row)
@@ -221,7 +224,7 @@ def _content(path: Path, file: IO[bytes], lines: int, bytes_most: int) -> tuple[
         size += len(line) + HEADER_BYTES * len(record.headers)
         _must_be_bounded(path, size, number, bytes_most)
     count_rest(state)
-    return state, unread
+    return state, unread, checksum.digest()
 
 
 def _bounded_line(path: Path, file: IO[bytes], number: int) -> bytes:

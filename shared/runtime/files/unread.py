@@ -49,10 +49,11 @@ def readable_again(path: Path) -> Iterator[tuple[BufferedReader, Callable[[], Bu
     """A file to be read, and what gives it once more from its beginning. What was read of a pipe is kept on the disk
     until then.
     """
-    with path.open("rb") as raw, TemporaryFile() as kept:
+    with path.open("rb") as raw:
         if raw.seekable():
             yield raw, lambda: _from_begin(raw)
-        else:
+            return
+        with TemporaryFile() as kept:
             yield BufferedReader(_Kept(raw, kept)), lambda: _from_begin(BufferedReader(kept.raw))
 
 
