@@ -230,7 +230,7 @@ class PlacementService:
         self._untold = {}
         self._owners.forget(self.state)
         self._tending.forget()
-        self._waits.forget()
+        self._waits.walked()
         self.reservations.forget()
         self._walk_is_due = self._are_owners_to_note = True
 
@@ -522,7 +522,7 @@ class PlacementService:
             nodes.take_offers(decision)
         heard_ms = wall_ms if self._stepped else self._hearing.leases.listening.as_of_ms
         is_late = self._deadlines.act(decision, heard_ms)
-        if self.state.has_waits_to_settle:
+        if self.state.has_waits_to_settle and not self._waits.is_owed:
             dependencies.settle(decision)
         self._hold(decision)
         self._go_by_plan(decision)
@@ -983,6 +983,8 @@ class PlacementService:
         if self._walk_is_due or decision.has_released:
             is_put_off = self._waits.puts_off(self.state) or decision.is_full
             self._walk_is_due = is_put_off or self._holds_first() or self._walk_lines(decision)
+            if not is_put_off:
+                self._waits.walked()
         elif self._untold:
             self._tell(decision)
         self._is_walking = False

@@ -77,6 +77,18 @@ async def newest_snapshot(log: Log, layout: Layout, cell: str, service: str = ""
     raise type(found)(f"cell {cell}: the decision log begins at {begin}, and {found}: what lies between is lost")
 
 
+async def newest_manifest(log: Log, layout: Layout, cell: str) -> SnapshotManifest | None:
+    """The manifest of that snapshot, which is not read; None to begin at 0. Raises as `newest_snapshot` does."""
+    decisions = layout.tp("decisions", cell)
+    begin = (await log.begin_offsets([decisions]))[decisions]
+    whole = await _newest_whole(log, layout.tp("snapshots", cell), begin)
+    if whole is not None and whole.manifest.offset + 1 >= begin:
+        return whole.manifest
+    if begin:
+        raise await _none_whole(log, layout.tp("snapshots", cell))
+    return None
+
+
 async def _none_whole(log: Log, tp: TopicPartition) -> NoUsableSnapshot:
     """That no snapshot is whole; and which release is to be asked, where another one wrote what stands last."""
     end, found = (await log.end_offsets([tp]))[tp], "there is no whole snapshot"

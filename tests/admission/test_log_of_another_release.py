@@ -16,7 +16,7 @@ import pytest
 
 from fallow.services.admission.app.answering import main
 from fallow.services.admission.settings import AdmissionSettings
-from fallow.shared.cluster.fold.fold import DamagedLog, fold
+from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease, fold
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import CHAIN_HEADER, next_chain
@@ -27,7 +27,7 @@ from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import LogUnavailable, Outgoing, Record
 from fallow.shared.log.reading import log_record
-from fallow.shared.log.release import Trail, trails_of
+from fallow.shared.log.release import Trail, trail_of
 from fallow.shared.log.sharing.delivery import Delivery
 from fallow.shared.runtime.files.cell_file import parse_cell_file
 from fallow.shared.runtime.host import Host
@@ -35,6 +35,7 @@ from fallow.shared.runtime.process import make_context
 from tests.contract.eventually import eventually
 from tests.histories import CELL, History, outgoing
 from tests.log.earlier_release import as_then, first_decision
+from tests.log.snapshot_world import snapshot
 from tests.signing import STRANGERS, WRITERS, believing, public, signed
 
 LAYOUT = Layout("t", {CELL: 0, "cell-b": 1})
@@ -113,7 +114,7 @@ class Running:
 @pytest.fixture
 def broker() -> MemoryBroker:
     made = MemoryBroker()
-    for topic in ("operations", "submissions", "decisions", "jobs", "dead-letters"):
+    for topic in ("operations", "submissions", "decisions", "snapshots", "jobs", "dead-letters"):
         made.create_topic(f"t.{topic}", 2)
     return made
 
@@ -135,11 +136,12 @@ def write(broker: MemoryBroker, *messages: Outgoing) -> None:
         broker.write(message)
 
 
-async def whose_are(broker: MemoryBroker, *cells: str, layout: Layout = LAYOUT) -> list[str]:
-    """What is told of each of these cells' logs."""
-    decisions = {cell: layout.tp("decisions", cell) for cell in cells or (CELL,)}
-    found = await trails_of(MemoryLog(broker), decisions, {cell: layout.signers.of(cell) for cell in decisions})
-    return ["own" if isinstance(each, Trail) else str(each) for each in found.values()]
+async def whose_is(broker: MemoryBroker, layout: Layout = LAYOUT, cell: str = CELL) -> str:
+    """What is told of the cell's log."""
+    try:
+        return "own" if await trail_of(MemoryLog(broker), layout, cell) else "not known"
+    except OtherRelease as other:
+        return str(other)
 
 
 def between(value: bytes, before: str, type_: bytes = b"fallow.decision.v1") -> tuple[Outgoing, str]:
@@ -216,11 +218,11 @@ async def test_a_log_is_told_by_what_continues_it(broker: MemoryBroker) -> None:
     history, stranger = History(3), first_decision(LAYOUT, chain_before="f" * 32)
     ours = outgoing(LAYOUT, history.decisions(4))
     write(broker, *ours)
-    assert await whose_are(broker, CELL, "cell-b") == ["own", "own"]
+    assert [await whose_is(broker, LAYOUT, cell) for cell in (CELL, "cell-b")] == ["own", "own"]
     write(broker, ours[1], stranger, ours[2])
-    assert await whose_are(broker) == ["own"]
+    assert await whose_is(broker) == "own"
     write(broker, *map(as_then, next_of(history, 2)), ours[1])
-    assert TOLD in (await whose_are(broker))[0]
+    assert TOLD in await whose_is(broker)
 
 
 @pytest.mark.parametrize("decisions", [1, 3, 100], ids=lambda count: f"{count} decisions")
@@ -229,13 +231,15 @@ async def test_strangers_who_continue_each_other_alone_hold_nothing_up(
     broker: MemoryBroker, decisions: int, begin: int
 ) -> None:
     history = History(3)
-    write(broker, *outgoing(LAYOUT, history.decisions(decisions + begin)))
-    broker.delete_before(DECISIONS, begin)
+    write(broker, *outgoing(LAYOUT, history.decisions(decisions)))
+    if begin:
+        await snapshot(MemoryLog(broker), LAYOUT, history.state)
+        broker.delete_before(DECISIONS, begin)
     first, chain = between(b'{"a":1}', "f" * 32)
     write(broker, first, between(b'{"a":2}', chain)[0])
-    assert await whose_are(broker) == ["own"]
+    assert await whose_is(broker) == "own"
     write(broker, *next_of(history, 1))
-    assert await whose_are(broker) == ["own"]
+    assert await whose_is(broker) == "own"
 
 
 @pytest.mark.parametrize("value", [b'{"version":0}', b'{"version":3}', b'{"version":999}', b"", b"{}"])
@@ -246,20 +250,38 @@ async def test_in_a_cell_with_keys_what_continues_the_log_without_one_holds_noth
     history, layout = History(3), believing(LAYOUT, public(WRITERS), cell=CELL)
     write(broker, *signed(layout, history.decisions(decisions), WRITERS))
     write(broker, *(between(value, history.state.chain)[0] for _ in range(3)))
-    assert await whose_are(broker, layout=layout) == ["own"]
+    assert await whose_is(broker, layout) == "own"
 
 
 @pytest.mark.parametrize("count", [5, 200])
 async def test_a_log_of_another_release_is_known_behind_what_strangers_write(broker: MemoryBroker, count: int) -> None:
     write(broker, *map(as_then, outgoing(LAYOUT, History(3).decisions(count))))
     write(broker, *[between(b'{"a":1}', "f" * 32, b"x")[0]] * 16)
-    assert TOLD in (await whose_are(broker))[0]
+    assert TOLD in await whose_is(broker)
+
+
+async def test_the_snapshots_of_another_release_tell_whose_a_log_is_that_they_stand_for(broker: MemoryBroker) -> None:
+    history, written = History(3), MemoryBroker()
+    written.create_topic(LAYOUT.topic("snapshots"), 2)
+    written.create_topic(LAYOUT.topic("decisions"), 2)
+    write(broker, *map(as_then, outgoing(LAYOUT, history.decisions(9))))
+    await snapshot(MemoryLog(written), LAYOUT, history.state)
+    for record in written.partition(LAYOUT.tp("snapshots", CELL)).records:
+        write(broker, as_then(Outgoing(record.topic, record.value, record.key, record.headers, 0)))
+    broker.delete_before(DECISIONS, 9)
+    assert TOLD.partition(",")[0] in await whose_is(broker)
+
+
+async def test_where_those_who_fold_the_log_are_fenced_nothing_is_known(broker: MemoryBroker) -> None:
+    write(broker, *outgoing(LAYOUT, History(3).decisions(5)))
+    broker.delete_before(DECISIONS, 2)
+    assert await whose_is(broker) == "not known"
 
 
 async def test_what_cannot_be_read_is_passed_over(broker: MemoryBroker) -> None:
     write(broker, *map(as_then, outgoing(LAYOUT, History(3).decisions(100))))
     broker.damage(DECISIONS, 99)
-    assert TOLD in (await whose_are(broker))[0]
+    assert TOLD in await whose_is(broker)
 
 
 async def test_in_a_cell_with_keys_only_what_one_of_them_proves_says_whose_log_it_is(broker: MemoryBroker) -> None:
@@ -267,15 +289,15 @@ async def test_in_a_cell_with_keys_only_what_one_of_them_proves_says_whose_log_i
     write(broker, *signed(layout, history.decisions(3), WRITERS))
     chain, more = history.state.chain, history.decisions(2)
     write(broker, *map(as_then, signed(layout, more, STRANGERS, chain)))
-    assert await whose_are(broker, layout=layout) == ["own"]
+    assert await whose_is(broker, layout) == "own"
     write(broker, *map(as_then, signed(layout, more, WRITERS, chain)))
-    assert TOLD in (await whose_are(broker, layout=layout))[0]
+    assert TOLD in await whose_is(broker, layout)
 
 
 async def test_what_was_written_before_the_cell_had_keys_needs_none(broker: MemoryBroker) -> None:
     layout, history = believing(LAYOUT, public(WRITERS), cell=CELL, from_version=100), History(3)
     write(broker, *map(as_then, outgoing(layout, history.decisions(3))))
-    assert TOLD in (await whose_are(broker, layout=layout))[0]
+    assert TOLD in await whose_is(broker, layout)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -96,7 +96,7 @@ def test_of_many_that_wait_for_one_end_the_first_in_order_starts_whatever_all_ar
 
 
 @pytest.mark.parametrize("name", ["a-next", "z-next"])
-def test_nobody_starts_before_a_whole_chain_of_failures_has_let_go_of_those_behind_it(name: str) -> None:
+def test_nobody_starts_before_a_chain_of_failures_in_one_record_has_let_go_of_those_behind_it(name: str) -> None:
     world = cell(Queue(name="line"))
     world.tell(admitted(spec_of(GATE, 8)))
     world.tell(started(GATE))
@@ -125,7 +125,28 @@ def test_a_tenant_whose_waits_end_all_the_time_keeps_nobody_else_from_starting()
 def test_no_walk_is_put_off_for_ever() -> None:
     waits, state = WalkAfterWaits(), CellState(CELL)
     state.ends_untold[GATE] = None
-    assert [waits.puts_off(state) for _ in range(PUT_OFF_MOST + 2)] == [True] * PUT_OFF_MOST + [False, True]
+    assert [waits.puts_off(state) for _ in range(PUT_OFF_MOST + 2)] == [True] * PUT_OFF_MOST + [False] * 2
+    waits.walked()
+    assert waits.puts_off(state)
+
+
+def test_records_that_waits_fill_keep_nobody_else_from_starting() -> None:
+    """Long names and two effects for each job: a record has no room for a start."""
+    world = cell(Queue(name="line"))
+    gates = [f"ada/gate{number}" for number in range(12)]
+    world.tell(*(admitted(spec_of(gate, 1, hold=True)) for gate in gates))
+    later = {"array": 900, "not_before_ms": 10**9}
+    for gate in gates:
+        many = [spec_of(f"{gate}{number}{'x' * 90}", 1, after=after(gate), **later) for number in (1, 2)]
+        world.tell(*map(admitted, many))
+    world.hand_over(cancel(gates.pop()))
+    world.decide()
+    world.hand_over(admitted(spec_of("bob/mine", 1, tenant="bob", priority=9)))
+    for _ in range(8):
+        world.hand_over(cancel(gates.pop()))
+        world.decide()
+        assert world.state.has_waits_to_settle
+    assert world.job("bob/mine").workers
 
 
 @pytest.mark.parametrize(

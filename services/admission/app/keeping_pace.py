@@ -18,7 +18,7 @@ from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.sights import Sights
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record, TopicPartition
 from fallow.shared.log.reading import unproven_from
-from fallow.shared.log.release import Trail, names_another_release, trails_of
+from fallow.shared.log.release import Trail, trail_of
 from fallow.shared.runtime.process import Context
 
 LOOK_EVERY_S, PATIENT_MS = 0.5, 250
@@ -65,7 +65,7 @@ class KeepingPace:
         self._sights = {cell: Sights() for cell in cells}
         self._read: dict[str, int] = {}
         self._has_passed_on = False
-        self._trails = dict[str, Trail]()
+        self._trails: dict[str, Trail | None] = {}
         self._may_be_others = False
         self._reader: Reader | None = None
         self._behind = Gauge(
@@ -94,12 +94,15 @@ class KeepingPace:
         """Which cells have a log of another release, for which nothing may be passed on: who can read that log cannot
         read what this release writes. Raises LogUnavailable.
         """
-        keys = {cell: self._signers.of(cell) for cell in self._decisions}
-        found = await trails_of(self._log, self._decisions, keys)
-        self._trails = {cell: trail for cell, trail in found.items() if isinstance(trail, Trail)}
-        why = "; ".join(f"cell {cell}: {other}" for cell, other in found.items() if isinstance(other, OtherRelease))
-        self._may_be_others = bool(why)
-        return why or None
+        others = list[str]()
+        for cell in self._decisions:
+            try:
+                self._trails[cell] = await trail_of(self._log, self._layout, cell)
+            except OtherRelease as other:
+                self._trails[cell] = None
+                others.append(f"cell {cell}: {other}")
+        self._may_be_others = bool(others)
+        return "; ".join(others) or None
 
     async def follow(self) -> None:
         """See again and again how far placement has come, until cancelled. Raises OtherRelease."""
@@ -175,17 +178,15 @@ class KeepingPace:
     def _go_on(self, cell: str, record: Record, unproven: int | None) -> None:
         """Follow whose log it is. Raises OtherRelease."""
         trail = self._trails.get(cell)
+        if trail is None:
+            return
         try:
-            if trail is not None:
-                trail.follow(record, unproven)
-            elif names_another_release(record):
-                self._may_be_others = True  # or it is a stranger's: a look at the last records tells
+            trail.follow(record, unproven)
         except OtherRelease as other:
             self._may_be_others = True
             raise OtherRelease(f"cell {cell}: {other}") from other
         except DamagedLog:
-            del self._trails[cell]  # those who fold the log tell of it
-            self._may_be_others = True
+            self._trails[cell] = None  # those who fold the log are fenced, and tell of it
 
     def _unproven_from(self, record: Record) -> int | None:
         cell = self._cells.get(record.partition)

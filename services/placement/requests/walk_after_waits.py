@@ -19,21 +19,24 @@ class WalkAfterWaits:
     def __init__(self) -> None:
         self._last: tuple[str | None, str | None] | None = None
         self._put_off = 0
+        self.is_owed = False
+        """Whether the next walk waits for nobody any more: until it was made no further wait is settled, which could
+        fill each record.
+        """
 
-    def forget(self) -> None:
-        """Of another writer nothing is known."""
-        self._last, self._put_off = None, 0
+    def walked(self) -> None:
+        """A walk was made, or nothing is known of those of another writer."""
+        self._last, self._put_off, self.is_owed = None, 0, False
 
     def puts_off(self, state: CellState) -> bool:
         """Whether this decision starts nothing. Ends are told in the order in which they came."""
-        if not state.has_waits_to_settle:
-            self.forget()
+        if self.is_owed or not state.has_waits_to_settle:
             return False
         if self._last is None:
             self._last = next(reversed(state.ends_untold), None), next(reversed(state.dependencies_resolved), None)
         end, job = self._last
-        if self._put_off < PUT_OFF_MOST and (end in state.ends_untold or job in state.dependencies_resolved):
-            self._put_off += 1
-            return True
-        self.forget()
-        return False
+        self.is_owed = self._put_off >= PUT_OFF_MOST or not (
+            end in state.ends_untold or job in state.dependencies_resolved
+        )
+        self._put_off += 1
+        return not self.is_owed
