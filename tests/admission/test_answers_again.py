@@ -206,7 +206,7 @@ class OtherFile(Host):
 
 async def test_the_topic_of_a_tenant_that_came_with_a_reload_is_read_as_soon_as_it_is_there() -> None:
     broker, joined = MemoryBroker(), list[Shared]()
-    for topic in ("operations", "submissions", "decisions"):
+    for topic in ("operations", "submissions", "decisions", "snapshots"):
         broker.create_topic(f"t.{topic}", 1)
     context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OtherFile(TEXT, WITH_A_TOPIC))
 
@@ -236,7 +236,7 @@ async def test_the_topic_of_a_tenant_that_came_with_a_reload_is_read_as_soon_as_
 
 async def test_admission_begins_without_a_tenants_topic_that_it_may_not_read_and_reads_it_once_it_may() -> None:
     broker, joined = MemoryBroker(), list[Shared]()
-    for topic in ("operations", "submissions", "decisions"):
+    for topic in ("operations", "submissions", "decisions", "snapshots"):
         broker.create_topic(f"t.{topic}", 1)
     context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OtherFile(WITH_A_TOPIC))
 
@@ -263,7 +263,7 @@ async def test_admission_begins_without_a_tenants_topic_that_it_may_not_read_and
 async def test_a_topic_that_its_tenant_shall_not_have_any_more_is_read_while_it_is_there() -> None:
     """What lies there was taken by Kafka, and its sender may not know of the new cell file."""
     broker, joined = MemoryBroker(), list[Shared]()
-    for topic in ("operations", "submissions", "submissions.noisy", "decisions"):
+    for topic in ("operations", "submissions", "submissions.noisy", "decisions", "snapshots"):
         broker.create_topic(f"t.{topic}", 1)
     without = WITH_A_TOPIC.replace(", own_topic: true", "")
     context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OtherFile(without))
@@ -296,7 +296,7 @@ async def test_a_tenants_topic_that_may_not_be_read_any_more_is_noted_until_it_m
             return 0 if topic in hidden else await super().partitions(topic)
 
     broker, joined = MemoryBroker(), list[Shared]()
-    for topic in ("operations", "submissions", "submissions.noisy", "decisions"):
+    for topic in ("operations", "submissions", "submissions.noisy", "decisions", "snapshots"):
         broker.create_topic(f"t.{topic}", 1)
     context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=OtherFile(WITH_A_TOPIC))
 

@@ -50,7 +50,7 @@ class Running:
     def __init__(self, *own: str) -> None:
         self.broker, self.machine, self.reads, self.joined = MemoryBroker(), Machine(), list[str](), 0
         self.machine.file = text(*own)
-        for topic in ("operations", "submissions", "decisions"):
+        for topic in ("operations", "submissions", "decisions", "snapshots"):
             self.broker.create_topic(f"t.{topic}", 1)
         self.context = replace(make_context("admission", AdmissionSettings(namespace="t")), host=self.machine)
 
