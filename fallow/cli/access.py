@@ -20,8 +20,6 @@ from fallow.shared.runtime.addresses import REDIS_RULE, is_redis, without_passwo
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 
 if TYPE_CHECKING:
-    from types import AsyncGeneratorType
-
     from fallow.shared.client.direct import DirectClient
     from fallow.shared.cluster.model.config import CellFile
     from fallow.shared.log.layout import Layout
@@ -187,11 +185,14 @@ def in_turn(found: AsyncGenerator[T, None]) -> Iterator[T]:
         return await anext(found, None)
 
     with asyncio.Runner() as runner:
+        is_interrupted = False
         try:
             while (one := runner.run(cancelled_by_signals(next_one()))) is not None:
                 yield one
                 end_if_interrupted()
+        except KeyboardInterrupt:
+            is_interrupted = True
+            raise
         finally:
-            # After a second interrupt it may be in the middle of a step: the runner cancels that in its end.
-            if not cast("AsyncGeneratorType[T, None]", found).ag_running:
+            if not is_interrupted:  # else a step may be under way, or about to begin: the runner cancels it in its end
                 runner.run(found.aclose())

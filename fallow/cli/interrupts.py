@@ -75,8 +75,8 @@ class Interrupts:
                 signal.signal(number, self._interrupt)
 
     def code_of(self, code: str | int | None) -> str | int | None:
-        """The exit code instead of this one, which tells of an interrupt without saying which, or of none at all."""
-        return CODE_BEGINS + _CAME[-1] if _CAME and code in (INTERRUPTED, 0, None) else code
+        """The exit code instead of this one, which tells of an interrupt without saying which."""
+        return CODE_BEGINS + _CAME[-1] if _CAME and code == INTERRUPTED else code
 
     def _interrupt(self, number: int, _frame: FrameType | None) -> None:
         if (
