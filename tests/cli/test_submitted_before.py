@@ -317,3 +317,11 @@ async def test_an_array_of_which_one_element_is_not_known_to_be_over_is_not_said
         assert (code, jobs) == (0, {"ada/many": "unanswered"})
     else:
         assert (code, jobs["ada/many.2"]) == (Exit.AWAY, "unanswered")
+
+
+async def test_a_job_that_is_to_stop_is_told_so_though_the_news_told_of_its_start_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    news = [News("main", e.JobStarted(job="ada/hello", attempt=2, workers=(PLACE,)))]
+    await ends(Cell([row("stopping")], news), None, PLAIN, wait_ms=60)
+    assert "it is stopping" in capsys.readouterr().out

@@ -143,9 +143,13 @@ class Found:
 
 
 def _as_told(row: JobRow, stage: Stage | None) -> JobRow:
-    """The row, as far as the news told. An end stays one, and of the same stage the row says more."""
-    is_older = stage is not None and row.status not in FINAL and STAGES[row.status] is not stage
-    return replace(row, status=STATUSES[stage]) if stage is not None and is_older else row
+    """The row, as far as the news told. An end stays one, and of the same stage the row says more; of a job that is to
+    stop no news tells but by its end.
+    """
+    if stage is None or row.status in FINAL or STAGES[row.status] is stage:
+        return row
+    is_stopping = row.status is JobStatus.STOPPING and stage in (Stage.STARTED, Stage.RUNNING)
+    return row if is_stopping else replace(row, status=STATUSES[stage])
 
 
 def _forgotten(rows: tuple[JobRow, ...]) -> Stage:
