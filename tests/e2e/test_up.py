@@ -151,6 +151,7 @@ def test_up_on_the_embedded_broker_gets_ready_and_runs_a_job(tmp_path: Path) -> 
         assert running.has_ended_well("first")
 
 
+@pytest.mark.by_turns
 @pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
 def test_whatever_is_killed_comes_back_and_the_next_job_runs(tmp_path: Path) -> None:
     with up("jars", tmp_path) as running:
@@ -169,6 +170,7 @@ def test_whatever_is_killed_comes_back_and_the_next_job_runs(tmp_path: Path) -> 
             assert all(running.children()[name] != before[name] for name in names)
 
 
+@pytest.mark.by_turns
 @pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
 def test_up_with_fewer_nodes_on_the_same_data_does_the_work_of_those_that_are_gone(tmp_path: Path) -> None:
     long = [f"long-{number}" for number in range(8)]
@@ -182,6 +184,7 @@ def test_up_with_fewer_nodes_on_the_same_data_does_the_work_of_those_that_are_go
         assert all(running.has_ended_well(job) for job in long)
 
 
+@pytest.mark.by_turns
 @pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
 def test_a_second_up_on_the_same_data_changes_nothing_and_a_killed_one_gives_the_data_free(tmp_path: Path) -> None:
     with up("jars", tmp_path) as running:
@@ -202,6 +205,7 @@ def test_a_second_up_on_the_same_data_changes_nothing_and_a_killed_one_gives_the
             assert third.has_ended_well("first")
 
 
+@pytest.mark.by_turns
 @pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
 def test_another_cell_file_comes_into_force_on_own_data_only_where_that_is_asked_for(tmp_path: Path) -> None:
     other = CELL_FILE.replace("acme", "other")
@@ -218,6 +222,7 @@ def test_another_cell_file_comes_into_force_on_own_data_only_where_that_is_asked
         running.waits_for("everything runs", within_s=120)
 
 
+@pytest.mark.by_turns
 @pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
 def test_a_cell_moves_to_another_kafka_and_goes_on_there(tmp_path: Path) -> None:
     """As docs/operations.md tells it: Kafka and Redis run without services on both sides."""
