@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import chain
+from operator import attrgetter
 
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.requests.circles import STEPS_MOST, circle
@@ -58,21 +59,31 @@ def settle(decision: DecisionBuilder) -> None:
     The walk waits for those that come to be ready together.
     """
     state, left = decision.state, SETTLED_MOST
-    while state.has_waits_to_settle:
+    while state.has_waits_to_settle and left > 0:
         for job in _to_settle(state, left):
             if decision.is_full:
                 return
-            left -= 1 + len(ended(state, job))
+            left -= _waits_of(state, job)
             _settle(decision, job)
-            if left <= 0:
-                return
 
 
 def _to_settle(state: CellState, most: int) -> list[Job]:
-    """So many of those whose wait has ended at most: those of older ends first, so each is told in time."""
+    """Jobs whose wait has ended, of so many waits: as they came where these are all, else those of older ends first, so
+    that each is told in time.
+    """
     told = (follower for waited in state.ends_untold for follower in state.dependents[waited])
-    found = dict.fromkeys(islice(chain(state.dependencies_resolved, told), most))
-    return [state.jobs[job_id] for job_id in found]
+    found: dict[str, Job] = {}
+    for job_id in chain(state.dependencies_resolved, told):
+        if most <= 0:
+            break
+        if job_id not in found:
+            found[job_id] = state.jobs[job_id]
+            most -= _waits_of(state, found[job_id])
+    return list(found.values()) if most <= 0 else sorted(found.values(), key=attrgetter("number"))
+
+
+def _waits_of(state: CellState, job: Job) -> int:
+    return 1 + len(ended(state, job))
 
 
 def _settle(decision: DecisionBuilder, job: Job) -> None:
