@@ -108,7 +108,7 @@ class Cell:
     ) -> None:
         """`path`: where the cell file stands, whose keys admission goes by."""
         self.broker = MemoryBroker()
-        for topic in ("jobs", "decisions", "dead-letters"):
+        for topic in ("jobs", "decisions", "snapshots", "dead-letters"):
             self.broker.create_topic(f"t.{topic}", 2)
         self.log = kind(self.broker)
         self.host = SteppedHost()

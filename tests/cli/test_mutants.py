@@ -75,7 +75,7 @@ def test_mutants_are_imported_and_run_a_world(tmp_path: Path) -> None:
 def test_code_that_does_not_run_is_found_in_one_world(tmp_path: Path) -> None:
     fold, marks = "shared/cluster/fold/fold.py", "shared/cluster/capacity/constraints.py"
     broken = [
-        Mutant("typo", "sense", (Edit(fold, "def judge(", "def judged("),)),
+        Mutant("typo", "sense", (Edit(fold, "= judge(", "= judged("),)),
         Mutant("torn", "sense", (Edit(fold, "def judge(", "def judge("),)),
         Mutant("gone", "sense", (Edit(marks, "class Needs(", "class Need("),)),
         Mutant("nonsense", "sense", (Edit(marks, "class Needs(", "class class Needs("),)),
@@ -157,7 +157,7 @@ def test_a_mutant_of_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
 
 
 def test_code_that_does_not_run_is_an_error_and_not_a_catch() -> None:
-    broken = Mutant("broken", "sense", (Edit("shared/cluster/fold/fold.py", "def judge(", "def judged("),))
+    broken = Mutant("broken", "sense", (Edit("shared/cluster/fold/fold.py", "= judge(", "= judged("),))
     with pytest.raises(MutantError, match="broken: the code does not run: NameError"):
         hunted(broken, 1)
 

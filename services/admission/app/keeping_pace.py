@@ -162,14 +162,15 @@ class KeepingPace:
     async def _note(self, records: Sequence[Record]) -> None:
         """Note where placement goes on with each cell's jobs: a decision names only inputs of which it took some."""
         unproven = [self._unproven_from(record) for record in records]
-        if any(unproven) and await self._signers.renewed():  # perhaps its writer's key was added
+        is_proven = unproven.count(None) == len(unproven)
+        if not is_proven and await self._signers.renewed():  # perhaps its writer's key was added
             unproven = [self._unproven_from(record) for record in records]
-        for record, unproven_from_ in zip(records, unproven, strict=True):
+        for record, since in zip(records, unproven, strict=True):
             cell = self._cells.get(record.partition)
             if cell is None:
                 continue
-            self._go_on(cell, record, unproven_from_)
-            if unproven_from_ is not None:
+            self._go_on(cell, record, since)
+            if since is not None:
                 continue  # of a cell with keys only what one of them proves counts, whatever version it names
             next_offset = jobs_read_to(record.value or b"", record.partition)
             if next_offset is not None:
