@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,8 @@ class Composed:
         kafka, valkey, metrics = (str(port) for port in self.ports)
         return {**os.environ, "KAFKA_PORT": kafka, "VALKEY_PORT": valkey, "METRICS_PORT": metrics, **self.more}
 
-    def compose(self, *words: str, stdin: str = "") -> str:
-        """The output of `docker compose WORDS`; an AssertionError with what it said if it fails."""
+    def compose(self, *words: str, stdin: str = "", codes: Sequence[int] = (0,)) -> str:
+        """The output of `docker compose WORDS`; an AssertionError with what it said if it ends with none of `codes`."""
         files = [word for file in self.files for word in ("-f", file)]
         command = ["docker", "compose", "--project-name", self.name, *files, "--ansi", "never", *words]
         done = subprocess.run(
@@ -58,16 +58,16 @@ class Composed:
             env=self.environment,
         )
         said = "\n".join((done.stdout + done.stderr).splitlines()[-SHOWN_LINES:])
-        assert done.returncode == 0, f"{' '.join(words)} ended with {done.returncode}:\n{said}"
+        assert done.returncode in codes, f"{' '.join(words)} ended with {done.returncode}:\n{said}"
         return done.stdout
 
-    def fallow(self, service: str, *words: str, stdin: str = "") -> str:
+    def fallow(self, service: str, *words: str, stdin: str = "", codes: Sequence[int] = (0,)) -> str:
         """The output of a `fallow` command inside a container of this service."""
-        return self.compose("exec", "-T", service, "fallow", *words, stdin=stdin)
+        return self.compose("exec", "-T", service, "fallow", *words, stdin=stdin, codes=codes)
 
-    def json(self, service: str, *words: str, stdin: str = "") -> dict[str, Any]:
+    def json(self, service: str, *words: str, stdin: str = "", codes: Sequence[int] = (0,)) -> dict[str, Any]:
         """What such a command answers with --json."""
-        answer = json.loads(self.fallow(service, *words, "--json", stdin=stdin).splitlines()[-1])
+        answer = json.loads(self.fallow(service, *words, "--json", stdin=stdin, codes=codes).splitlines()[-1])
         assert isinstance(answer, dict)
         return answer
 
@@ -91,10 +91,10 @@ class Composed:
         """Submit these jobs, and wait for nothing but Kafka."""
         self.fallow("admission", "submit", "-", "--tenant", "vision", stdin=json.dumps(jobs))
 
-    def stages_after(self, until: str, jobs: list[dict[str, Any]]) -> dict[str, str]:
+    def stages_after(self, until: str, jobs: list[dict[str, Any]], codes: Sequence[int] = (0,)) -> dict[str, str]:
         """Submit these jobs, and wait: how far each has come."""
         words = ("submit", "-", "--tenant", "vision", "--until", until, "--timeout", "60")
-        stages = self.json("admission", *words, stdin=json.dumps(jobs))["jobs"]
+        stages = self.json("admission", *words, stdin=json.dumps(jobs), codes=codes)["jobs"]
         assert isinstance(stages, dict)
         return stages
 
