@@ -258,6 +258,48 @@ def test_what_an_earlier_job_of_that_id_does_meanwhile_is_no_answer(
         assert code == (Exit.NO if is_bad else 0), "some of it lives, as far as anybody knows"
 
 
+@dataclass
+class CellThatTellsLate(Cell):
+    """The same, but that nothing is heard before the view was asked and long behind that."""
+
+    was_asked: bool = False
+
+    async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
+        while not self.was_asked:
+            await asyncio.sleep(0.001)
+            yield []
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+            yield []
+        async for some in super().news(since, wait_ms=wait_ms):
+            yield some
+
+    async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:
+        self.was_asked = True
+        return await super().job(cell, job, at_least=at_least)
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+@pytest.mark.parametrize("sent", [PLAIN, MANY])
+async def test_of_an_earlier_job_that_the_view_does_not_know_the_news_tell_whenever_they_come(
+    sent: JobSpec, is_away: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = ["ada/hello"] if sent is PLAIN else [f"ada/many.{index}" for index in range(3)]
+    news = [News("main", e.JobRunning(job=part, attempt=1)) for part in parts]
+    news += [News("main", ENDS["finished"](part)) for part in parts]
+    assert await ends(CellThatTellsLate([], news, is_away=is_away), Until.ENDED, sent) == 0
+    told = capsys.readouterr().out
+    assert told.count("was submitted before") == 1
+    assert all(f"Job {part} has finished" in told for part in parts)
+
+
+async def test_of_more_earlier_jobs_than_are_looked_up_the_news_tell_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(submit, "LOOK_FOR_MOST", 1)
+    news = [News("main", ENDS["finished"](job)) for job in ("ada/hello", "ada/new")]
+    cell = CellThatTellsLate([row("running"), row("running", "ada/new")], news)
+    assert await ends(cell, Until.ENDED, PLAIN, NEW) == Exit.BEFORE
+
+
 ROUND: tuple[tuple[Callable[[str], e.Effect], str, Stage], ...] = (
     (lambda job: e.JobStarted(job=job, attempt=1, workers=(PLACE,)), "starting", Stage.STARTED),
     (lambda job: e.JobRunning(job=job, attempt=1), "running", Stage.RUNNING),

@@ -334,9 +334,9 @@ async def _rows_of_unanswered(client: CellClient, found: Found) -> Earlier:
 
 async def follow(client: CellClient, mark: Mark, found: Found, goal: Stage, wait_ms: int, *, quiet: bool) -> None:
     """Tell each step of the jobs until all have reached the goal, or the time is over; meanwhile, once, which of them
-    were submitted before, and why they wait.
+    were submitted before, and why they wait. Of those that the view does not know the news tell it when they come.
     """
-    began_ms, rows, has_looked, is_told = monotonic_ms(), Earlier(), False, False
+    began_ms, rows, has_looked, is_told, heard = monotonic_ms(), Earlier(), False, False, 0
     async with aclosing(client.news(mark)) as batches:
         async for some in batches:
             for news in some:
@@ -346,12 +346,17 @@ async def follow(client: CellClient, mark: Mark, found: Found, goal: Stage, wait
             if not has_looked and past_ms > LOOK_AFTER_MS:
                 has_looked, rows = True, await _rows_if_it_can(client, found)
             if has_looked and not is_told and (not rows or past_ms > LOOK_AFTER_MS + LATE_ANSWER_MS):
-                is_told = True
-                _tell_meanwhile(found, rows, quiet=quiet)
+                is_told, heard = True, len(found.progress.earlier)
+                _tell_earlier(found, rows, quiet=quiet)
+                _tell_why_they_wait(found, quiet=quiet)
+            if is_told and len(found.progress.earlier) > heard:
+                heard = len(found.progress.earlier)
+                _tell_earlier(found, Earlier(), quiet=quiet)
             if found.progress.have(goal) or past_ms > wait_ms:
                 break
     if not is_told and (rows or found.progress.earlier):
-        _tell_meanwhile(found, rows, quiet=quiet)
+        _tell_earlier(found, rows, quiet=quiet)
+        _tell_why_they_wait(found, quiet=quiet)
 
 
 async def _rows_if_it_can(client: CellClient, found: Found) -> Earlier:
@@ -363,12 +368,19 @@ async def _rows_if_it_can(client: CellClient, found: Found) -> Earlier:
         return {}
 
 
-def _tell_meanwhile(found: Found, rows: Earlier, *, quiet: bool) -> None:
+def _tell_earlier(found: Found, rows: Earlier, *, quiet: bool) -> None:
+    """Note those that were submitted before, and tell of each that was not known to be."""
+    known = frozenset(found.earlier)
     found.note(rows)
+    if not quiet:
+        for job, its in found.earlier.items():
+            if job not in known:
+                print_sentence(before(job, its))
+
+
+def _tell_why_they_wait(found: Found, *, quiet: bool) -> None:
     if quiet:
         return
-    for job, its in found.earlier.items():
-        print_sentence(before(job, its))
     found.told = why_it_waits(found.progress, found.progress.at(Stage.WAITING))
     if found.told:
         print_sentence(f"Still waiting: {found.told}.")
