@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -15,7 +16,7 @@ from fallow.shared.events.decisions import (
     Decision,
     next_chain,
 )
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.encoding import TYPE_HEADER, encode
 from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.writer import Draft
@@ -54,17 +55,22 @@ def believing(layout: Layout, *keys: str, cell: str, from_version: int = 1) -> L
 
 
 def signed(
-    layout: Layout, decisions: Sequence[Decision], key: SigningKey | None, chain: str = CHAIN_START
+    layout: Layout,
+    decisions: Sequence[Decision],
+    key: SigningKey | None,
+    chain: str = CHAIN_START,
+    type_: str = Decision.type,
 ) -> list[Outgoing]:
     """These decisions as records, each signed; without a key as an unsigned writer makes them."""
     messages = []
     for decision in decisions:
         value = encode(decision)
         draft = Draft(decision, value, next_chain(chain, value), chain)
-        headers = draft.headers(None if key is None else key.sign)
-        messages.append(
-            layout.outgoing(decision, id=str(decision.version), source="test", wall_ms=0, more=headers, value=value)
+        headers = draft.headers(None if key is None else partial(key.sign, type_=type_))
+        message = layout.outgoing(
+            decision, id=str(decision.version), source="test", wall_ms=0, more=headers, value=value
         )
+        messages.append(with_header(message, TYPE_HEADER, type_.encode()))
         chain = draft.chain
     return messages
 
@@ -75,7 +81,7 @@ def with_header(message: Outgoing, name: str, value: bytes) -> Outgoing:
 
 def forgeries(layout: Layout, decisions: Sequence[Decision], at: int) -> dict[str, Outgoing]:
     """What somebody who may write the topic, and has read all of it, can put in the place of the decision at `at`:
-    always of the right version.
+    of the right version, but for copies of an older one.
     """
     before = decisions[:at]
     chain = folded(before).chain
@@ -98,6 +104,7 @@ def forgeries(layout: Layout, decisions: Sequence[Decision], at: int) -> dict[st
         "with all headers of an older record": replayed,
         "with the signature of an older record": mixed,
         "that cannot be read and continues the chain": sealed,
+        "that is an older record as one of another release": with_header(honest, TYPE_HEADER, b"fallow.decision.v999"),
         "of a version far ahead": signed(layout, [ahead], STRANGERS, chain)[0],
         "far ahead with the headers of an older record": replace(
             signed(layout, [ahead], None, chain)[0], headers=honest.headers

@@ -61,8 +61,8 @@ def next_chain(chain: str, value: bytes) -> str:
     return blake2b(value, digest_size=16, key=chain.encode()).hexdigest()
 
 
-def signed_text(chain: str) -> bytes:
-    """What a writer signs of a record: its chain, which names its bytes and all that was before. The words in front
-    keep the signature from meaning anything elsewhere.
+def signed_text(type_: str, chain: str) -> bytes:
+    """What a writer signs of a record: its type, by which its bytes are read, and its chain, which names them and all
+    that was before. The words in front keep the signature from meaning anything elsewhere.
     """
-    return f"fallow decision {chain}".encode()
+    return f"fallow decision {type_} {chain}".encode()

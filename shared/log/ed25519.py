@@ -10,7 +10,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from fallow.shared.cluster.model.config import KEY_KIND
-from fallow.shared.events.decisions import signed_text
+from fallow.shared.events.decisions import Decision, signed_text
 
 PRIVATE_KIND = "ed25519-private:"
 PRIVATE_BYTES = 32
@@ -53,9 +53,9 @@ class SigningKey:
         """The private key as a secret file holds it."""
         return PRIVATE_KIND + b64encode(self._private.private_bytes_raw()).decode()
 
-    def sign(self, chain: str) -> str:
-        """The signature of a record with this chain, as its header holds it."""
-        return b64encode(self._private.sign(signed_text(chain))).decode()
+    def sign(self, chain: str, type_: str = Decision.type) -> str:
+        """The signature of a decision with this chain, as its header holds it."""
+        return b64encode(self._private.sign(signed_text(type_, chain))).decode()
 
 
 @lru_cache(maxsize=PROOFS_KEPT)

@@ -96,7 +96,7 @@ def unproven_from(record: Record, keys: CellKeys | None) -> int | None:
     """
     if keys is None:
         return None
-    proof = Proof(*(header(record, name) for name in (BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER)))
+    proof = Proof(*(header(record, name) for name in (TYPE_HEADER, BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER)))
     return keys.unproven_from(record.value or b"", proof)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 
 import msgspec
 
@@ -19,7 +20,7 @@ from fallow.shared.events.encoding import TYPE_HEADER, UNREAD, Undecodable, of_a
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, Record, TopicPartition
-from fallow.shared.log.reading import UNPROVEN, header, unproven_from
+from fallow.shared.log.reading import UNPROVEN, event_of, header, unproven_from
 from fallow.shared.log.snapshots import NoUsableSnapshot, OtherReleasesSnapshots, newest_manifest
 
 POLL_RECORDS, POLL_MS, IDLE_POLLS_MOST = 64, 250, 40
@@ -50,10 +51,25 @@ class Trail:
         """
         named = UNPROVEN if unproven is not None and unproven <= 1 else _named(record)
         entry = LogRecord(record.offset, record.value or b"", header(record, CHAIN_HEADER), named, unproven)
-        if judge(self._state, entry) is not Verdict.EXTENDS:
+        if not isinstance(named, Decision) or self._is_next(entry):
+            is_next = judge(self._state, entry) is Verdict.EXTENDS
+        else:
+            # What cannot be read to its end is judged by its chain, whatever version it names.
+            is_next = judge(self._state, replace(entry, decision=_whole(record))) is Verdict.EXTENDS
+        if is_next:
+            self._state.version, self._state.chain = self._state.version + 1, entry.chain
+        return is_next
+
+    def _is_next(self, entry: LogRecord) -> bool:
+        try:
+            return judge(self._state, entry) is Verdict.EXTENDS
+        except DamagedLog:
             return False
-        self._state.version, self._state.chain = self._state.version + 1, entry.chain
-        return True
+
+
+def _whole(record: Record) -> Decision | Undecodable:
+    event = event_of(record)
+    return event if isinstance(event, Decision | Undecodable) else NO_DECISION
 
 
 async def trail_of(log: Log, layout: Layout, cell: str) -> Trail | None:

@@ -14,12 +14,14 @@ from random import Random
 
 import pytest
 
+from fallow.cli.log.repairing import From, repair, survey
+from fallow.services.admission.app import keeping_pace
 from fallow.services.admission.app.answering import main
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease, fold
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.decisions import CHAIN_HEADER, next_chain
+from fallow.shared.events.decisions import CHAIN_HEADER, Decision, next_chain
 from fallow.shared.events.encoding import TYPE_HEADER, ce_headers, encode
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import JobSpec
@@ -150,6 +152,11 @@ def between(value: bytes, before: str, type_: bytes = b"fallow.decision.v1") -> 
     return Outgoing(topic, value, b"k", ((TYPE_HEADER, type_), (CHAIN_HEADER, chain.encode())), partition), chain
 
 
+def cut_short(version: int) -> bytes:
+    """What nobody can read to its end as a decision."""
+    return b'{"cell":"%s","version":%d}' % (CELL.encode(), version)
+
+
 def next_of(history: History, count: int) -> list[Outgoing]:
     """The next decisions, as records behind those of before."""
     chain = history.state.chain
@@ -225,6 +232,36 @@ async def test_a_log_is_told_by_what_continues_it(broker: MemoryBroker) -> None:
     assert TOLD in await whose_is(broker)
 
 
+async def test_what_those_who_fold_the_log_pass_over_hides_no_other_release(broker: MemoryBroker) -> None:
+    history = History(3)
+    write(broker, *outgoing(LAYOUT, history.decisions(5)))
+    async with running(broker) as admission:
+        await eventually(lambda: admission.reads)
+        write(broker, *between(cut_short(history.state.version + 1), "f" * 32, Decision.type.encode())[:1])
+        write(broker, *map(as_then, next_of(history, 1)))
+        await eventually(lambda: not admission.is_ready and not admission.reads)
+
+
+async def test_behind_damage_that_a_person_has_mended_another_release_is_seen_again(
+    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keeping_pace, "LOOK_AGAIN_MS", 1)
+    for topic in ("nodes", "proposals"):
+        broker.create_topic(f"t.{topic}", 2)
+    history = History(3)
+    write(broker, *outgoing(LAYOUT, history.decisions(5)))
+    async with running(broker) as admission:
+        await eventually(lambda: admission.reads)
+        history.decisions(1)  # a record that is lost
+        write(broker, *next_of(history, 1))
+        log = MemoryLog(broker)
+        await log.start()
+        mended = await repair(log, LAYOUT, await survey(log, LAYOUT, CELL), From.END, by="ada", wall_ms=0)
+        assert await whose_is(broker) == "own"
+        write(broker, between(cut_short(mended.version + 1), mended.chain)[0])
+        await eventually(lambda: not admission.is_ready and not admission.reads)
+
+
 @pytest.mark.parametrize("decisions", [1, 3, 100], ids=lambda count: f"{count} decisions")
 @pytest.mark.parametrize("begin", [0, 1])
 async def test_strangers_who_continue_each_other_alone_hold_nothing_up(
@@ -291,6 +328,8 @@ async def test_in_a_cell_with_keys_only_what_one_of_them_proves_says_whose_log_i
     write(broker, *map(as_then, signed(layout, more, STRANGERS, chain)))
     assert await whose_is(broker, layout) == "own"
     write(broker, *map(as_then, signed(layout, more, WRITERS, chain)))
+    assert await whose_is(broker, layout) == "own", "a copy of what this release has signed is none of another one"
+    write(broker, *signed(layout, more, WRITERS, chain, "fallow.decision.v1"))
     assert TOLD in await whose_is(broker, layout)
 
 
@@ -302,11 +341,19 @@ async def test_what_was_written_before_the_cell_had_keys_needs_none(broker: Memo
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_trail_judges_each_record_as_who_folds_the_log(broker: MemoryBroker, seed: int) -> None:
-    """Decisions, old ones again, strangers' records and another release's, in any order."""
+    """Decisions, old ones again, strangers' records and another release's, in any order. What continues the log and
+    has the type of this release counts as its own, whatever is in it.
+    """
     chance, history, state, trail = Random(seed), History(seed), CellState(CELL), Trail(CELL)
     for _ in range(30):
         before, own = history.state.chain, outgoing(LAYOUT, history.decisions(1), history.state.chain)[0]
         odd = [as_then(own), between(b"{}", before, b"x")[0], between(b"{}", "f" * 32)[0], between(b"", before)[0]]
+        odd += [
+            between(cut_short(version), chain, Decision.type.encode())[0]
+            for version in range(history.state.version - 2, history.state.version + 3)
+            for chain in (before, "f" * 32)
+            if (version, chain) != (history.state.version, before)
+        ]
         message = chance.choice([own] * 20 + odd)
         broker.write(message)
         record = broker.partition(DECISIONS).records[-1]

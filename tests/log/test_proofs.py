@@ -7,7 +7,7 @@ from base64 import b64encode
 import pytest
 
 from fallow.shared.cluster.model.config import KEY_KIND, PublicKey
-from fallow.shared.events.decisions import CHAIN_START, next_chain
+from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
 from fallow.shared.log.machine.signatures import CellKeys, Proof
 
 VALUE = b"a record"
@@ -26,7 +26,7 @@ def keys(until_version: int | None = None) -> CellKeys:
 
 def proof(before: str = CHAIN_START, signature: str = BELIEVED) -> Proof:
     chain = next_chain(before, VALUE) if len(before.encode()) <= KEY_BYTES_MOST else CHAIN_START
-    return Proof(before, chain, signature)
+    return Proof(Decision.type, before, chain, signature)
 
 
 def test_a_signature_of_the_right_chain_is_a_proof() -> None:

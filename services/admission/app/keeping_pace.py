@@ -31,6 +31,9 @@ time from some brokers. An empty answer before that does not say that all is rea
 """
 
 WAIT_AGAIN_S = 0.1
+LOOK_AGAIN_MS = 5_000
+"""To see whose a log is, all of it is read from its newest snapshot on."""
+
 NOTE = "backpressure"
 
 
@@ -67,6 +70,8 @@ class KeepingPace:
         self._has_passed_on = False
         self._trails: dict[str, Trail | None] = {}
         self._may_be_others = False
+        self._look_again_ms: int | None = None
+        """When to ask whose logs they are of which nothing is known: behind damage a person mends the log."""
         self._reader: Reader | None = None
         self._behind = Gauge(
             "fallow_admission_behind_seconds",
@@ -101,7 +106,7 @@ class KeepingPace:
             except OtherRelease as other:
                 self._trails[cell] = None
                 others.append(f"cell {cell}: {other}")
-        self._may_be_others = bool(others)
+        self._may_be_others, self._look_again_ms = bool(others), None
         return "; ".join(others) or None
 
     async def follow(self) -> None:
@@ -116,7 +121,7 @@ class KeepingPace:
         """
         while len(await self._take(wait_ms=0)) == DECISIONS_MOST:
             pass
-        if self._may_be_others:
+        if self._may_be_others or self._is_to_look_again():
             try:
                 why = await self.others()
             except LogUnavailable:
@@ -180,6 +185,8 @@ class KeepingPace:
         """Follow whose log it is. Raises OtherRelease."""
         trail = self._trails.get(cell)
         if trail is None:
+            if self._look_again_ms is None:
+                self._look_again_ms = self._context.host.monotonic_ms() + LOOK_AGAIN_MS
             return
         try:
             trail.follow(record, unproven)
@@ -188,6 +195,9 @@ class KeepingPace:
             raise OtherRelease(f"cell {cell}: {other}") from other
         except DamagedLog:
             self._trails[cell] = None  # those who fold the log are fenced, and tell of it
+
+    def _is_to_look_again(self) -> bool:
+        return self._look_again_ms is not None and self._context.host.monotonic_ms() >= self._look_again_ms
 
     def _unproven_from(self, record: Record) -> int | None:
         cell = self._cells.get(record.partition)

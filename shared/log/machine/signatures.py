@@ -22,6 +22,7 @@ SIGNATURE_BYTES = 64
 class Proof:
     """What the headers of a record say of its writer, "" where one is missing."""
 
+    type: str
     before: str
     chain: str
     signature: str
@@ -38,8 +39,9 @@ class CellKeys:
     def unproven_from(self, value: bytes, proof: Proof) -> int | None:
         """From which version on a record with these bytes is forged; None where a key proves it for all.
 
-        The signature is of the chain, and the chain is of the bytes: headers of one record prove no other. A retired
-        key proves what it signed before, and nothing behind its last version.
+        The signature is of the type and the chain, and the chain is of the bytes: headers of one record prove no
+        other, nor the same bytes as a record of another release. A retired key proves what it signed before, and
+        nothing behind its last version.
         """
         key = self._signer(value, proof)
         if key is None:
@@ -52,7 +54,7 @@ class CellKeys:
             return None
         if proof.chain != next_chain(proof.before, value):
             return None
-        text = signed_text(proof.chain)
+        text = signed_text(proof.type, proof.chain)
         for key in self.keys:
             if self.verify(key.as_bytes, signature, text):
                 return key
