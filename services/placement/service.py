@@ -982,8 +982,9 @@ class PlacementService:
             self._walk_is_due |= self._note_owners()
         if self._walk_is_due or decision.has_released:
             is_put_off = self._waits.puts_off(self.state) or decision.is_full
-            self._walk_is_due = is_put_off or self._holds_first() or self._walk_lines(decision)
-            if not is_put_off:
+            self._walk_is_due = is_put_off or self._holds_first()
+            if not self._walk_is_due:
+                self._walk_is_due = self._walk_lines(decision)
                 self._waits.walked()
         elif self._untold:
             self._tell(decision)

@@ -43,13 +43,14 @@ def orders(state: CellState) -> dict[str, list[Any]]:
     """The keys of each table, and of what follows from tables alone, as they stand."""
     found = {name: list(getattr(state, name)) for name in TABLES}
     found |= {"finished": list(state.finished), "pools": list(state.pools)}
+    found |= {f"dependents of {name}": list(jobs) for name, jobs in state.dependents.items()}
     return found | {"branches": list(state.tree.branches), "cohorts": list(state.tree.cohorts)}
 
 
 def shuffle_indices(state: CellState, random: Random) -> None:
     """The same state, with its indices in another order, and so what is on each node and the runs of each job."""
     tables = [getattr(state, name) for name in INDICES]
-    tables += [*state.dependents.values(), state.fair.used, state.fair.held]
+    tables += [state.fair.used, state.fair.held]
     tables += [table for node in state.nodes.values() for table in (node.jobs, node.shares)]
     tables += [job.runs for job in state.jobs.values()]
     for table in tables:

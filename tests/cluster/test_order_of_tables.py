@@ -40,7 +40,7 @@ def test_what_is_undone_leaves_every_table_in_its_order(chance: Random, decision
     _move(historian, kept)
     between, inner = orders(state), state.checkpoint()
     _move(historian, moves)
-    gone = {name for name, keys in between.items() if not {*keys} <= {*orders(state)[name]}}
+    gone = {name for name, keys in between.items() if not {*keys} <= {*orders(state).get(name, ())}}
     state.rollback(inner)
     assert orders(state) == between
     kept_mark = state.checkpoint()
@@ -80,6 +80,33 @@ def test_a_table_gets_its_order_back_whatever_went_and_came(data: st.DataObject)
     for mark, before in reversed(open_marks):
         journal.rollback(mark)
         assert list(table.items()) == before
+
+
+@given(st.data())
+def test_a_table_gets_its_order_back_from_an_undo_that_stands_around_others(data: st.DataObject) -> None:
+    table = dict.fromkeys(data.draw(st.lists(st.integers(0, 9), unique=True, min_size=4)), 0)
+    journal, before = UndoLog(), list(table.items())
+    outer = journal.checkpoint()
+    for keeps in data.draw(st.lists(st.booleans(), min_size=1, max_size=4)):
+        mark, between = journal.checkpoint(), list(table.items())
+        _take_some(data, journal, table)
+        if keeps:
+            journal.commit(mark)
+        else:
+            journal.rollback(mark)
+            assert list(table.items()) == between
+            reaches("something goes behind an inner undo", _take_some(data, journal, table))
+    journal.rollback(outer)
+    assert list(table.items()) == before
+
+
+def _take_some(data: st.DataObject, journal: UndoLog, table: dict[int, int]) -> bool:
+    """Whether a key was taken out that was not the last one."""
+    keys = data.draw(st.lists(st.sampled_from(list(table)), unique=True, max_size=2)) if table else []
+    is_any = any(key != next(reversed(table)) for key in keys)
+    for key in keys:
+        journal.drop(table, key)
+    return is_any
 
 
 def test_a_removed_node_whose_removal_is_undone_stands_where_it_stood() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+from random import Random
+
 import pytest
 
-from fallow.services.placement.requests.dependencies import SETTLED_MOST
+from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.requests.dependencies import SETTLED_MOST, give_up, waits_for_unknown
 from fallow.services.placement.requests.walk_after_waits import PUT_OFF_MOST, WalkAfterWaits
 from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.cluster.fold.apply import APPLY
 from fallow.shared.cluster.fold.rows import rows_of, state_from
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.cluster.model.dependencies import is_known
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
@@ -95,6 +100,66 @@ def test_of_many_that_wait_for_one_end_the_first_in_order_starts_whatever_all_ar
     assert [job.id for job in world.state.jobs.values() if job.workers] == [first]
 
 
+@pytest.mark.parametrize("tenant", ["ada", "bob"])
+def test_so_it_is_where_the_first_in_order_waits_for_the_end_that_is_told_last(tenant: str) -> None:
+    world = cell(Queue(name="line"))
+    tenants = ("ada", "bob")
+    world.tell(*(admitted(spec_of(f"{each}/gate", 4, tenant=each)) for each in tenants))
+    world.tell(*(started(f"{each}/gate") for each in tenants))
+    for each in tenants:
+        many = [spec_of(f"{each}/many{n}", 1, tenant=each, array=900, after=after(f"{each}/gate")) for n in (0, 1)]
+        world.tell(*(admitted(spec, 1) for spec in many))
+    first = spec_of(f"{tenant}/first", 8, tenant=tenant, priority=50, after=after(f"{tenant}/gate"))
+    world.tell(admitted(first, 0))
+    world.tell(*(finished(f"{each}/gate") for each in tenants))
+    assert [job.id for job in world.state.jobs.values() if job.workers] == [first.id]
+
+
+@pytest.mark.parametrize("ends", [*permutations(range(3))])
+def test_a_writer_that_begins_from_a_snapshot_tells_of_many_ends_in_the_order_of_the_one_before(
+    ends: tuple[int, ...],
+) -> None:
+    """The same order as that in which the jobs came, whichever end was first."""
+    worlds = [three_ends(ends) for _ in range(2)]
+    worlds[0].restart()
+    worlds[1].restart_from_snapshot(Random(0))
+    logs = [[record.value for record in world.log] for world in worlds]
+    assert logs[0] == logs[1]
+    told = [each.job for made in worlds[0].decisions for each in made.effects if isinstance(each, e.JobReady)]
+    assert told == list(worlds[0].state.jobs)
+
+
+def three_ends(ends: tuple[int, ...]) -> World:
+    """Jobs wait for three others, which have ended in this order; one record has told some of those."""
+    world = cell(Queue(name="line"))
+    gates = [f"ada/gate{number}" for number in range(3)]
+    world.tell(*(admitted(spec_of(gate, 1, hold=True)) for gate in gates))
+    world.tell(*(admitted(array(f"m{gate[-1]}{n}", gate)) for n in range(2) for gate in gates))
+    for number in ends:
+        world.hand_over(cancel(gates[number]))
+    world.decide()
+    assert world.state.has_waits_to_settle
+    return world
+
+
+def test_an_end_notes_the_same_however_many_other_names_are_waited_for() -> None:
+    names = [f"ada/unknown{number}" for number in range(500)]
+    noted = [end_among(names[:count]) for count in (1, 500)]
+    assert noted[0] == noted[1]
+
+
+def end_among(names: list[str]) -> int:
+    """How much is noted to take back that a job has been told of an end, where others wait for these names."""
+    world = behind_a_gate(spec_of("ada/one", 1, after=after(GATE)))
+    world.tell(*(admitted(spec_of(f"ada/w{number}", 1, after=after(name))) for number, name in enumerate(names)))
+    state = world.state
+    APPLY[e.JobFinished](state, e.JobFinished(job=GATE, attempt=1), state.at_ms)
+    state.checkpoint()
+    before = len(state.undo_log.entries)
+    APPLY[e.JobReady](state, e.JobReady(job="ada/one"), state.at_ms)
+    return sum(1 + (len(each[2]) if isinstance(each[2], tuple) else 0) for each in state.undo_log.entries[before:])
+
+
 @pytest.mark.parametrize("name", ["a-next", "z-next"])
 def test_nobody_starts_before_a_chain_of_failures_in_one_record_has_let_go_of_those_behind_it(name: str) -> None:
     world = cell(Queue(name="line"))
@@ -109,13 +174,13 @@ def test_nobody_starts_before_a_chain_of_failures_in_one_record_has_let_go_of_th
 
 def test_a_tenant_whose_waits_end_all_the_time_keeps_nobody_else_from_starting() -> None:
     world = cell(Queue(name="line"))
-    gates = [f"ada/gate{number}" for number in range(8)]
+    gates = [f"ada/gate{number}" for number in range(PUT_OFF_MOST + 2)]
     world.tell(*(admitted(spec_of(gate, 1, hold=True)) for gate in gates))
     world.tell(*(admitted(array(f"m{gate[4:]}-{n}", gate)) for gate in gates for n in range(2)))
     world.hand_over(cancel(gates.pop()))
     world.decide()
     world.hand_over(admitted(spec_of("bob/mine", 1, tenant="bob", priority=9)))
-    for _ in range(4):
+    for _ in range(PUT_OFF_MOST):
         world.hand_over(cancel(gates.pop()))
         world.decide()
         assert world.state.has_waits_to_settle
@@ -216,3 +281,13 @@ def test_a_job_that_was_not_told_yet_does_not_wait_for_somebody_unknown() -> Non
     world.tell(HoldJob(cell=CELL, job="ada/m2"), finished(GATE))
     world.tell(ReleaseJob(cell=CELL, job="ada/m2"))
     assert sum(job.status is JobStatus.QUEUED for job in world.state.jobs.values()) == 2_692
+
+
+def test_nor_is_it_said_to_while_it_is_not_told() -> None:
+    state = half_told(behind_a_gate(*(array(f"m{number}", GATE) for number in range(3))))
+    last = state.jobs[[*state.dependents[GATE]][-1]]
+    assert is_known(state, GATE)
+    assert not waits_for_unknown(state, last)
+    decision = DecisionBuilder(state, 0)
+    give_up(decision, last)
+    assert not decision.effects

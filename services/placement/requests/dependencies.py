@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from heapq import merge, nsmallest
 from operator import attrgetter
 
 from fallow.services.placement.decision.decision import DecisionBuilder
@@ -16,6 +16,8 @@ from fallow.shared.events.values import JobSpec
 
 SETTLED_MOST = 2_000
 """So many waits end in one record at most, the others in the next ones. Each job counts as one more."""
+
+_NUMBER = attrgetter("number")
 
 
 def refusal(decision: DecisionBuilder, spec: JobSpec, ids: tuple[str, ...]) -> tuple[RefuseCode, str] | None:
@@ -68,18 +70,17 @@ def settle(decision: DecisionBuilder) -> None:
 
 
 def _to_settle(state: CellState, most: int) -> list[Job]:
-    """Jobs whose wait has ended, of so many waits: as they came where these are all, else those of older ends first, so
-    that each is told in time.
-    """
-    told = (follower for waited in state.ends_untold for follower in state.dependents[waited])
-    found: dict[str, Job] = {}
-    for job_id in chain(state.dependencies_resolved, told):
+    """Jobs whose wait has ended, of so many waits: those that came into the cell first."""
+    jobs, found = state.jobs.__getitem__, dict[str, Job]()
+    resolved = nsmallest(most, map(jobs, state.dependencies_resolved), key=_NUMBER)
+    told = (map(jobs, state.dependents[waited]) for waited in state.ends_untold)  # each in the order of their numbers
+    for job in merge(resolved, *told, key=_NUMBER):
         if most <= 0:
             break
-        if job_id not in found:
-            found[job_id] = state.jobs[job_id]
-            most -= _waits_of(state, found[job_id])
-    return list(found.values()) if most <= 0 else sorted(found.values(), key=attrgetter("number"))
+        if job.id not in found:
+            found[job.id] = job
+            most -= _waits_of(state, job)
+    return list(found.values())
 
 
 def _waits_of(state: CellState, job: Job) -> int:

@@ -49,6 +49,10 @@ class UndoLog:
             self.entries.append((_put_in_order, table, tuple(table), None))
         self.entries.append((dict.__setitem__, table, key, table.pop(key)))
 
+    def forget(self, table: dict[Any, Any], key: Any) -> None:
+        """The same for a table by whose order nobody goes, however large it is: the key comes back as its last one."""
+        self.entries.append((dict.__setitem__, table, key, table.pop(key)))
+
     def _is_to_be_ordered(self, table: dict[Any, Any], key: Any) -> bool:
         """Whether taking this key out loses the order of the table, which is not noted yet. The last key comes back as
         the last one. Which that is, is looked up once: behind many that went from the end, the look is long.

@@ -112,7 +112,7 @@ def shorten(state: CellState, job: Job, over: tuple[str, ...]) -> None:
         followers = state.dependents[job_id]
         journal.drop(followers, job.id)
         if not followers:
-            journal.drop(state.dependents, job_id)
+            journal.forget(state.dependents, job_id)
             if job_id in state.ends_untold:
                 journal.drop(state.ends_untold, job_id)
     journal.set(job, "waits_for", tuple([waited for waited in job.waits_for if waited not in gone]))
