@@ -71,6 +71,21 @@ def test_a_table_without_end_is_refused_while_little_of_it_is_held(lines: tuple[
     assert most < 40 * LINE_CHARS_MOST
 
 
+@pytest.mark.parametrize("row", ["x\n", '"x\n"\n'], ids=["in one line", "in two lines"])
+def test_what_one_row_may_have_a_table_may_have_many_times(row: str) -> None:
+    rows = 2 * LINE_CHARS_MOST // len(row)
+    assert sum(1 for _ in Table(io.StringIO("a\n" + row * rows))) == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "row"), [("a,,,b\n1,2\n", {"a": "1", "": "2"}), ("a,b,,\n1,2\n", {"a": "1", "b": "2"})]
+)
+def test_several_columns_may_have_no_name(text: str, row: dict[str, str]) -> None:
+    assert list(Table(io.StringIO(text))) == [row]
+    with pytest.raises(WrongTable, match=r"^two columns are named 'a'$"):
+        Table(io.StringIO("a,,,a\n"))
+
+
 def test_a_table_of_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fallow.shared.runtime.files.table.ROWS_MOST", 10)
     assert len(list(Table(io.StringIO("a\n" + "x\n" * 10)))) == 10
