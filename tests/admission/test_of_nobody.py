@@ -89,6 +89,15 @@ def test_all_of_it_has_one_limit_together() -> None:
     assert service.over_rate(SUBMIT, bytes_of(OF_NOBODY[0][1]), None, NOW_MS + 100) is None
 
 
+def test_processes_that_share_the_submissions_share_it() -> None:
+    service = AdmissionService(FILE, RATE)
+    service.rates.share(6, 12)
+    found = answers(service, SUBMIT, bytes_of(OF_NOBODY[0][1]), None, 100)
+    assert are_too_many(found) == 100 - BURST // 2
+    found = answers(service, CANCEL, bytes_of({"job": "train", "tenant": "eve"}), None, 1_000)
+    assert are_too_many(found) == 1_000 - CANCELS_PER_SUBMISSION * BURST // 2
+
+
 def test_no_tenant_pays_for_it_and_whoever_may_speak_is_heard() -> None:
     service = AdmissionService(FILE, RATE)
     for type_, command, by in OF_NOBODY:
