@@ -11,6 +11,7 @@ from fallow.shared.client.port import News
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
 from fallow.shared.events.encoding import encode
+from fallow.shared.events.job_ids import digest_of
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import RefuseCode, RejectCode
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
@@ -65,6 +66,20 @@ def test_a_no_to_ones_own_submission_is_the_answer_while_there_is_none() -> None
     assert (progress.stages, progress.reasons) == ({"alice/train": Stage.REJECTED}, {"alice/train": no})
     progress.stages["alice/train"] = Stage.RUNNING
     assert not progress.take(News("main", no))
+
+
+@pytest.mark.parametrize("array", [None, 2])
+def test_of_a_submission_that_is_accepted_no_earlier_no_is_told(array: int | None) -> None:
+    """Of one id there may be several submissions: an earlier one of other content was turned away."""
+    sent = JobSpec(id="train", tenant="alice", array=array)
+    progress = Progress.of_specs([sent])
+    progress.take(News("main", rejected(SubmitJob(job=JobSpec(id="train", tenant="alice", queue="none")), None)))
+    assert [*progress.reasons] == ["alice/train"]
+    for job in progress.stages:
+        spec = JobSpec(id=job, tenant="alice", array_of=None if array is None else "alice/train")
+        assert progress.take(News("main", e.JobEnqueued(spec=spec, submit_ms=0, digest=digest_of(sent))))
+    assert progress.reasons == {}
+    assert not progress.turned_away
 
 
 @pytest.mark.parametrize("event", NOT_TO_ALICE)

@@ -143,6 +143,13 @@ async def test_what_lives_and_is_not_so_far_in_time_is_no_success(capsys: pytest
     assert await ends(Cell([row("running")]), Until.ENDED, PLAIN, wait_ms=50) == Exit.NO
 
 
+async def test_of_why_it_waits_the_news_tell_more_than_the_view(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = [row("queued", deferred=PendingReason.NO_FREE_GPUS)]
+    cell = CellAtOnce(seen, [News("main", e.JobDeferred(job="ada/hello", code=PendingReason.QUOTA_REACHED))])
+    await ends(cell, Until.STARTED, PLAIN, wait_ms=50)
+    assert f"Still waiting: ada/hello ({PendingReason.QUOTA_REACHED}: " in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("goal", list(Until))
 async def test_a_job_of_ones_own_that_is_cancelled_now_is_a_no(goal: Until) -> None:
     cancelled = News("main", e.JobCancelled(job="ada/new"))
