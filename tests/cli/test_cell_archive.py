@@ -127,6 +127,18 @@ def test_a_state_that_is_another_than_the_first_line_says_is_refused(file: Path)
     assert refusal(file) == "its state is not the one of version 9 that it was written from"
 
 
+@pytest.mark.parametrize(
+    ("field", "says"), [("cell", "other"), ("version", 8), ("chain", "f" * 32), ("digest", "f" * 32)]
+)
+def test_a_first_line_that_says_something_else_than_the_state_is_refused(
+    file: Path, field: str, says: str | int
+) -> None:
+    head, *lines = file.read_text().splitlines()
+    forged(file, [json.dumps({**json.loads(head), field: says}), *lines])
+    version = says if field == "version" else 9
+    assert refusal(file) == f"its state is not the one of version {version} that it was written from"
+
+
 def forged(file: Path, lines: list[str]) -> None:
     """The same file with other lines, and a checksum that fits them."""
 
