@@ -18,7 +18,7 @@ from fallow.shared.events.operations import Cordon, PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobKind, JobSpec, Resources
+from fallow.shared.events.values import JobKind, JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from tests.placement.naive_keeping import JudgedWorld
 from tests.placement.test_borrowing import why
 from tests.placement.world import CELL, World, admitted, finished, joined, spec_of
@@ -94,6 +94,15 @@ def claimed(world: World) -> set[tuple[str, bool]]:
     return {(gpu_type, each.is_whole) for each in kept for (_, gpu_type), _ in each.owners}
 
 
+def with_limit(gpu_type: str, limit: int, *nodes: NodeJoined) -> World:
+    """A cell of these nodes in which a tenant may use so many GPUs of one type, and all that it likes of others."""
+    pools = tuple(Pool(name=name, gpus=100) for name in dict.fromkeys(each.spec.pool for each in nodes))
+    cell = CellPart(name=CELL, ordinal=0, pools=pools, queues=(BEST_EFFORT,))
+    world = JudgedWorld(CellFile(cells=(cell,), tenants=(Tenant(name="ada", quotas=(quota(gpu_type, limit=limit),)),)))
+    world.tell(*nodes)
+    return world
+
+
 POOLS = [("train", "train"), ("extra", "train")]
 QUEUES = [
     Queue(name="default"),
@@ -127,6 +136,86 @@ def test_a_type_that_could_not_hold_the_job_is_none_that_it_could_get(job: str) 
     world = cell_of(lacks, quota("first", guaranteed=4))
     assert [*types_for(world.state, spec)] == ["other"]
     assert fits_in(world.state, spec) == {}
+
+
+@pytest.mark.parametrize("named", [("train",), ("extra", "train"), ("train", "extra"), ("gone", "train")], ids="+".join)
+@pytest.mark.parametrize("job", JOBS)
+def test_of_a_job_that_names_pools_the_types_of_each_of_them_count(job: str, named: tuple[str, ...]) -> None:
+    spec, lacks = JOBS[job]
+    world = cell_of(lacks, quota("first", guaranteed=4), pools=("extra", "train"))
+    assert [*types_for(world.state, replace(spec, pools=named))] == ["other"]
+    world.tell(admitted(replace(spec, pools=("extra", "train"))))
+    assert {*world.nodes_of("own")} == {"b"}
+
+
+def test_the_types_stand_in_the_order_of_the_pools_that_the_job_names() -> None:
+    state = cell_of({}, pools=("extra", "train")).state
+    named = [("extra", "train"), ("train", "extra"), ("extra",), ("train",)]
+    found = [[*types_for(state, replace(OWN, pools=pools))] for pools in named]
+    assert found == [["first", "other"], ["other", "first"], ["first"], ["other"]]
+
+
+@pytest.mark.parametrize("pools", POOLS, ids=("one pool", "two pools"))
+def test_replicas_that_one_type_could_hold_together_may_be_of_any_that_holds_one_of_them(
+    pools: tuple[str, str],
+) -> None:
+    """Of the type that could hold them all their tenant may not have so many."""
+    spec = spec_of("own", 1, 4, kind=JobKind.INFERENCE, gang=False)
+    world = cell_of({"gpus": 2}, quota("first"), quota("other", limit=2), pools=pools)
+    assert [*types_for(world.state, spec)] == ["first", "other"]
+    world.tell(admitted(spec))
+    assert sorted(world.nodes_of("own")) == ["a", "a", "b", "b"]
+
+
+OF_WORKERS = ("memory", "CPUs", "GPUs of a node", "labels", "taints")
+"""Those of the jobs of which node `a` could hold no worker."""
+
+
+@pytest.mark.parametrize("job", OF_WORKERS)
+def test_a_limit_of_a_type_that_holds_no_worker_keeps_a_gang_to_no_single_type(job: str) -> None:
+    spec, lacks = JOBS[job]
+    nodes = (node("a", "first", "train", **lacks), node("b", "other", "train"), node("c", "third", "train"))
+    world = with_limit("first", 0, *nodes)
+    world.tell(admitted(replace(spec, workers=4)))
+    assert sorted(world.nodes_of("own")) == ["b", "b", "c", "c"]
+
+
+IN_A_LEAF = TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
+
+
+def at(name: str, gpu_type: str, leaf: str | None, **fields: Any) -> NodeJoined:
+    where = Position() if leaf is None else Position(leaf=leaf, spine="s", superspine="s")
+    return node(name, gpu_type, "train", position=where, **fields)
+
+
+@pytest.mark.parametrize("leaf", [None, "small"])
+@pytest.mark.parametrize("slices", [None, 2], ids=["as a whole", "in slices"])
+def test_nor_does_that_of_a_type_that_has_no_node_in_a_unit_that_holds_what_the_gang_requires(
+    leaf: str | None, slices: int | None
+) -> None:
+    """The node of the first type is in no unit that has a name, or in one that holds a single worker."""
+    first = at("a", "first", leaf, gpus=2)
+    world = with_limit("first", 0, first, at("b", "other", "large"), at("c", "third", "large"))
+    world.tell(admitted(replace(OWN, workers=4, topology=replace(IN_A_LEAF, slice_workers=slices))))
+    assert sorted(world.nodes_of("own")) == ["b", "b", "c", "c"]
+
+
+def test_a_unit_may_hold_a_gang_by_nodes_of_several_types() -> None:
+    world = with_limit("first", 1, at("a", "first", "large"), at("b", "other", "large"))
+    spec = replace(OWN, workers=4, topology=IN_A_LEAF)
+    assert [*types_for(world.state, spec)] == ["first", "other"]
+    world.tell(admitted(spec))
+    assert world.nodes_of("own") == []
+
+
+@pytest.mark.parametrize("leaf", [None, "small"])
+@pytest.mark.parametrize("job", OF_WORKERS)
+def test_of_a_gang_that_no_unit_could_hold_the_types_count_that_hold_a_worker(job: str, leaf: str | None) -> None:
+    spec, lacks = JOBS[job]
+    state = with_limit(
+        "first", 0, at("a", "first", "other", **lacks), at("b", "other", leaf), at("c", "third", None)
+    ).state
+    assert [*types_for(state, replace(spec, workers=3, topology=IN_A_LEAF))] == ["other", "third"]
 
 
 def test_where_no_type_could_hold_the_job_all_count() -> None:

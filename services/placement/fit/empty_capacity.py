@@ -51,6 +51,23 @@ def could_hold_later(state: CellState, pool: PoolCapacity, spec: JobSpec) -> boo
     return _could_hold(state, pool, _at_any_time(_form_of(state, pool, spec)))
 
 
+def could_hold_in_unit(state: CellState, pool: PoolCapacity, gpu_type: str, spec: JobSpec) -> bool:
+    """Whether a gang of any GPU type, that requires all of its workers or each slice within one unit, could have a
+    worker of this type: on a node of a unit whose nodes, of whatever types, would hold these.
+    """
+    hardware, form = hardware_of(state, pool), _at_any_time(_form_of(state, pool, spec))
+    if form.wish is None:
+        return False
+    name = ("in unit", form, gpu_type)
+    known = hardware.remembered.get(name)
+    if known is None:
+        among = _in_units_that_hold(hardware, form, form.wish, _among(state, pool, form))
+        able = (mask for kind, mask in hardware.kinds.items() if workers_on(kind, form.resources, gpu_type))
+        known = any(mask & among for mask in able)
+        hardware.remember(name, known)
+    return known is True
+
+
 def could_ever_start(state: CellState, job: Job) -> bool:
     """Whether any of its pools could hold the job, or enough of its workers, if they were empty."""
     return could_ever_hold(state, in_line(job))
@@ -181,16 +198,21 @@ def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
         return 0
     among = _among(state, pool, form)
     if form.wish is not None:
-        slice_ = min(form.wish.slice_workers or form.workers, form.workers)
-        least = form.workers % slice_ or slice_  # the last slice may be a smaller one
-        able = 0
-        for units in _units(hardware, form, among & ~hardware.closed):
-            if _room(units.kinds, form) >= least:
-                able |= units.nodes << units.first
-        among = able
+        among = _in_units_that_hold(hardware, form, form.wish, among & ~hardware.closed)
     found = sum(mask for kind, mask in hardware.kinds.items() if _on(kind, form)) & among
     hardware.remember(name, found)
     return found
+
+
+def _in_units_that_hold(hardware: Hardware, form: Form, wish: TopologyRequest, among: int) -> int:
+    """Those of these nodes in a unit where they would hold what is required in one."""
+    slice_ = min(wish.slice_workers or form.workers, form.workers)
+    least = form.workers % slice_ or slice_  # the last slice may be a smaller one
+    able = 0
+    for units in _units(hardware, form, among):
+        if _room(units.kinds, form) >= least:
+            able |= units.nodes << units.first
+    return able
 
 
 def _open_room(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:

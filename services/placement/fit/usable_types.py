@@ -7,9 +7,9 @@ else that it lacks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from fallow.services.placement.fit.empty_capacity import could_hold_later, goes_to_several_pools
+from fallow.services.placement.fit.empty_capacity import could_hold_in_unit, could_hold_later, goes_to_several_pools
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
 from fallow.shared.cluster.model.state import CellState
@@ -49,14 +49,22 @@ def _usable(state: CellState, pools: Sequence[PoolCapacity], spec: JobSpec) -> T
 
 
 def _of_a_worker(state: CellState, pools: Sequence[PoolCapacity], spec: JobSpec) -> Types:
-    return _that_hold(state, pools, replace(spec, workers=1, workers_min=None, topology=None))
+    """The types of which any pool could hold a worker: where it requires units of the network that could be, in one of
+    these.
+    """
+    in_units = _of_which(state, pools, lambda pool, each: could_hold_in_unit(state, pool, each, spec))
+    return in_units or _that_hold(state, pools, replace(spec, workers=1, workers_min=None, topology=None))
 
 
 def _that_hold(state: CellState, pools: Sequence[PoolCapacity], spec: JobSpec) -> Types:
     """The types of which a single pool could hold all of this."""
+    return _of_which(state, pools, lambda pool, each: could_hold_later(state, pool, replace(spec, gpu_type=each)))
+
+
+def _of_which(state: CellState, pools: Sequence[PoolCapacity], holds: Callable[[PoolCapacity, str], bool]) -> Types:
     found: Types = {}
     for pool in pools:
         for gpu_type in gpu_types_of(state, pool):
-            if gpu_type not in found and could_hold_later(state, pool, replace(spec, gpu_type=gpu_type)):
+            if gpu_type not in found and holds(pool, gpu_type):
                 found[gpu_type] = None
     return found
