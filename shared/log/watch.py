@@ -1,10 +1,13 @@
-"""Watches whether Kafka answers, so that a process says what it waits for even while it has nothing to write."""
+"""Watches whether Kafka answers and has the topics that a process reads, so that the process says what it waits for
+even while it has nothing to write: a reader of a topic that is gone gets nothing, and no error.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fallow.shared.log.port import Log, LogUnavailable
+from fallow.shared.log.reading import SUBMISSIONS, name_of
 from fallow.shared.runtime.process import Context
 
 ASK_EVERY_S = 2.0
@@ -13,20 +16,32 @@ SUBJECT = "kafka"
 
 async def watch_log(context: Context[Any], log: Log, topic: str) -> None:
     """Ask now and then, until the process stops; readiness and one line at each change tell the answer."""
-    what, is_away, pause = f"Kafka at {context.settings.kafka}", False, context.back_off()
-    while await context.pause(pause.next_s() if is_away else ASK_EVERY_S):
+    what, told, pause = f"Kafka at {context.settings.kafka}", "", context.back_off()
+    while await context.pause(pause.next_s() if told else ASK_EVERY_S):
         try:
-            await log.partitions(topic)
+            reason = await _missing(context, log, topic)
         except LogUnavailable as error:
-            if context.stopping.is_set():
-                return
-            context.health.not_ready(f"waiting for {what}: {error}", SUBJECT)
-            if not is_away:
-                context.logger.warning("waiting", what=what, reason=str(error))
-            is_away = True
+            reason = str(error)
+        if context.stopping.is_set():
+            return
+        if reason:
+            context.health.not_ready(f"waiting for {what}: {reason}", SUBJECT)
+            if not told:
+                context.logger.warning("waiting", what=what, reason=reason)
         else:
-            if is_away:
+            context.health.ready(SUBJECT)
+            if told:
                 context.logger.info("found", what=what)
                 pause.reset()
-            context.health.ready(SUBJECT)
-            is_away = False
+        told = reason
+
+
+async def _missing(context: Context[Any], log: Log, topic: str) -> str:
+    """Which topics that the process reads are not there, "" where all are; tenants' own topics come and go. Raises
+    LogUnavailable.
+    """
+    read = {name.rpartition("/")[0] for name in context.health.progress.cursors}
+    names = sorted(name for name in read if name_of(name) != SUBMISSIONS)
+    counts = await log.partition_counts([topic, *names])
+    gone = [name for name in names if not counts[name]]
+    return f"it has no topic {', '.join(gone)}. Run: fallow topics create" if gone else ""
