@@ -35,6 +35,9 @@ _PEM_LINES = re.compile(r"(?:(?:\s|\\[nr])*[A-Za-z0-9+/]{8,}={0,2})*")
 _WORD = re.compile(r'[^\s"]+')
 _USER = re.compile(r"://[^/'@:]*:(?!\d{1,5}')")
 """Up to the colon behind a user, who may have no name; a port in quotes is no password."""
+_BARE_USER = re.compile(r"[^@:]*:")
+_PLACE = re.compile(r"@(?:[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.%]+\]):\d{1,5}(?![A-Za-z0-9])")
+"""A host with its port, behind a user without a scheme."""
 
 
 def without_secrets(text: str) -> str:
@@ -61,10 +64,12 @@ def _without_passwords(text: str) -> str:
     """What stands between the colon behind a user and the last `@` of the same word. A password with a space or a `"`
     in it is none that an address may have.
     """
-    return _WORD.sub(_without_password, text) if "://" in text else text
+    return _WORD.sub(_without_password, text) if "@" in text else text
 
 
 def _without_password(found: re.Match[str]) -> str:
     word = found[0]
     at, user = word.rfind("@"), _USER.search(word)
+    if "://" not in word and _PLACE.match(word, max(at, 0)):
+        user = _BARE_USER.match(word)
     return word if user is None or at < user.end() else f"{word[: user.end()]}{MASK}{word[at:]}"

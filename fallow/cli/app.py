@@ -121,7 +121,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?")
 def kafka_address(value: str | None) -> str | None:
     """An address, or the name of a Kafka to start."""
     if value and value not in KAFKA_SOURCES and not is_kafka(value):
-        raise WrongValue(value, f"{KAFKA_RULE}; `up` also takes {', '.join(KAFKA_SOURCES)}")
+        raise WrongValue(without_password(value), f"{KAFKA_RULE}; `up` also takes {', '.join(KAFKA_SOURCES)}")
     return value
 
 

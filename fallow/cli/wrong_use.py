@@ -34,7 +34,7 @@ def in_one_line(error: typer.TyperException) -> str:
     command = "fallow" if context is None else context.command_path
     if not isinstance(error, typer.BadParameter) or error.param is None:
         return _about_words(command, error)
-    option = _name(error.param)
+    option = _variable(error) or _name(error.param)
     if type(error).__name__ == "MissingParameter":
         return f"{command}: {option} is missing"
     value = _value(error)
@@ -73,6 +73,13 @@ def _about_words(command: str, error: typer.TyperException) -> str:
 def _behind(word: str) -> str:
     """The word that was typed behind this one."""
     return next((later for earlier, later in pairwise(sys.argv) if earlier == word), "")
+
+
+def _variable(error: typer.BadParameter) -> str | None:
+    """The variable of the environment from which the value came; None where it was typed."""
+    param: Any = error.param
+    source = None if error.ctx is None else error.ctx.get_parameter_source(param.name)
+    return None if source is None or source.name != "ENVIRONMENT" else str(param.envvar)
 
 
 def _name(param: Any) -> str:

@@ -25,6 +25,7 @@ PLAIN_OPTIONS = frozenset({"db", "username", "password"})
 TLS_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 
 _PASSWORD_OPTION = re.compile(r"((?:^|[?&])[^=&]*pass[^=&]*=)[^&]*", re.IGNORECASE)
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*:)?//")
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
 
 
@@ -86,6 +87,6 @@ def _why_not_read(path: str) -> str:
 def without_password(url: str) -> str:
     """The address as it may be shown: a password in it is not, neither that of its user nor one behind the `?`."""
     before, at, place = url.rpartition("@")
-    scheme, slashes, _ = before.partition("//")
-    shown = f"{scheme if slashes else ''}{slashes}***@{place}" if at else url
+    scheme = _SCHEME.match(before)  # not just what stands before `//`: a password may hold that
+    shown = f"{scheme[0] if scheme else ''}***@{place}" if at else url
     return _PASSWORD_OPTION.sub(r"\1***", shown)

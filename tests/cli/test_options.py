@@ -409,8 +409,20 @@ def test_a_password_in_an_address_is_not_shown(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for value in ("redis://me:secret@host:x/0", "me:secret@host", "http://:secret@host/0"):
-        assert ends(["--redis", value, "jobs"], monkeypatch) == 2
-        assert "secret" not in capsys.readouterr().err
+        for option in ("--redis", "--kafka"):
+            assert ends([option, value, "jobs"], monkeypatch) == 2
+            assert "secret" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variable", ["FALLOW_KAFKA", "FALLOW_REDIS", "FALLOW_NAMESPACE", "FALLOW_CELL_FILE"])
+def test_a_value_from_the_environment_is_told_by_its_variable(
+    variable: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, "me:/sec//ret@host:x")
+    assert ends(["jobs"], monkeypatch) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"fallow: {variable} = '")
+    assert ("sec" in told) == (variable in {"FALLOW_NAMESPACE", "FALLOW_CELL_FILE"})
 
 
 def test_where_no_address_is_given_and_nothing_answers_it_is_said_what_to_do() -> None:

@@ -59,6 +59,9 @@ def test_settings_do_not_show_the_password_of_redis() -> None:
         ("redis://user:secret@host:1/0", "redis://***@host:1/0"),
         ("redis://host:1/0?username=u&password=secret&db=1", "redis://host:1/0?username=u&password=***&db=1"),
         ("unix:///path?password=secret", "unix:///path?password=***"),
+        ("user:secret@host:9092", "***@host:9092"),
+        ("user:sec//ret@host:1", "***@host:1"),
+        ("SASL_SSL://user:sec//ret@host:1,other:2", "SASL_SSL://***@host:1,other:2"),
     ],
 )
 def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:

@@ -253,6 +253,17 @@ def test_the_password_of_an_address_is_masked_whatever_signs_it_has(user: str, p
     )
 
 
+@pytest.mark.parametrize("password", ["hunter22", "p@ss", "p/w", "p:w", "12345", "s3c//ret", "p,w"])
+@pytest.mark.parametrize("places", ["h:1", "h.lan:9092,127.0.0.1:2", "[::1]:9092"])
+def test_the_password_of_an_address_without_a_scheme_is_masked_too(password: str, places: str) -> None:
+    assert without_secrets(f"--kafka = 'me:{password}@{places}': must be") == f"--kafka = 'me:***@{places}': must be"
+
+
+@pytest.mark.parametrize("text", ["me@h:1", "image:tag@sha256:123abc", "mail me@h.lan: at 10:30", "a@b,c:1"])
+def test_what_has_no_password_before_a_place_stays_as_it_is(text: str) -> None:
+    assert without_secrets(text) == text
+
+
 @pytest.mark.parametrize(
     "text", ["http://h:8080/a", "'redis://h:1', 'a@b'", "redis://h:1 of me@h", "redis://me@h:1", "kafka 1:2@3", "a://b"]
 )
