@@ -82,21 +82,21 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
     return None
 
 
-_PLACE = re.compile(r"(?:no Kafka at|connecting to) ([^ ]*[^ .:,])")
+_PLACE = re.compile(r"(no )?(Kafka|Redis) at (.+?)(?=: )")
 
 
 def without_address(code: Exit, text: str, given: Collection[str]) -> str:
-    """The line, with what to do where nothing answers at the address that is taken when none is given. `given` are the
-    servers, Kafka or Redis, of which one was.
+    """The line, with what gave the address that it names, or what to do where none was given and nothing answers at the
+    one that is taken then. `given` are the servers, Kafka or Redis, of which one was.
     """
-    is_away = code is Exit.AWAY and ("no Kafka at" in text or "connecting to" in text)
-    what = "Redis" if text.startswith("Redis") else "Kafka"
-    if not is_away or what in given:
+    found = _PLACE.search(text) if code is Exit.AWAY else None
+    if found is None:
         return text
-    found = _PLACE.search(text)
-    where = "" if found is None else f" at {found[1]}"
+    nobody, what, where = found.groups()
+    if nobody is None or what in given:
+        return f"{text[: found.end()]} (--{what.lower()}, FALLOW_{what.upper()}){text[found.end() :]}"
     return (
-        f"FALLOW_{what.upper()} is not set, and no {what} answers{where}: "
+        f"FALLOW_{what.upper()} is not set, and no {what} answers at {where}: "
         "paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed"
     )
 

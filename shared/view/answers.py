@@ -7,7 +7,9 @@ serves again.
 from __future__ import annotations
 
 from redis.exceptions import ResponseError
+from redis.exceptions import TimeoutError as NoAnswerInTime
 
+from fallow.shared.runtime.system_words import words_of_system
 from fallow.shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailable
 
 ONE_PRIMARY = "FALLOW_REDIS must name one primary that holds all keys; a cluster of several primaries cannot be used"
@@ -65,18 +67,31 @@ def eviction_told(policy: str) -> str | None:
     )
 
 
-def meaning_of(error: Exception) -> ViewUnavailable | ViewMisused:
-    """What to raise in place of an error of redis-py, of its parser, or of the network."""
-    text, code = str(error) or type(error).__name__, code_of(error)
+def meaning_of(error: Exception, place: str) -> ViewUnavailable | ViewMisused:
+    """What to raise in place of an error of redis-py, of its parser, or of the network. `place` is the address as it
+    may be shown.
+    """
+    text, code, here = str(error) or type(error).__name__, code_of(error), f"Redis at {place}"
     if not code:
-        return ViewUnavailable(f"{type(error).__name__}: {text}")
+        return ViewUnavailable(f"no {here}: {_words_of(error)}")
     told = f"{code} {text.removeprefix(code).strip()}"
     if code in PASSES:
-        return ViewUnavailable(f"{PASSES[code]} ({told})")
+        return ViewUnavailable(f"{here}: {PASSES[code]} ({told})")
     need = NEEDS.get(code) or next((need for part, need in NEEDS_BY_TEXT.items() if part in text), None)
     if need is not None:
-        return ViewNeedsChange(f"{need} ({told})")
-    return ViewMisused(text) if code in DEFECTS else ViewUnavailable(told)
+        return ViewNeedsChange(f"{here}: {need} ({told})")
+    return ViewMisused(f"{here}: {text}") if code in DEFECTS else ViewUnavailable(f"{here}: {told}")
+
+
+def _words_of(error: Exception) -> str:
+    """Why nothing came from there. redis-py puts an error of its own before the system's."""
+    if isinstance(error, NoAnswerInTime | TimeoutError):
+        return "no answer in time"
+    cause = error if isinstance(error, OSError) else error.__cause__ or error.__context__
+    if isinstance(cause, OSError):
+        # Without a number: of a name with several addresses, at each of which something else is wrong.
+        return words_of_system(cause) if cause.errno is not None else "nobody answers there"
+    return str(error).rstrip(".") or type(error).__name__
 
 
 def code_of(error: Exception) -> str:

@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
-from fallow.shared.runtime.addresses import unusable_file
+from fallow.shared.runtime.addresses import unusable_file, without_password
 from fallow.shared.runtime.cancels import cancels_heeded
 from fallow.shared.view.answers import eviction_told, meaning_of
 from fallow.shared.view.library import LIBRARY, function, library_digest, library_source
@@ -47,6 +47,7 @@ class RedisFunctions:
 
     def __init__(self, url: str, *, loads: bool = False, told: Callable[[str | None], None] | None = None) -> None:
         self._loads, self._is_loaded, self._told, self._url = loads, False, told, url
+        self._place = without_password(url)
         self._redis: Any = Redis.from_url(
             url.replace("valkey", "redis", 1) if url.startswith("valkey") else url,
             decode_responses=True,
@@ -78,9 +79,9 @@ class RedisFunctions:
             answer = await self.ask(command, function(name), len(keys), *keys, *arguments)
         except FunctionMissing as error:
             self._is_loaded = False
-            raise ViewUnavailable(f"{function(name)} is not loaded yet") from error
+            raise ViewUnavailable(f"Redis at {self._place}: {function(name)} is not loaded yet") from error
         if not isinstance(answer, list) or not answer:
-            raise ViewUnavailable(f"{function(name)}: what answers at this address is no Redis")
+            raise ViewUnavailable(f"no Redis at {self._place}: something else answers {function(name)} there")
         return answer
 
     async def _eviction_policy(self) -> str:
@@ -105,7 +106,14 @@ class RedisFunctions:
         ViewUnavailable, ViewMisused.
         """
         told = await self.ask("FUNCTION LIST", "LIBRARYNAME", LIBRARY, "WITHCODE")
-        return source_in(told)
+        return source_in(told, self._place)
+
+    async def users(self) -> list[str]:
+        """A line of ACL for each user. Raises ViewUnavailable, ViewMisused where this user may not see the others."""
+        told = await self.ask("ACL LIST")
+        if not isinstance(told, list):
+            raise ViewMisused(f"no Redis at {self._place}: something else answers ACL LIST there")
+        return [str(line) for line in told]
 
     async def ask(self, command: str, *arguments: Any) -> Any:
         """One command as it is. Raises ViewUnavailable, ViewMisused, FunctionMissing."""
@@ -120,13 +128,13 @@ class RedisFunctions:
                     await self._redis.connection_pool.disconnect(inuse_connections=False)
                 unusable = unusable_file(self._url) if isinstance(error, NoConnection) else None
                 if unusable is not None:
-                    raise ViewUnavailable(unusable) from error
-                raise meaning_of(error) from error
+                    raise ViewUnavailable(f"no Redis at {self._place}: {unusable}") from error
+                raise meaning_of(error, self._place) from error
 
 
-def source_in(told: Any) -> str | None:
+def source_in(told: Any, place: str) -> str | None:
     """The text of our library in an answer to FUNCTION LIST, which tells of all whose names differ in capitals alone: a
-    list of names and values each, or a map in RESP3. Raises ViewMisused.
+    list of names and values each, or a map in RESP3. `place` is who answers. Raises ViewMisused.
     """
     try:
         for library in told:
@@ -134,7 +142,7 @@ def source_in(told: Any) -> str | None:
             if fields["library_name"] == LIBRARY:
                 return str(fields["library_code"])
     except (TypeError, ValueError, KeyError) as error:
-        raise ViewMisused("FUNCTION LIST: what answers at this address is no Redis") from error
+        raise ViewMisused(f"no Redis at {place}: something else answers FUNCTION LIST there") from error
     return None
 
 

@@ -24,7 +24,7 @@ class Away:
 
     north: Collection[str] = ()
     south: Collection[str] = ()
-    why: str = "Redis: Error 111 connecting to a:1."
+    why: str = "Redis: no Redis at a:1: Connection refused"
     cells: tuple[str, ...] = ("north", "south")
 
     async def job(self, *_: object, **__: object) -> NoReturn:

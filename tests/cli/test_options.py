@@ -430,7 +430,6 @@ def test_where_no_address_is_given_and_nothing_answers_it_is_said_what_to_do() -
     told = without_address(Exit.AWAY, away, ())
     assert told.endswith("paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed")
     assert told.startswith("FALLOW_KAFKA is not set, and no Kafka answers at 127.0.0.1:9092: ")
-    assert without_address(Exit.AWAY, away, ("Kafka",)) == away
     assert without_address(Exit.NO, "damaged", ()) == "damaged"
 
 
@@ -443,8 +442,19 @@ def test_the_address_that_was_forgotten_is_named_though_the_other_one_was_given(
     monkeypatch.setenv(f"FALLOW_{other.upper()}", "x")
     assert servers_given(["fallow", "jobs"]) == [other]
     assert servers_given(["fallow", f"--{server.lower()}=x", "jobs"]) == ["Kafka", "Redis"]
-    away = {"Kafka": "Kafka: no Kafka at a:1: x", "Redis": "Redis: Error 111 connecting to a:1."}
+    away = {"Kafka": "Kafka: no Kafka at a:1: x", "Redis": "no Redis at a:1: x"}
     assert without_address(Exit.AWAY, away[server], [other]).startswith(f"FALLOW_{server.upper()} is not set, and no")
+
+
+@pytest.mark.parametrize("server", ["Kafka", "Redis"])
+def test_the_option_and_the_variable_that_gave_an_address_are_told_beside_it(server: str) -> None:
+    named = f"(--{server.lower()}, FALLOW_{server.upper()})"
+    for told in (f"no {server} at [::1]:1/0", f"{server}: no {server} at a:1,b:2", f"{server}: {server} at a:1"):
+        assert without_address(Exit.AWAY, f"{told}: x: y", [server]) == f"{told} {named}: x: y"
+    assert (
+        without_address(Exit.AWAY, "Redis at a:1: wrong password", [])
+        == "Redis at a:1 (--redis, FALLOW_REDIS): wrong password"
+    )
 
 
 TIME_RULE = f"must be a whole number of milliseconds of up to 19 digits, or {DURATION_RULE}"

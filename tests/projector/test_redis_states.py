@@ -209,7 +209,7 @@ async def test_a_server_that_dies_and_comes_back_is_waited_for(place: Place, nam
         await world.settles()
         place.server.kill()
         await world.live(20)
-        await waits_for(projector, "waiting for Redis: ConnectionError")
+        await waits_for(projector, "waiting for Redis: no Redis at ")
         place.server.start()
         assert await is_whole_again(world, projector)
 

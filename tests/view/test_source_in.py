@@ -18,13 +18,13 @@ def told(name: str, code: str) -> list[str]:
 def test_a_library_whose_name_differs_in_capitals_is_not_ours() -> None:
     """Redis compares the name that it is asked for without regard to capitals, and lists both."""
     other = told(LIBRARY.upper(), "forged")
-    assert source_in([other, told(LIBRARY, "ours")]) == "ours"
-    assert source_in([told(LIBRARY, "ours"), other]) == "ours"
-    assert source_in([other]) is None
-    assert source_in([]) is None
+    assert source_in([other, told(LIBRARY, "ours")], "a:1") == "ours"
+    assert source_in([told(LIBRARY, "ours"), other], "a:1") == "ours"
+    assert source_in([other], "a:1") is None
+    assert source_in([], "a:1") is None
 
 
 @pytest.mark.parametrize("answer", [None, 5, [5], [["library_name"]], [["engine", "LUA"]]])
 def test_what_no_redis_would_answer_is_told_as_that(answer: Any) -> None:
-    with pytest.raises(ViewMisused):
-        source_in(answer)
+    with pytest.raises(ViewMisused, match=r"^no Redis at a:1: something else answers FUNCTION LIST there$"):
+        source_in(answer, "a:1")

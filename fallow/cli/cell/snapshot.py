@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.archive import Archive, Head, Unread, read_archive, write_archive
@@ -26,6 +24,7 @@ from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.port import LogUnavailable
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.view.keys import keys_of
+from fallow.shared.view.redis_view import RedisFunctions
 
 app = typer.Typer(no_args_is_help=True, help="Move a cell to another Kafka: export, import.")
 
@@ -110,13 +109,11 @@ async def _arrive(access: Access, archive: Archive) -> CellState:
 
 
 async def _refuse_where_a_view_is(access: Access, cell: str) -> None:
-    redis: Redis = Redis.from_url(access.redis_address)
+    functions = RedisFunctions(access.redis_address)
     try:
-        there = await redis.exists(*keys_of(access.namespace, cell))
-    except (RedisError, OSError) as error:
-        end_with(Exit.AWAY, f"fallow: no Redis at {access.redis_shown}: {error}")
+        there = await functions.ask("EXISTS", *keys_of(access.namespace, cell))
     finally:
-        await redis.aclose()
+        await functions.stop()
     if there:
         raise NotMovable(f"cell {cell} is not empty here: {access.redis_shown} holds a view of it")
 
