@@ -65,9 +65,12 @@ class KafkaAccess:
             missing = "kafka_password" if self.username else "kafka_username"
             raise AccessError(missing, f"is needed where kafka_security is {self.protocol}")
         if not self.protocol.has_password and (self.username or self.password):
-            raise AccessError("kafka_username", f"is of no use where kafka_security is {self.protocol}: no SASL there")
-        if not self.protocol.has_tls and (self.ca_file or self.cert_file or self.key_file):
-            raise AccessError("kafka_ca_file", f"is of no use where kafka_security is {self.protocol}: no TLS there")
+            given = "kafka_username" if self.username else "kafka_password"
+            raise AccessError(given, f"is of no use where kafka_security is {self.protocol}: no SASL there")
+        files = {"kafka_ca_file": self.ca_file, "kafka_cert_file": self.cert_file, "kafka_key_file": self.key_file}
+        given_files = [name for name, path in files.items() if path]
+        if not self.protocol.has_tls and given_files:
+            raise AccessError(given_files[0], f"is of no use where kafka_security is {self.protocol}: no TLS there")
         if (self.cert_file is None) != (self.key_file is None):
             raise AccessError("kafka_cert_file", "goes together with kafka_key_file")
 

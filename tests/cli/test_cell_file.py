@@ -141,6 +141,20 @@ def test_an_unknown_placement_policy_is_told_with_those_that_there_are(name: str
     ]
 
 
+def test_every_unknown_setting_of_a_policy_is_told_with_its_own_line_and_what_it_may_mean() -> None:
+    right = ("reservations_max: 8", "placement: e-spread")
+    wrong = TEXT.replace(right[0], "reservation_max: 8").replace(right[1], "zz: {a: 1}")
+    told = {line.partition("; there are ")[0] for line in mistakes(wrong)}
+    assert told == {
+        (
+            f"cell.yaml: line {line_of(right[0])}: cells[0].policy.reservation_max: "
+            "unknown setting (did you mean reservations_max?)"
+        ),
+        f"cell.yaml: line {line_of(right[1])}: cells[0].policy.zz: unknown setting",
+    }
+    assert all("reservations_max" in line.partition("; there are ")[2] for line in mistakes(wrong))
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [

@@ -48,8 +48,14 @@ def test_a_password_is_never_shown() -> None:
         ),
         (
             {"PASSWORD": "s3cret"},
-            "FALLOW_KAFKA_USERNAME: is of no use where kafka_security is PLAINTEXT: no SASL there",
+            "FALLOW_KAFKA_PASSWORD: is of no use where kafka_security is PLAINTEXT: no SASL there",
         ),
+        ({"USERNAME": "u"}, "FALLOW_KAFKA_USERNAME: is of no use where kafka_security is PLAINTEXT: no SASL there"),
+        (
+            {"CERT_FILE": "c.pem"},
+            "FALLOW_KAFKA_CERT_FILE: is of no use where kafka_security is PLAINTEXT: no TLS there",
+        ),
+        ({"KEY_FILE": "k.pem"}, "FALLOW_KAFKA_KEY_FILE: is of no use where kafka_security is PLAINTEXT: no TLS there"),
         ({"CA_FILE": "ca.pem"}, "FALLOW_KAFKA_CA_FILE: is of no use where kafka_security is PLAINTEXT: no TLS there"),
         ({"SECURITY": "SSL", "KEY_FILE": "key.pem"}, "FALLOW_KAFKA_CERT_FILE: goes together with kafka_key_file"),
         ({"SECURITY": "SSL", "CA_FILE": "/no/ca.pem"}, "FALLOW_KAFKA_CA_FILE: /no/ca.pem holds no certificates: "),

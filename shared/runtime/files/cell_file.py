@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from fallow.shared.cluster.model.config import FORMS, PLACEMENTS, CellFile
 from fallow.shared.events.encoding import written
+from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.rules_told import causes, is_shown, rule_broken
 from fallow.shared.near import meant, there
 from fallow.shared.runtime.files.signs import visible
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 MISTAKES_TOLD = 20
 """A person mends these first; a file that was generated wrongly has thousands."""
 
+
+SETTINGS = CellPolicy.__struct_fields__
 
 KEYS_FIELD = "signing"
 """No text below it is shown: it may be a private key that was put there by mistake, or a part of one."""
@@ -101,9 +104,8 @@ def parse_cell_file(text: str, name: str) -> CellFile:
     try:
         file = CellFile.model_validate(data)
     except ValidationError as error:
-        raise _all_of(
-            name, [_mistake(places, problem) for problem in causes(error.errors(include_url=False))]
-        ) from error
+        problems = causes(error.errors(include_url=False))
+        raise _all_of(name, [line for each in problems for line in _mistakes(places, each)]) from error
     misspelt = [*_no_placements(file, places), *_quotas_of_no_pool(file, places)]
     if misspelt:
         raise _all_of(name, misspelt)
@@ -204,6 +206,19 @@ class _Places:
         """The last line on which the value stands that a rule quotes: the second of two, or the unknown one."""
         quoted = re.search(r"'([^']*)'", rule)
         return self.values.get(quoted[1]) if quoted else None
+
+
+def _mistakes(places: _Places, problem: Any) -> list[str]:
+    """What a problem tells: where settings of a policy are unknown, a line for each of them."""
+    path, given = tuple(problem["loc"]), problem["input"]
+    of_policy = path[2:] == ("policy",) and isinstance(given, dict)
+    unknown = [str(key) for key in given if key not in SETTINGS] if of_policy else []
+    return [_unknown_setting(places, (*path, key)) for key in unknown] or [_mistake(places, problem)]
+
+
+def _unknown_setting(places: _Places, path: FieldPath) -> str:
+    key = str(path[-1])
+    return f"line {places.line(path)}: {field_name(path)}: unknown setting{meant(key, SETTINGS)}; {there(SETTINGS)}"
 
 
 def _mistake(places: _Places, problem: Any) -> str:
