@@ -258,3 +258,16 @@ def test_an_owner_gets_its_guarantee_of_the_type_that_has_open_nodes(closed: str
     assert claimed(world) == {("other", True)}
     world.tell(finished(running[1], "b"))
     assert world.nodes_of("own") == ["b"]
+
+
+@pytest.mark.parametrize("kind", [JobKind.TRAINING, JobKind.INFERENCE])
+def test_a_worker_more_is_claimed_of_the_type_that_has_room_beside_those_that_run(kind: JobKind) -> None:
+    """The only node of the first type is full of the job's own."""
+    world = cell_of({"gpus": 2}, quota("first", guaranteed=4), quota("other", guaranteed=4))
+    running = fill(world)
+    world.run(replace(OWN, kind=kind, gang=False, workers=2, workers_min=1))
+    assert world.nodes_of("own") == ["a"]
+    world.tell(finished(running[0], "b"))
+    assert claimed(world) == {("other", True)}
+    world.tell(finished(running[1], "b"))
+    assert world.nodes_of("own") == ["a", "b"]
