@@ -17,10 +17,11 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.operations import PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec
 from tests.placement.replicas import all_start, service
 from tests.placement.test_heads import BACKFILL, submit, world_of
-from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_quotas, spec_of, update
+from tests.placement.world import CELL, World, admitted, cancel, finished, joined, quota, set_quotas, spec_of, update
 
 FAIR = Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE)
 NEW: dict[str, Any] = {"node_labels": ("new",)}
@@ -144,6 +145,24 @@ def test_a_new_job_that_finds_nothing_beside_a_due_head_of_its_tenant_waits_for_
     world.tell(finished("small", "n2"), finished("young", "n2"))
     submit(world, "next", 2, tenant="ada", **NEW)
     assert (world.nodes_of("next"), world.job("next").deferred) == ([], PendingReason.BEHIND_HEAD)
+
+
+def test_that_one_was_kept_off_says_nothing_of_a_new_job_that_is_like_it() -> None:
+    """The one has given up, and the new one finds a place beside what the head keeps."""
+    world = with_a_due_head()
+    submit(world, "fill", 8, tenant="eve", **SPARE)
+    young = spec_of("young", 4, tenant="bob", queue="line", pools=("train",), priority=1, **SPARE)
+    made = world.tell(admitted(young, world.now_ms))
+    assert e.JobDeferred(job="young", code=PendingReason.BEHIND_HEAD) in made
+    assert (world.nodes_of("small"), world.nodes_of("young")) == (["n2"], [])
+    alike, small = replace(young, id="alike"), spec_of("next", 2, tenant="ada", queue="line", pools=("train",), **NEW)
+    world.tell(
+        finished("small", "n2"),
+        finished("fill", "spare"),
+        *(admitted(each, world.now_ms) for each in (alike, small)),
+        cancel("young", "bob"),
+    )
+    assert (world.nodes_of("alike"), world.nodes_of("next")) == (["spare"], [])
 
 
 def test_a_job_before_a_due_head_of_its_tenant_waits_for_the_same_once_nodes_have_come_that_it_could_use() -> None:
