@@ -150,6 +150,8 @@ def test_ratios_stay_between_nothing_and_all_whatever_happens(seed: int) -> None
         for accumulator in (gar, gfr, sor):
             accumulator.take(history.state, decision)
     until_ms = history.state.at_ms + 1
+    used, parted = gar.cell.mean(until_ms) or 0, gfr.cell.mean(until_ms) or 0
+    reaches("nodes are in use by parts", 0 < used < 1 and 0 < parted < 1)
     assert 0 <= (gfr.cell.mean(until_ms) or 0) <= 1
     assert (gar.cell.mean(until_ms) or 0) >= 0
     assert (sor.value(until_ms) or 0) >= 0

@@ -67,14 +67,24 @@ def test_an_empty_run_has_no_means() -> None:
     assert RunSummary().result().as_json()["gar_mean"] is None
 
 
-@given(st.integers(0, 10**6))
-def test_the_counts_add_up_whatever_happens(seed: int) -> None:
-    history, summary = History(seed), RunSummary()
+@given(st.integers(0, 10**6), st.sets(st.integers(1, 100).map("job-{:05}".format), max_size=20))
+def test_the_counts_add_up_whatever_happens(seed: int, turned_away: set[str]) -> None:
+    """Of those whom admission turned away some are accepted later."""
+    history, summary, accepted = History(seed), RunSummary(), set[str]()
+    for job in sorted(turned_away):
+        summary.turn_away(job)
     for _ in range(60):
-        summary.take(history.state, history.decide())
+        decision = history.decide()
+        summary.take(history.state, decision)
+        accepted |= {effect.spec.id for effect in decision.effects if isinstance(effect, e.JobEnqueued)}
     result = summary.result()
     over = result.completed + result.failed + result.cancelled
+    counts = (result.completed, result.failed, result.cancelled, result.rejected, result.unfinished)
+    reaches(
+        "jobs end in every way, and some that were turned away are accepted", all(counts) and turned_away & accepted
+    )
     assert result.submitted == over + result.rejected + result.unfinished
+    assert result.rejected == len(turned_away - accepted)
     assert result.unfinished == len(history.state.jobs)
 
 

@@ -75,6 +75,7 @@ def test_nodes_that_fall_silent_one_after_the_other_are_held_all_the_same(phases
     """Each was heard last at a time of its own, within the time between two reports."""
     count = len(phases) + speaking
     assume(len(phases) * 100 > BREAKER_PERCENT * count)
+    reaches("fewer nodes fall silent first than hold losses back", phases.count(min(phases)) < BREAKER_NODES)
     world = cell_of(count)
     nodes = sorted(world.state.nodes)
     talkers = nodes[len(phases) :]
@@ -450,6 +451,8 @@ def test_nodes_that_are_silent_for_equally_long_go_by_the_submission_of_their_jo
     names: list[int], submits: list[int]
 ) -> None:
     """The jobs fill one node each: those of so many GPUs."""
+    by_name = [ms for _, ms in sorted(zip(names, submits, strict=True))]
+    reaches("neither their names nor when they joined say it", sorted(submits) not in (by_name, submits))
     world = cell_of(0)
     world.tell(*(joined(f"n{name}", gpus) for gpus, name in enumerate(names, 1)))
     world.tell(*(admitted(spec_of(f"job-{gpus}", gpus), submit_ms=ms) for gpus, ms in enumerate(submits, 1)))
@@ -462,6 +465,7 @@ def test_nodes_that_are_silent_for_equally_long_go_by_the_submission_of_their_jo
 def test_nodes_that_are_equal_in_all_go_as_they_joined_also_under_a_writer_from_a_snapshot(
     names: list[int], chance: Random
 ) -> None:
+    reaches("nodes join in another order than that of their names", names != sorted(names))
     world = cell_of(0)
     world.tell(*(joined(f"n{name}") for name in names))
     world.restart_from_snapshot(chance)

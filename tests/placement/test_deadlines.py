@@ -280,13 +280,15 @@ def test_no_start_is_late_while_reports_of_nodes_lie_unread_though_others_were_r
 
 @given(every_s=st.integers(2, 39), disturbance=st.sampled_from(sorted(DISTURBANCES)))
 def test_a_stop_that_is_not_confirmed_is_told_once_at_its_time_whoever_writes(every_s: int, disturbance: str) -> None:
-    world = limited()
+    world, is_told, disturbed = limited(), False, 0
     world.pass_time(1_000)
     for second in range(1, 100):
         world.tell(report("n1", seen("job")))
-        world.pass_time(1_000)
+        is_told |= "stop" in timeouts(world.pass_time(1_000))
         if second % every_s == 0:
+            disturbed += not is_told
             DISTURBANCES[disturbance](world)
+    reaches("a wait for a stop is disturbed more than once", disturbed > 1)
     effects = [effect for decision in world.decisions for effect in decision.effects]
     assert timeouts(effects).count("stop") == 1
     assert world.state.nodes["n1"].gpus_free == 7
