@@ -74,10 +74,11 @@ def read_trace(jobs: Path, carry: Path | None = None, limit: int | None = None) 
     rule.
     """
     ids, tenants, seen = job_ids(), tenant_names(), dict[tuple[str, str], str]()
+    is_one_name = carry is not None and carry.name == jobs.name
 
     def read(path: Path) -> Iterator[TraceJob]:
         for number, row in rows_of(path, JOB_COLUMNS):
-            where = f"{path.name} line {number}"
+            where = f"{path if is_one_name else path.name} line {number}"
             _must_be_printable(row, where, JOB_NAMES)
             _must_be_once(row, where, (row["tenant"], row["job_id"]), seen)
             yield _job(row, where, ids.fresh(row["job_id"]), tenants.name(row["tenant"]))
@@ -214,10 +215,10 @@ def _must_be_printable(row: Row, where: str, fields: tuple[str, ...]) -> None:
 
 def _must_be_once(row: Row, where: str, key: tuple[str, str], seen: dict[tuple[str, str], str]) -> None:
     """Raises WorkloadError where another row has this name: which is meant, nobody could tell in what follows."""
-    first = seen.setdefault(key, where)
-    if first != where:
+    if key in seen:
         field = "job_id" if "job_id" in row else "node_id"
-        raise WorkloadError(f"{where}: {field} = {shorten(repr(key[1]))}: {first} has it already")
+        raise WorkloadError(f"{where}: {field} = {shorten(repr(key[1]))}: {seen[key]} has it already")
+    seen[key] = where
 
 
 def _job(row: Row, where: str, job_id: str, tenant: str) -> TraceJob:

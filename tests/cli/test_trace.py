@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -216,6 +217,16 @@ def test_a_job_that_runs_already_does_not_come_again(tmp_path: Path) -> None:
     carry = written(tmp_path, f"{HEAD}B,t1,0,1,1,1,,1,,\n", "carry.csv")
     with pytest.raises(WorkloadError, match=r"^jobs.csv line 2: job_id = 'B': carry.csv line 2 has it already$"):
         read_trace(written(tmp_path, JOBS), carry)
+
+
+def test_it_does_not_either_where_both_files_have_one_name_and_it_stands_in_the_same_line(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    carried, jobs = (written(folder, JOBS) for folder in folders)
+    told = rf"^{re.escape(str(jobs))} line 2: job_id = 'B': {re.escape(str(carried))} line 2 has it already$"
+    with pytest.raises(WorkloadError, match=told):
+        read_trace(jobs, carried)
 
 
 def test_jobs_of_two_tenants_may_have_one_id(tmp_path: Path) -> None:
