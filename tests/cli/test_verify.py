@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from typer.testing import CliRunner
 
+from fallow.cli.app import app
 from fallow.cli.cell.archive import write_archive
 from fallow.cli.log.file import LINE_CHARS_MOST, LogFileError, write_line, written_in_order
 from fallow.cli.verify.verification import DiaryError, join, verify_file
@@ -390,10 +392,22 @@ def test_a_run_behind_what_was_forgotten_is_missed(
     assert "its node never began it" in found.text
 
 
-def test_an_unreadable_diary_line_is_named(exported: Exported, tmp_path: Path) -> None:
-    folder = diaries(tmp_path, {"node-0": ["{}\n"]})
-    with pytest.raises(DiaryError, match=r"node-0\.jsonl: line 1: node: is missing"):
+@pytest.mark.parametrize(("name", "what"), [("main-0-of-1", ""), ("log", "is no diary: ")])
+def test_an_unreadable_diary_line_is_named_and_what_is_no_diary(
+    name: str, what: str, exported: Exported, tmp_path: Path
+) -> None:
+    folder = diaries(tmp_path, {name: ["{}\n"]})
+    with pytest.raises(DiaryError, match=rf"{name}\.jsonl: {what}line 1: node: is missing"):
         verify_file(exported(an_honest_log().records), [folder])
+
+
+def test_a_folder_that_is_none_of_diaries_is_refused(exported: Exported, tmp_path: Path) -> None:
+    words = ["verify", "--file", str(exported(an_honest_log().records)), "--diaries"]
+    (tmp_path / "other").mkdir()
+    done = CliRunner().invoke(app, [*words, str(tmp_path / "other")])
+    assert isinstance(done.exception, DiaryError)
+    assert str(done.exception) == f"--diaries {tmp_path / 'other'}: holds no diary (*.jsonl), nor a folder `diaries`"
+    assert CliRunner().invoke(app, [*words, str(diaries(tmp_path, {}))]).exit_code == 0
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder", "dangling", "circle"])
@@ -412,8 +426,8 @@ def test_what_is_no_file_among_the_diaries_is_one_line(exported: Exported, tmp_p
 
 def test_a_diary_line_with_what_is_no_json_in_an_unknown_field_is_named(exported: Exported, tmp_path: Path) -> None:
     line = HONEST["node-0"][0].rstrip()
-    folder = diaries(tmp_path, {"node-0": [line[:-1] + ',"later":NaN}\n']})
-    with pytest.raises(DiaryError, match=r"node-0\.jsonl: line 1: is no JSON"):
+    folder = diaries(tmp_path, {"main-0-of-1": [line[:-1] + ',"later":NaN}\n']})
+    with pytest.raises(DiaryError, match=r"main-0-of-1\.jsonl: line 1: is no JSON"):
         verify_file(exported(an_honest_log().records), [folder])
 
 

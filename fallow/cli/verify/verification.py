@@ -296,6 +296,13 @@ def _forgotten_in(path: Path, cell: str) -> int:
     return horizon.forgotten_version if horizon.cell == cell else 0
 
 
+def must_hold_diaries(folders: Sequence[Path]) -> None:
+    """Raises DiaryError for a folder that is none of an executor or an agent, and holds no diary: another was meant."""
+    for folder in folders:
+        if not (folder / "diaries").is_dir() and not _files(folder):
+            raise DiaryError(f"--diaries {folder}: holds no diary (*.jsonl), nor a folder `diaries`")
+
+
 def _files(folder: Path) -> list[Path]:
     inner = folder / "diaries"
     found = inner if inner.is_dir() else folder
@@ -329,9 +336,15 @@ def _judged(cls: type[V], path: Path, number: int, line: bytes) -> V:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = shorten(".".join(map(str, first["loc"]))) or "the line"
-        raise DiaryError(f"{path}: line {number}: {field}: {rule_broken(first)}") from error
+        raise DiaryError(f"{_where(path, number)}: {field}: {rule_broken(first)}") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise DiaryError(f"{path}: line {number}: is no JSON: {shorten(str(error))}") from error
+        raise DiaryError(f"{_where(path, number)}: is no JSON: {shorten(str(error))}") from error
+
+
+def _where(path: Path, number: int) -> str:
+    """A line, and of a file that is not even called as diaries are, and does not begin as one, that it is none."""
+    is_other = number == 1 and _NAME.fullmatch(path.name) is None
+    return f"{path}: {'is no diary: ' if is_other else ''}line {number}"
 
 
 def _all_nodes(some: tuple[str, ...] | None, more: tuple[str, ...] | None) -> tuple[str, ...] | None:

@@ -16,7 +16,7 @@ from fallow.cli.failures import Exit, end_with
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.cli.paths import file_to_read, folder_to_read
-from fallow.cli.verify.verification import LiveCheck, join, verify_file
+from fallow.cli.verify.verification import LiveCheck, join, must_hold_diaries, verify_file
 from fallow.cli.verify.verify import Verification, Violation
 from fallow.cli.verify.verify_follow import Following, until_signal
 from fallow.shared.log.kafka.log import KafkaLog
@@ -56,6 +56,7 @@ def verify(
             end_with(Exit.USAGE, "fallow: --follow reads the live log alone: no --file, no --diaries")
         _end(run(_follow(access_of(context), cell, as_json=as_json)), "followed to here", as_json=as_json)
         return
+    must_hold_diaries(diaries or ())
     if file is not None:
         signers = Signers(access_of(context).cells())
         found, source = verify_file(file, diaries or (), signers), f"{file}, from its beginning"
