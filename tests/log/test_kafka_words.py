@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError, TopicAuthorizationFailedError
+from aiokafka.errors import (
+    BrokerResponseError,
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.kafka.words import words_of
@@ -21,13 +27,18 @@ from fallow.shared.log.port import LogUnavailable
         (KafkaTimeoutError(), "KafkaTimeoutError"),
         (OSError(113, "No route to host"), "No route to host"),
         (OSError(), "OSError"),
-        (TopicAuthorizationFailedError("t.jobs"), "TopicAuthorizationFailedError: t.jobs"),
+        (TopicAuthorizationFailedError("t.jobs"), "t.jobs"),
+        (
+            UnknownTopicOrPartitionError(),
+            "This request is for a topic or partition that does not exist on this broker",
+        ),
     ],
 )
 def test_an_error_is_told_without_the_signs_of_python(error: Exception, words: str) -> None:
     found = words_of(error)
     assert words in found
-    assert not set("<>()'") & set(found)
+    assert not set("<>()'[]") & set(found)
+    assert not isinstance(error, BrokerResponseError) or found == words
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1:1", "a..b:1", f"{'a' * 64}:1"])

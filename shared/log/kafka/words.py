@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from aiokafka.errors import KafkaConnectionError
 
 from fallow.shared.runtime.system_words import words_of_system
 
 NO_BROKER = "Unable to bootstrap"
+_NUMBER = re.compile(r"^\[Error -?\d+\] ")
+"""Before the name of what a broker answered."""
 
 
 def words_of(error: Exception) -> str:
@@ -20,4 +24,5 @@ def words_of(error: Exception) -> str:
     if isinstance(error, OSError):
         return words_of_system(error) or type(error).__name__
     name = type(error).__name__
-    return str(error).removeprefix(f"{name}: ") or name
+    said = _NUMBER.sub("", str(error)).removeprefix(name).removeprefix(": ")
+    return said or str(getattr(error, "description", "")).rstrip(".") or name
