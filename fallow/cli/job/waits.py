@@ -22,7 +22,7 @@ class Circle(NamedTuple):
 
 
 def circle_among(jobs: Sequence[JobSpec]) -> Circle | None:
-    """A circle, the same one of the same jobs; None where there is none."""
+    """The first circle that is found in the order of the file; None where there is none."""
     places = {(job.tenant, job.id): at for at, job in enumerate(jobs)}
     waits = [dict(_waits(jobs, places, job)) for job in jobs]
     try:
