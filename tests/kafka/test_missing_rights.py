@@ -7,16 +7,17 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
-from fallow.shared.log.admin.access_admin import put_access_in_force
+from fallow.shared.log.admin.access_admin import NEEDS_SUPER_USER, check_access, put_access_in_force
 from fallow.shared.log.admin.access_rules import Operation, Resource, Rule
 from fallow.shared.log.admin.topic_admin import create_topics
 from fallow.shared.log.admin.topics import TopicSpec
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.kafka.sharing import SharingConsumer
-from fallow.shared.log.port import Outgoing, Record
+from fallow.shared.log.port import LogRefused, Outgoing, Record
 from fallow.shared.log.sharing import delivery as delivery_module
 from fallow.shared.log.sharing.delivery import Delivery
 from fallow.shared.runtime.stack.secured.kafka import SUPER, SecuredKafka
@@ -48,6 +49,46 @@ async def may_read(secured: SecuredKafka, *, own: bool) -> None:
     left = await put_access_in_force(secured.access(SUPER), frozenset({right, plain, group}))
     assert left is not None
     assert left.is_as_declared
+
+
+async def test_rights_on_a_tenants_topic_are_told_and_taken_away_once_it_is_gone(secured: SecuredKafka) -> None:
+    own = "rt.submissions.own"
+    plain = Rule(READER, Operation.READ, Resource.TOPIC, "rt.submissions")
+    left_over = Rule("tenant-own", Operation.WRITE, Resource.TOPIC, own)
+    await create_topics(secured.access(SUPER), [TopicSpec(own, partitions=1, config=(), may_grow=False)])
+    await put_access_in_force(secured.access(SUPER), frozenset({plain, left_over}))
+
+    async def told() -> tuple[Rule, ...]:
+        report = await check_access(secured.access(SUPER), frozenset({plain}))
+        assert report is not None
+        return report.left.too_many
+
+    assert await told() == ()
+    await deleted(secured, own)
+    assert await told() == (left_over,)
+    report = await put_access_in_force(secured.access(SUPER), frozenset({plain}))
+    assert report is not None
+    assert (report.removed, await told()) == ((left_over,), ())
+
+
+async def deleted(secured: SecuredKafka, topic: str) -> None:
+    """Delete a topic, and wait until it is there no more."""
+    admin = AIOKafkaAdminClient(**client_options(secured.access(SUPER)))
+    await admin.start()
+    await admin.delete_topics([topic])
+
+    async def is_gone() -> bool:
+        return topic not in await admin.list_topics()
+
+    await eventually(is_gone)
+    await admin.close()
+
+
+async def test_who_is_no_super_user_is_told_so_in_one_plain_line(secured: SecuredKafka) -> None:
+    for ask in (check_access, put_access_in_force):
+        with pytest.raises(LogRefused) as refused:
+            await ask(secured.access(READER), frozenset())
+        assert str(refused.value) == f"rights at {secured.access(READER)}: {NEEDS_SUPER_USER}"
 
 
 async def test_a_right_that_is_taken_back_stops_its_topic_alone_also_where_the_group_shares_anew(

@@ -102,6 +102,23 @@ def test_rules_of_our_own_principals_by_the_names_of_our_topics_are_removed(acl:
     assert found.lines() == [f"not declared: {line}"]
 
 
+def test_the_rights_on_a_tenants_topic_that_is_gone_are_too_many_and_those_on_one_that_is_there_stay() -> None:
+    before, now = (expected_rules(SHIPPED, "fallow", TOPICS, tenants) for tenants in (["vision", "speech"], ["vision"]))
+    there = {rule.name for rule in before if rule.resource is Resource.TOPIC}
+    gone = "fallow.submissions.speech"
+    assert access_differences(now, before, there).lines() == []
+    found = access_differences(now, before, there - {gone})
+    assert set(found.too_many) == {rule for rule in before if rule.name == gone} != set()
+    assert f"not declared: tenant-speech may write {gone}" in found.lines()
+    assert access_differences(before, before, there - {gone}).lines() == []
+
+
+def test_a_namespace_that_is_called_as_the_topic_of_submissions_keeps_its_rights() -> None:
+    here, there = (expected_rules(SHIPPED, each, TOPICS, ["vision"]) for each in ("fallow", "fallow.submissions"))
+    assert access_differences(here, here | there, ()).lines() == []
+    assert access_differences(there, here | there, ()).lines() == []
+
+
 def test_every_topic_that_somebody_must_write_has_a_writer() -> None:
     assert {name for name in TOPICS if not writers(f"fallow.{name}")} == {"demand", "proposals", "executor-slots"}
 

@@ -6,20 +6,20 @@ aiokafka's admin client has the requests of ACLs, and no methods for them, so th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import ClusterAuthorizationFailedError, KafkaError, for_code
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 
 from fallow.shared.log.admin.access_rules import AccessDifferences, Pattern, Resource, Rule, access_differences
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.kafka.producer import refused
 from fallow.shared.log.kafka.words import words_of
-from fallow.shared.log.port import LogUnavailable
+from fallow.shared.log.port import LogRefused, LogUnavailable, Refusal
 from fallow.shared.runtime.kafka_access import KafkaAccess
 
 BOUND_S = 30.0
@@ -31,6 +31,8 @@ ANY = 1
 
 SECURITY_DISABLED = 54
 """The answer of a broker without an authorizer. aiokafka has no name for it."""
+
+NEEDS_SUPER_USER = "only a super user of the broker sees and changes them; FALLOW_KAFKA_USERNAME names none"
 
 USER = "User:"
 
@@ -51,8 +53,8 @@ class AccessReport:
 async def check_access(kafka: str | KafkaAccess, expected: frozenset[Rule]) -> AccessReport | None:
     """How the rights in force differ; None where the broker checks none. Raises LogUnavailable, LogRefused."""
     async with _admin(kafka) as admin:
-        actual = await _in_force(admin)
-    return None if actual is None else AccessReport(access_differences(expected, actual))
+        actual, there = await _in_force(admin), await admin.list_topics()
+    return None if actual is None else AccessReport(access_differences(expected, actual, there))
 
 
 async def put_access_in_force(kafka: str | KafkaAccess, expected: frozenset[Rule]) -> AccessReport | None:
@@ -61,21 +63,21 @@ async def put_access_in_force(kafka: str | KafkaAccess, expected: frozenset[Rule
     Other rules are left alone and reported. None where the broker checks no rights. Raises LogUnavailable, LogRefused.
     """
     async with _admin(kafka) as admin:
-        actual = await _in_force(admin)
+        actual, there = await _in_force(admin), await admin.list_topics()
         if actual is None:
             return None
-        found = access_differences(expected, actual)
+        found = access_differences(expected, actual, there)
         for rule in found.missing:
             await _change(admin, CreateAclsRequest(*_fields(rule)))
         for rule in found.too_many:
             await _change(admin, DeleteAclsRequest(*_fields(rule)))
-        return AccessReport(await _settled(admin, expected), found.too_many)
+        return AccessReport(await _settled(admin, expected, there), found.too_many)
 
 
-async def _settled(admin: AIOKafkaAdminClient, expected: frozenset[Rule]) -> AccessDifferences:
+async def _settled(admin: AIOKafkaAdminClient, expected: frozenset[Rule], there: Collection[str]) -> AccessDifferences:
     """What differs once the broker has applied the changes: it reads them from its metadata log, a moment later."""
     for _ in range(SETTLE_LOOKS):
-        left = access_differences(expected, await _in_force(admin) or ())
+        left = access_differences(expected, await _in_force(admin) or (), there)
         if not left.missing and not left.too_many:
             break
         await asyncio.sleep(SETTLE_S)
@@ -122,6 +124,9 @@ async def _admin(kafka: str | KafkaAccess) -> AsyncIterator[AIOKafkaAdminClient]
         async with asyncio.timeout(BOUND_S):
             await admin.start()
             yield admin
+    except ClusterAuthorizationFailedError as error:
+        text = f"rights at {kafka}: {NEEDS_SUPER_USER}"
+        raise LogRefused(Refusal.NOT_ALLOWED, text) from error
     except (KafkaError, TimeoutError, OSError) as error:
         raise refused(f"rights at {kafka}", error) or LogUnavailable(f"rights at {kafka}: {words_of(error)}") from error
     finally:

@@ -5,7 +5,7 @@ The rights are declared in `deploy/kafka/access.yaml`. Words are those of Kafka'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Literal
@@ -124,8 +124,9 @@ class AccessDifferences:
     """How the rules in force differ from the declared ones.
 
     `too_many` are rules on the topics and groups of this installation, by their names, for principals of the file and
-    for tenants: `fallow topics create` removes them. `beside` is whatever else lets somebody at these topics and
-    groups, or keeps a principal of the file away from them: a person has to look at it.
+    for tenants, also on topics of tenants that are gone: `fallow topics create` removes them. `beside` is whatever else
+    lets somebody at these topics and groups, or keeps a principal of the file away from them: a person has to look at
+    it.
     """
 
     missing: tuple[Rule, ...] = ()
@@ -204,20 +205,44 @@ def _rules_of(principal: str, rights: Rights, namespace: str, names: Sequence[tu
         yield Rule(principal, Operation.READ, Resource.GROUP, f"{namespace}.{group}")
 
 
-def access_differences(expected: frozenset[Rule], actual: Iterable[Rule]) -> AccessDifferences:
-    """What is missing, and what is in force beside the declared rules."""
-    in_force = frozenset(actual)
+def access_differences(
+    expected: frozenset[Rule], actual: Iterable[Rule], there: Collection[str] | None = None
+) -> AccessDifferences:
+    """What is missing, and what is in force beside the declared rules. `there` are the topics that Kafka has, None
+    where nobody knows.
+
+    Of a tenant that has no topic of its own any more the rights stay for as long as that topic is there, since it is
+    read so long; then they are too many: whoever makes it anew would find them in force.
+    """
+    in_force, is_gone = frozenset(actual), _gone_among(expected, there)
     principals = {rule.principal for rule in expected}
     resources = sorted({(rule.resource, rule.name) for rule in expected})
     too_many, beside = list[Rule](), list[Rule]()
     for rule in sorted(in_force - expected):
         is_of_ours = rule.principal in principals or rule.principal.startswith(TENANT_PREFIX)
-        is_by_name = rule.pattern is Pattern.LITERAL and (rule.resource, rule.name) in resources
+        is_by_name = rule.pattern is Pattern.LITERAL and ((rule.resource, rule.name) in resources or is_gone(rule))
         if is_of_ours and is_by_name:
             too_many.append(rule)
         elif _matters(rule, resources):
             beside.append(rule)
     return AccessDifferences(tuple(sorted(expected - in_force)), tuple(too_many), tuple(beside))
+
+
+def _gone_among(expected: frozenset[Rule], there: Collection[str] | None) -> Callable[[Rule], bool]:
+    """Whether a rule is about the own topic of a tenant, which is not there."""
+    topics = {rule.name for rule in expected if rule.resource is Resource.TOPIC}
+    common = min((name for name in topics if name.endswith(f".{PER_TENANT}")), key=len, default=None)
+    if common is None or there is None:
+        return lambda _: False
+    # Another namespace may be called as this topic: what is declared there is called as what is declared here.
+    declared = {name.removeprefix(common.removesuffix(PER_TENANT)) for name in topics}
+
+    def is_gone(rule: Rule) -> bool:
+        tenant = rule.name.removeprefix(f"{common}.")
+        is_own = rule.resource is Resource.TOPIC and tenant != rule.name and "." not in tenant
+        return is_own and tenant not in declared and rule.name not in there
+
+    return is_gone
 
 
 def _matters(rule: Rule, resources: Sequence[tuple[Resource, str]]) -> bool:
