@@ -55,7 +55,8 @@ async def test_rights_on_a_tenants_topic_are_told_and_taken_away_once_it_is_gone
     own = "rt.submissions.own"
     plain = Rule(READER, Operation.READ, Resource.TOPIC, "rt.submissions")
     left_over = Rule("tenant-own", Operation.WRITE, Resource.TOPIC, own)
-    await create_topics(secured.access(SUPER), [TopicSpec(own, partitions=1, config=(), may_grow=False)])
+    specs = [TopicSpec(name, partitions=1, config=(), may_grow=False) for name in (plain.name, own)]
+    await create_topics(secured.access(SUPER), specs)
     await put_access_in_force(secured.access(SUPER), frozenset({plain, left_over}))
 
     async def told() -> tuple[Rule, ...]:
