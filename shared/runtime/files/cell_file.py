@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from fallow.shared.cluster.model.config import FORMS, PLACEMENTS, CellFile
+from fallow.shared.cluster.model.config import FORMS, PLACEMENTS, CellFile, CellPart
 from fallow.shared.events.encoding import written
-from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.rules_told import causes, is_shown, rule_broken
 from fallow.shared.near import meant, there
 from fallow.shared.runtime.files.signs import visible
@@ -37,7 +36,7 @@ MISTAKES_TOLD = 20
 """A person mends these first; a file that was generated wrongly has thousands."""
 
 
-SETTINGS = CellPolicy.__struct_fields__
+SETTINGS: tuple[str, ...] = CellPart.model_fields["policy"].default.__struct_fields__
 
 KEYS_FIELD = "signing"
 """No text below it is shown: it may be a private key that was put there by mistake, or a part of one."""
