@@ -34,11 +34,11 @@ __all__ = [
     "replace",
 ]
 
-LANGUAGE = "v2"
+LANGUAGE = "v3"
 """The version in the type of each record that services and agents write for each other. It is raised whenever what one
 of these means changes, also where no field does: a reader takes none of another version, and its cell is fenced by one
-in the log. `v1` named jobs by their ids alone. What others write (`submissions`, `operations`, `demand`) has versions
-of its own.
+in the log. `v1` named jobs by their ids alone; the signature of a `v2` decision was not of its type. What others write
+(`submissions`, `operations`, `demand`) has versions of its own.
 """
 
 LARGEST_INTEGER = 2**53 - 1

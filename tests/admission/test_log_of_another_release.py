@@ -17,6 +17,7 @@ import pytest
 from fallow.cli.log.repairing import From, repair, survey
 from fallow.services.admission.app import keeping_pace
 from fallow.services.admission.app.answering import main
+from fallow.services.admission.app.keeping_pace import KeepingPace
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease, fold
 from fallow.shared.cluster.model.config import CellFile
@@ -51,7 +52,7 @@ tenants: [{{name: vision}}]
 """,
     "cell",
 )
-TOLD = "is of another release, this one reads fallow.decision.v2 (got fallow.decision.v1)"
+TOLD = "is of another release, this one reads fallow.decision.v3 (got fallow.decision.v1)"
 
 
 class OneFile(Host):
@@ -245,21 +246,24 @@ async def test_what_those_who_fold_the_log_pass_over_hides_no_other_release(brok
 async def test_behind_damage_that_a_person_has_mended_another_release_is_seen_again(
     broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping_pace, "LOOK_AGAIN_MS", 1)
+    monkeypatch.setattr(keeping_pace, "LOOK_AGAIN_MS", 0)
     for topic in ("nodes", "proposals"):
         broker.create_topic(f"t.{topic}", 2)
-    history = History(3)
+    history, log = History(3), MemoryLog(broker)
+    await log.start()
     write(broker, *outgoing(LAYOUT, history.decisions(5)))
-    async with running(broker) as admission:
-        await eventually(lambda: admission.reads)
-        history.decisions(1)  # a record that is lost
-        write(broker, *next_of(history, 1))
-        log = MemoryLog(broker)
-        await log.start()
-        mended = await repair(log, LAYOUT, await survey(log, LAYOUT, CELL), From.END, by="ada", wall_ms=0)
-        assert await whose_is(broker) == "own"
-        write(broker, between(cut_short(mended.version + 1), mended.chain)[0])
-        await eventually(lambda: not admission.is_ready and not admission.reads)
+    keeping = KeepingPace(make_context("admission", AdmissionSettings(namespace="t")), log, LAYOUT, [CELL])
+    await keeping.begin()
+    assert await keeping.others() is None
+    history.decisions(1)  # a record that is lost
+    write(broker, *next_of(history, 1))
+    await keeping.look()
+    mended = await repair(log, LAYOUT, await survey(log, LAYOUT, CELL), From.END, by="ada", wall_ms=0)
+    await keeping.look()
+    write(broker, between(cut_short(mended.version + 1), mended.chain)[0])
+    with pytest.raises(OtherRelease, match="is of another release"):
+        await keeping.look()
+    await keeping.end()
 
 
 @pytest.mark.parametrize("decisions", [1, 3, 100], ids=lambda count: f"{count} decisions")

@@ -267,7 +267,7 @@ def test_what_an_earlier_job_of_that_id_does_meanwhile_is_no_answer(
 
 @dataclass
 class CellThatTellsLate(Cell):
-    """The same, but that nothing is heard before the view was asked and long behind that."""
+    """The same, but that no news come before the view was asked, or soon behind that, or soon behind other news."""
 
     was_asked: bool = False
 
@@ -275,11 +275,14 @@ class CellThatTellsLate(Cell):
         while not self.was_asked:
             await asyncio.sleep(0.001)
             yield []
-        for _ in range(20):
+        for each in self.news_of:
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+                yield []
+            yield [each]
+        while True:
             await asyncio.sleep(0.001)
             yield []
-        async for some in super().news(since, wait_ms=wait_ms):
-            yield some
 
     async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:
         self.was_asked = True
@@ -298,6 +301,33 @@ async def test_of_an_earlier_job_that_the_view_does_not_know_the_news_tell_whene
     told = capsys.readouterr().out
     assert told.count("was submitted before") == 1
     assert all(f"Job {part} has finished" in told for part in parts)
+
+
+@pytest.mark.parametrize("seen", [(), (row("running"),)], ids=["unknown to the view", "known to the view"])
+@pytest.mark.parametrize("goal", [Until.ACCEPTED, Until.STARTED, Until.ENDED])
+async def test_a_no_that_comes_behind_news_of_the_earlier_job_is_the_answer(
+    goal: Until, seen: tuple[JobRow, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submit, "LATE_ANSWER_MS", 1_000)
+    no = e.JobRefused(job="ada/hello", request="submit", code=RefuseCode.ID_USED_BEFORE, tenant="ada")
+    told = [
+        [News("main", e.JobRunning(job="ada/hello", attempt=1)), News("main", no)],
+        [enqueued("ada/hello", replace(PLAIN, priority=1)), News("main", no)],
+        [News("main", ENDS["finished"]("ada/hello")), News("main", no)],
+    ]
+    for news in told:
+        assert await ends(CellThatTellsLate(seen, news), goal, PLAIN) == Exit.NO
+
+
+async def test_a_no_counts_though_the_earlier_job_was_told_of_before() -> None:
+    no = e.JobRefused(job="ada/hello", request="submit", code=RefuseCode.ID_USED_BEFORE, tenant="ada")
+    assert await ends(CellThatTellsLate([row("queued")], [News("main", no)]), Until.ENDED, PLAIN) == Exit.NO
+
+
+async def test_of_an_earlier_array_an_element_that_fails_meanwhile_has_not_ended_before() -> None:
+    news = [News("main", e.JobRunning(job="ada/many.0", attempt=1)), News("main", ENDS["failed"]("ada/many.0"))]
+    news += [News("main", ENDS["finished"](f"ada/many.{index}")) for index in (1, 2)]
+    assert await ends(CellThatTellsLate([], news), Until.ENDED, MANY) == Exit.NO
 
 
 async def test_of_more_earlier_jobs_than_are_looked_up_the_news_tell_too(monkeypatch: pytest.MonkeyPatch) -> None:

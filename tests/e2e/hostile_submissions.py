@@ -146,7 +146,7 @@ SET_ASIDE = (
     bare("endless-id", "invalid", b'{"job":{"id":"' + b"x" * 10_000 + b'","tenant":"vision"}}'),
     bare("nameless-giant", "too_large", b"x" * (SUBMISSION_BYTES_MOST + 1)),
     bare("no-type", "unknown_type", b"{}", type_=""),
-    bare("no-command", "unknown_type", b"{}", type_="fallow.job.admitted.v2"),
+    bare("no-command", "unknown_type", b"{}", type_="fallow.job.admitted.v3"),
     bare("endless-type", "unknown_type", b"{}", type_="x" * 20_000),
 )
 

@@ -17,7 +17,7 @@ def test_a_record_of_ours_carries_what_cloud_events_ask_for_and_no_more() -> Non
         ("ce_specversion", b"1.0"),
         ("ce_id", b"an-id"),
         ("ce_source", b"admission-1"),
-        ("ce_type", b"fallow.job.cancel-requested.v2"),
+        ("ce_type", b"fallow.job.cancel-requested.v3"),
         ("chain", b"c"),
     )
 

@@ -129,6 +129,31 @@ def test_a_writer_that_begins_from_a_snapshot_tells_of_many_ends_in_the_order_of
     assert told == list(worlds[0].state.jobs)
 
 
+def test_a_tenant_does_not_wait_for_the_many_waits_of_another() -> None:
+    world = cell(Queue(name="line"))
+    gates = [f"ada/gate{number}" for number in range(6)]
+    world.tell(*(admitted(spec_of(gate, 1, hold=True)) for gate in gates))
+    world.tell(*(admitted(array(f"m{gate[-1]}{n}", gate)) for gate in gates for n in range(2)))
+    world.tell(admitted(spec_of("bob/gate", 1, tenant="bob", hold=True)))
+    world.tell(admitted(spec_of("bob/next", 1, tenant="bob", after=after("bob/gate"))))
+    world.hand_over(*map(cancel, gates))
+    world.decide()
+    world.hand_over(cancel("bob/gate", "bob"))
+    world.decide()
+    assert world.state.has_waits_to_settle
+    assert world.job("bob/next").status is JobStatus.QUEUED
+
+
+def test_those_that_wait_for_an_end_keep_their_order_where_it_is_undone_that_one_was_told() -> None:
+    state = half_told(behind_a_gate(*(array(f"m{number}", GATE) for number in range(3))))
+    before = list(state.dependents[GATE])
+    mark = state.checkpoint()
+    for told in (before[7], before[3], before[-1]):
+        APPLY[e.JobReady](state, e.JobReady(job=told), state.at_ms)
+    state.rollback(mark)
+    assert list(state.dependents[GATE]) == before == sorted(before, key=lambda job: state.jobs[job].number)
+
+
 def three_ends(ends: tuple[int, ...]) -> World:
     """Jobs wait for three others, which have ended in this order; one record has told some of those."""
     world = cell(Queue(name="line"))

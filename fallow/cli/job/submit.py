@@ -116,10 +116,16 @@ class Found:
             forgotten = _forgotten(rows) if rows else Stage.UNANSWERED
             rows = self._with_news(job, rows)
             if rows:
-                self.earlier[job] = rows
+                is_new, self.earlier[job] = job not in self.earlier, rows
                 self._take(parts, rows, forgotten)
-                if all(self.progress.stages[part] in OVER for part in parts):
+                if is_new and all(self.progress.stages[part] in OVER for part in parts):
                     self.over_before.append(job)
+
+    def heed_answers(self) -> None:
+        """Those that are turned away after all were not submitted before: the job that was seen is another one."""
+        turned_away = self.progress.reasons.keys()
+        self.earlier = {job: rows for job, rows in self.earlier.items() if job not in turned_away}
+        self.over_before = [job for job in self.over_before if job not in turned_away]
 
     def _with_news(self, job: str, rows: tuple[JobRow, ...]) -> tuple[JobRow, ...]:
         """The same rows, each as far as the news told, and those of which only the news told: the view comes after the
@@ -138,6 +144,7 @@ class Found:
             if stages[part] is Stage.UNANSWERED:
                 row = of.get(part)
                 stages[part] = STAGES[row.status] if row is not None else forgotten
+                self.progress.seen.add(part)
                 if row is not None and row.deferred is not None and row.status in WAITING:
                     self.progress.waits.setdefault(part, row.deferred)
 
@@ -332,11 +339,31 @@ async def _rows_of_unanswered(client: CellClient, found: Found) -> Earlier:
     return rows
 
 
+class LateNews:
+    """News of jobs that were there before, which come when the others are told already. A no to this submission may
+    come right behind them: they are told a moment later.
+    """
+
+    def __init__(self, found: Found) -> None:
+        self._found, self._told, self._since_ms = found, 0, 0
+
+    def are_due(self, now_ms: int) -> bool:
+        """Whether some are to be told now."""
+        count = len(self._found.progress.earlier)
+        if count == self._told:
+            self._since_ms = now_ms
+        if now_ms - self._since_ms <= LATE_ANSWER_MS:
+            return False
+        self._told, self._since_ms = count, now_ms
+        return True
+
+
 async def follow(client: CellClient, mark: Mark, found: Found, goal: Stage, wait_ms: int, *, quiet: bool) -> None:
     """Tell each step of the jobs until all have reached the goal, or the time is over; meanwhile, once, which of them
     were submitted before, and why they wait. Of those that the view does not know the news tell it when they come.
     """
-    began_ms, rows, has_looked, is_told, heard = monotonic_ms(), Earlier(), False, False, 0
+    began_ms, rows, has_looked, is_told = monotonic_ms(), Earlier(), False, False
+    late = LateNews(found)
     async with aclosing(client.news(mark)) as batches:
         async for some in batches:
             for news in some:
@@ -346,17 +373,19 @@ async def follow(client: CellClient, mark: Mark, found: Found, goal: Stage, wait
             if not has_looked and past_ms > LOOK_AFTER_MS:
                 has_looked, rows = True, await _rows_if_it_can(client, found)
             if has_looked and not is_told and (not rows or past_ms > LOOK_AFTER_MS + LATE_ANSWER_MS):
-                is_told, heard = True, len(found.progress.earlier)
+                is_told = True
                 _tell_earlier(found, rows, quiet=quiet)
                 _tell_why_they_wait(found, quiet=quiet)
-            if is_told and len(found.progress.earlier) > heard:
-                heard = len(found.progress.earlier)
+            if is_told and late.are_due(past_ms):
                 _tell_earlier(found, Earlier(), quiet=quiet)
             if found.progress.have(goal) or past_ms > wait_ms:
                 break
     if not is_told and (rows or found.progress.earlier):
         _tell_earlier(found, rows, quiet=quiet)
         _tell_why_they_wait(found, quiet=quiet)
+    elif found.progress.earlier:
+        _tell_earlier(found, Earlier(), quiet=quiet)
+    found.heed_answers()
 
 
 async def _rows_if_it_can(client: CellClient, found: Found) -> Earlier:

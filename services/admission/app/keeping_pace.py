@@ -125,7 +125,7 @@ class KeepingPace:
             try:
                 why = await self.others()
             except LogUnavailable:
-                return  # until then nothing is passed on
+                return  # asked again at the next look; where another may read the jobs, none are passed on
             if why is not None:
                 raise OtherRelease(why)
         if not self._has_passed_on:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from heapq import merge, nsmallest
+from itertools import chain
 from operator import attrgetter
 
 from fallow.services.placement.decision.decision import DecisionBuilder
@@ -70,17 +72,46 @@ def settle(decision: DecisionBuilder) -> None:
 
 
 def _to_settle(state: CellState, most: int) -> list[Job]:
-    """Jobs whose wait has ended, of so many waits: those that came into the cell first."""
-    jobs, found = state.jobs.__getitem__, dict[str, Job]()
-    resolved = nsmallest(most, map(jobs, state.dependencies_resolved), key=_NUMBER)
-    told = (map(jobs, state.dependents[waited]) for waited in state.ends_untold)  # each in the order of their numbers
-    for job in merge(resolved, *told, key=_NUMBER):
+    """Jobs whose wait has ended, of so many waits: those of each tenant in the order in which they came into the cell,
+    and tenants in turn, so that none waits for another's.
+    """
+    found: dict[str, Job] = {}
+    for job in _in_turn(_of_tenants(state, most)):
         if most <= 0:
             break
         if job.id not in found:
             found[job.id] = job
             most -= _waits_of(state, job)
     return list(found.values())
+
+
+def _of_tenants(state: CellState, most: int) -> list[Iterator[Job]]:
+    """These jobs, or more, of each tenant, in the order of their numbers, in which also those stand that wait for an
+    end.
+    """
+    jobs, resolved, told = state.jobs.__getitem__, dict[str, list[Job]](), dict[str, list[Iterable[Job]]]()
+    for job in map(jobs, state.dependencies_resolved):
+        resolved.setdefault(job.spec.tenant, []).append(job)
+    for waited in state.ends_untold:
+        told.setdefault(state.finished[waited].tenant, []).append(map(jobs, state.dependents[waited]))
+    return [
+        merge(nsmallest(most, resolved.get(tenant, ()), key=_NUMBER), *told.get(tenant, ()), key=_NUMBER)
+        for tenant in resolved | told
+    ]
+
+
+def _in_turn(lines: list[Iterator[Job]]) -> Iterator[Job]:
+    """The first one of each line, the line first whose first job came first; then the second ones, and so on."""
+    firsts = sorted(((next(line), line) for line in lines), key=lambda each: each[0].number)
+    open_lines: list[Iterator[Job]] = [chain((first,), line) for first, line in firsts]
+    while open_lines:
+        left: list[Iterator[Job]] = []
+        for line in open_lines:
+            job = next(line, None)
+            if job is not None:
+                left.append(line)
+                yield job
+        open_lines = left
 
 
 def _waits_of(state: CellState, job: Job) -> int:
