@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from fallow.services.placement.service import FILE_FIRST_MOST, PlacementService
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.file_in_force import as_effect, difference, digest_of, from_effect
+from fallow.shared.events import Event
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import HoldJob, Quota, ReloadCell, SetQuota
 from fallow.shared.events.queue import QueueDiscipline
@@ -212,7 +214,7 @@ def test_a_reloaded_file_is_in_the_log_before_a_backlog_is_taken_in(*, of_others
     assert in_force(world) == new
 
 
-STEPS = {
+STEPS: dict[str, Callable[[int], Event]] = {
     "policy": lambda number: set_policy(unknown_dependency_ms=number),
     "quota": lambda number: set_quotas(Quota(tenant="ada", gpu_type="gpu", limit_milli=1_000 * number)),
     "reload": lambda _: ReloadCell(cell=CELL),
