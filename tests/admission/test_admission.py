@@ -174,7 +174,7 @@ def test_a_new_cell_file_counts_from_the_next_command_on() -> None:
         (b'{"job":["id"]}', SUBMIT, DeadLetterReason.INVALID),
         (b" " * (SUBMISSION_BYTES_MOST + 1), SUBMIT, DeadLetterReason.TOO_LARGE),
         (b"{}", "fallow.job.submit.v2", DeadLetterReason.UNKNOWN_TYPE),
-        (submit(), "fallow.job.admitted.v3", DeadLetterReason.UNKNOWN_TYPE),
+        (submit(), JobAdmitted.type, DeadLetterReason.UNKNOWN_TYPE),
         (submit(), "", DeadLetterReason.UNKNOWN_TYPE),
         (submit(), "x" * 10_000, DeadLetterReason.UNKNOWN_TYPE),
     ],

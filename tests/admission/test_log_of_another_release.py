@@ -52,7 +52,7 @@ tenants: [{{name: vision}}]
 """,
     "cell",
 )
-TOLD = "is of another release, this one reads fallow.decision.v3 (got fallow.decision.v1)"
+TOLD = f"is of another release, this one reads {Decision.type} (got fallow.decision.v1)"
 
 
 class OneFile(Host):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST
+from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 
 DAY_MS = 86_400_000
@@ -146,7 +147,7 @@ SET_ASIDE = (
     bare("endless-id", "invalid", b'{"job":{"id":"' + b"x" * 10_000 + b'","tenant":"vision"}}'),
     bare("nameless-giant", "too_large", b"x" * (SUBMISSION_BYTES_MOST + 1)),
     bare("no-type", "unknown_type", b"{}", type_=""),
-    bare("no-command", "unknown_type", b"{}", type_="fallow.job.admitted.v3"),
+    bare("no-command", "unknown_type", b"{}", type_=JobAdmitted.type),
     bare("endless-type", "unknown_type", b"{}", type_="x" * 20_000),
 )
 

@@ -28,6 +28,10 @@ assert CELL == CELL_OF_IT
 LAYOUT = Layout("t", {CELL: 0})
 DECISIONS, SNAPSHOTS = LAYOUT.tp("decisions", CELL), LAYOUT.tp("snapshots", CELL)
 TOPICS = ("decisions", "snapshots", "jobs", "nodes", "proposals", "operations")
+OWN = int(LANGUAGE.removeprefix("v"))
+OTHERS = [f"v{number}" for number in range(1, OWN + 2) if number != OWN]
+"""Each version before, and the next."""
+
 TOLD = r'of another release.*\(got fallow\.[a-z.]+\.v1.*docs/operations\.md, "Upgrade it"'
 
 
@@ -61,7 +65,7 @@ def test_what_services_and_agents_write_for_each_other_is_read_in_one_version_al
     value = path_of(cls).read_bytes()
     assert version == LANGUAGE
     assert isinstance(decode(cls.type, value), cls)
-    for other in ("v1", "v3"):
+    for other in OTHERS:
         found = decode(f"{stem}.{other}", value)
         assert isinstance(found, OfAnotherRelease)
         assert str(found) == f"ce_type: is of another release, this one reads {cls.type} (got {stem}.{other})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fallow.shared.events.base import LANGUAGE
 from fallow.shared.events.jobs import JobCancelRequested
 from fallow.shared.events.submissions import CancelJob
 from fallow.shared.log.layout import Layout
@@ -17,7 +18,7 @@ def test_a_record_of_ours_carries_what_cloud_events_ask_for_and_no_more() -> Non
         ("ce_specversion", b"1.0"),
         ("ce_id", b"an-id"),
         ("ce_source", b"admission-1"),
-        ("ce_type", b"fallow.job.cancel-requested.v3"),
+        ("ce_type", f"fallow.job.cancel-requested.{LANGUAGE}".encode()),
         ("chain", b"c"),
     )
 
