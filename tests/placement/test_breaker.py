@@ -200,14 +200,33 @@ def test_a_new_writer_counts_the_nodes_that_the_one_before_it_let_be_lost() -> N
     assert world.service.leases_frozen
 
 
-def test_what_was_lost_long_ago_or_for_another_reason_counts_for_no_writer() -> None:
-    world = cell_of(12, wait_s=100)
+def test_what_was_lost_long_ago_counts_for_no_writer() -> None:
+    world = cell_of(10, wait_s=100)
     nodes = sorted(world.state.nodes)
-    world.tell(*(DeclareLost(cell=CELL, node=node) for node in nodes[10:]))
-    assert len(pass_seconds(world, PATIENCE_S + 5, *nodes[2:10])) == 2
-    pass_seconds(world, 100, *nodes[2:10])
+    assert len(pass_seconds(world, PATIENCE_S + 5, *nodes[2:])) == 2
+    pass_seconds(world, 100, *nodes[2:])
     world.restart()
-    assert [node for _, node in pass_seconds(world, PATIENCE_S + 5, *nodes[3:10])] == nodes[2:3]
+    assert [node for _, node in pass_seconds(world, PATIENCE_S + 5, *nodes[3:])] == nodes[2:3]
+
+
+def test_what_was_declared_lost_just_before_counts_for_no_new_writer() -> None:
+    world = cell_of(10, wait_s=300)
+    nodes = sorted(world.state.nodes)
+    world.tell(*(DeclareLost(cell=CELL, node=node) for node in nodes[8:]))
+    world.restart()
+    assert pass_seconds(world, PATIENCE_S - 10, *nodes[1:8]) == []
+    assert [*world.state.silent] == nodes[:1]
+    assert not holds_losses_back(world.state)
+    assert [node for _, node in pass_seconds(world, 15, *nodes[1:8])] == nodes[:1]
+
+
+def test_nodes_that_were_lost_of_late_and_are_back_count_no_more() -> None:
+    world = cell_of(10, wait_s=300)
+    nodes = sorted(world.state.nodes)
+    assert [node for _, node in pass_seconds(world, PATIENCE_S + 5, *nodes[2:])] == nodes[:2]
+    world.tell(*(report(node) for node in nodes))
+    assert lost(world) == []
+    assert [node for _, node in pass_seconds(world, PATIENCE_S + 5, *nodes[:2], *nodes[3:])] == nodes[2:3]
 
 
 @given(

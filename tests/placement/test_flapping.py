@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.services.placement.lifecycle.nodes.quarantine import AGAIN_MS, FAILURES, NEAR_MS, REST_MS, flaps_after
+from fallow.services.placement.lifecycle.nodes.quarantine import (
+    AGAIN_MS,
+    FAILURES,
+    FLAPS,
+    NEAR_MS,
+    REST_MS,
+    flaps_after,
+)
 from fallow.shared.cluster.fold.due import ROOM_LEAST
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, Uncordon
@@ -25,6 +32,7 @@ from tests.placement.world import (
     finished,
     is_ready,
     joined,
+    lost,
     report,
     set_policy,
     spec_of,
@@ -97,6 +105,17 @@ def test_neither_a_new_boot_nor_an_operators_word_counts_against_a_node() -> Non
         world.tell(DeclareLost(cell=CELL, node="n2"))
         world.tell(report("n2"))
         assert all(is_ready(world, node) for node in NODES)
+
+
+def test_a_node_that_rested_and_was_opened_is_used_when_it_is_back_from_a_loss_for_a_stated_reason() -> None:
+    world = cell_with(*(joined(node) for node in NODES))
+    for _ in range(3):
+        flap(world, every_ms=SILENCE_MS)
+    assert not is_ready(world, "n1")
+    world.tell(Uncordon(cell=CELL, node="n1"))
+    world.tell(DeclareLost(cell=CELL, node="n1"))
+    world.tell(report("n1"))
+    assert is_ready(world, "n1")
 
 
 def test_what_an_operator_wants_of_a_node_is_not_lifted_with_time() -> None:
@@ -175,6 +194,17 @@ def test_no_more_than_a_tenth_rests_in_whatever_order_the_nodes_of_a_pool_are_lo
             world.tell(report(node))
         assert sum(world.state.nodes[node].quarantined for node in nodes) <= 4
     assert sum(world.state.nodes[node].quarantined for node in nodes) == 4
+
+
+def test_nodes_that_are_reported_as_gone_do_not_flap_by_the_silence_before() -> None:
+    nodes = [f"n{number:02}" for number in range(20)]
+    world = cell_with(*(joined(node) for node in nodes))
+    for _ in range(FLAPS):
+        pass_time(world, SILENCE_MS, *nodes[:8])
+        assert world.service.leases_frozen
+        world.tell(*(lost(node) for node in nodes[:8]))
+        world.tell(*(report(node) for node in nodes[:8]))
+        assert all(is_ready(world, node) for node in nodes)
 
 
 def test_a_node_that_has_flapped_does_not_rest_in_the_maintenance_that_begins_when_it_is_back() -> None:

@@ -243,6 +243,19 @@ def test_a_node_that_comes_back_while_it_is_half_lost_works_again_when_nothing_o
     assert statuses(world) == [NodeStatus.READY]
 
 
+def test_a_half_lost_node_that_reports_works_again_only_when_the_log_has_the_end_of_its_runs() -> None:
+    world = crowded()
+    world.hand_over(lost("n1"))
+    world.decide()
+    assert any(job.status is JobStatus.RUNNING for job in world.state.jobs.values())
+    world.tell(report("n1"))
+    assert statuses(world) == [NodeStatus.LOST]
+    assert {job.status for job in world.state.jobs.values()} == {JobStatus.QUEUED}
+    world.tell(report("n1"))
+    is_sound(world)
+    assert statuses(world) == [NodeStatus.READY]
+
+
 def statuses(world: World) -> list[NodeStatus]:
     return [node.status for node in world.state.nodes.values()]
 

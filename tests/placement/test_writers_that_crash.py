@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallow.services.placement.service import CLOCK_BOUND_MS
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import AnyEffect, AttemptTimedOut, LeaseExpired
@@ -55,8 +56,8 @@ class Cell:
             second += 1
             await asyncio.sleep(1)
 
-    async def write_for(self, seconds: float, name: str) -> None:
-        process = PlacementProcess(MemoryLog(self.broker), name, self.host)
+    async def write_for(self, seconds: float, name: str, host: VirtualHost | None = None) -> None:
+        process = PlacementProcess(MemoryLog(self.broker), name, host or self.host)
         await process.start()
         await asyncio.sleep(seconds)
         await process.crash()
@@ -107,6 +108,28 @@ async def crash_until_lost(host: VirtualHost, stints_s: Sequence[int]) -> tuple[
 @pytest.mark.parametrize("every_s", [5, 8, 11, 14])
 def test_writers_that_crash_lose_a_silent_node_all_the_same(every_s: int) -> None:
     assert run_virtually(lambda host: crash_after(host, [every_s] * (120 // every_s))) == [SILENT]
+
+
+class HostAhead(VirtualHost):
+    """The same machine with a clock that is ahead by almost as much as one may be."""
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + CLOCK_BOUND_MS - 1_000
+
+
+async def taken_over_late(host: VirtualHost) -> list[str]:
+    """The nodes that a writer loses in its first seconds whose clock is ahead, where none wrote for long before."""
+    cell = Cell(host, silent=1)
+    reports = asyncio.create_task(cell.report())
+    await cell.write_for(5, "writer-0")
+    await asyncio.sleep(45)
+    await cell.write_for(15, "writer-1", HostAhead(host.engine))
+    reports.cancel()
+    return cell.lost()
+
+
+def test_a_writer_whose_clock_is_ahead_looks_back_as_far_as_any_other() -> None:
+    assert run_virtually(taken_over_late) == [SILENT]
 
 
 async def start_in_vain(host: VirtualHost) -> list[AnyEffect]:

@@ -33,16 +33,16 @@ class VirtualHost(Host):
     """A machine whose clocks are the engine's."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self.engine = engine
 
     def monotonic_ms(self) -> int:
-        return self._engine.now_ms
+        return self.engine.now_ms
 
     def wall_ms(self) -> int:
-        return EPOCH_MS + self._engine.now_ms
+        return EPOCH_MS + self.engine.now_ms
 
     def perf_s(self) -> float:
-        return self._engine.now_ms / 1_000
+        return self.engine.now_ms / 1_000
 
     def chance(self) -> float:
         return 0.5
