@@ -738,8 +738,6 @@ class PlacementService:
             if self._room.is_narrow:
                 item = self._first_words(line)
             done = self._handle(decision, item, wall_ms)
-            if isinstance(item.event, o.ReloadCell):
-                return  # the file goes over what was set before it, and not over what is set behind it
             parts = None if done is None else item.cut(done)
             if parts is not None:
                 taken[-1], rest = parts
@@ -955,7 +953,7 @@ class PlacementService:
                     decision, event.loan, ProposalCode.UNSUPPORTED, "loans are not carried out by this version"
                 )
             case o.ReloadCell():
-                self._reload = True  # by the file that the shell has read anew before it handed this over
+                pass  # the shell has read the file anew before it handed this over
             case _:
                 # Of a node the answer is looked for under the node, else under the type.
                 about = getattr(event, "node", event.type)

@@ -90,8 +90,6 @@ class Progress:
     """What was submitted as each job, where that is known: it tells this submission from another one of the same id."""
     earlier: dict[str, Stage] = field(default_factory=dict)
     """How far those are, as the news told, that were there before and are not of this submission."""
-    seen: set[str] = field(default_factory=set)
-    """Those whose stage is that of a job which was there before: a no to this submission may still come."""
 
     @classmethod
     def of(cls, jobs: Iterable[str]) -> Progress:
@@ -130,8 +128,6 @@ class Progress:
             return False
         self._note_wait(job, event)
         stage = _STAGES.get(type(event))
-        if stage is Stage.WAITING and self._is_of_this(job, event):
-            self.seen.discard(job)
         if stage is None or stage is self.stages[job]:
             return False
         if self.stages[job] in _NOT_ACCEPTED and not self._accept(job, event):
@@ -144,14 +140,10 @@ class Progress:
         """Whether this says that what was submitted as the job is accepted, by this submission or by the same again; an
         earlier no was to another one then.
         """
-        if not isinstance(event, e.JobEnqueued) or not self._is_of_this(job, event):
+        if not isinstance(event, e.JobEnqueued) or self.digests.get(job, event.digest) != event.digest:
             return False
         self.reasons.pop(event.spec.array_of or job, None)
         return True
-
-    def _is_of_this(self, job: str, event: e.Effect) -> bool:
-        """Whether this says that a job of this content is accepted."""
-        return isinstance(event, e.JobEnqueued) and self.digests.get(job, event.digest) == event.digest
 
     def _note_wait(self, job: str, event: e.Effect) -> None:
         code = event.code if isinstance(event, e.JobDeferred) else _WAITS.get(type(event))
@@ -165,7 +157,7 @@ class Progress:
     def _turned_away(self, job: str, event: e.JobRefused | JobRejected) -> bool:
         """The answer to a job, or to a whole array, is a no."""
         followed = self.arrays.get(job, (job,))
-        if self.stages[followed[0]] is not Stage.UNANSWERED and followed[0] not in self.seen:
+        if self.stages[followed[0]] is not Stage.UNANSWERED:
             return False
         stage = Stage.REJECTED if isinstance(event, JobRejected) else Stage.REFUSED
         self.reasons[job] = event

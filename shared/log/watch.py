@@ -26,7 +26,7 @@ async def watch_log(context: Context[Any], log: Log, topic: str) -> None:
             return
         if reason:
             context.health.not_ready(f"waiting for {what}: {reason}", SUBJECT)
-            if not told:
+            if reason != told:
                 context.logger.warning("waiting", what=what, reason=reason)
         else:
             context.health.ready(SUBJECT)
@@ -37,11 +37,11 @@ async def watch_log(context: Context[Any], log: Log, topic: str) -> None:
 
 
 async def _missing(context: Context[Any], log: Log, topic: str) -> str:
-    """Which topics that the process reads are not there, "" where all are; tenants' own topics come and go. Raises
-    LogUnavailable.
+    """Which topics of which the process says how far it has come are not there, "" where all are; tenants' own topics
+    come and go. Raises LogUnavailable.
     """
     read = {name.rpartition("/")[0] for name in context.health.progress.cursors}
-    names = sorted(name for name in read if name_of(name) != SUBMISSIONS)
+    names = sorted(name for name in read if name_of(name) != SUBMISSIONS or name.endswith(f".{SUBMISSIONS}"))
     counts = await log.partition_counts([topic, *names])
     gone = [name for name in names if not counts[name]]
     return f"it has no topic {', '.join(gone)}. Run: fallow topics create" if gone else ""

@@ -88,5 +88,7 @@ def without_password(url: str) -> str:
     """The address as it may be shown: a password in it is not, neither that of its user nor one behind the `?`."""
     before, at, place = url.rpartition("@")
     scheme = _SCHEME.match(before)  # not just what stands before `//`: a password may hold that
+    if "?" in before:  # in a password, or before options: where the password ends nobody can tell
+        return f"{scheme[0] if scheme else ''}***"
     shown = f"{scheme[0] if scheme else ''}***@{place}" if at else url
     return _PASSWORD_OPTION.sub(r"\1***", shown)

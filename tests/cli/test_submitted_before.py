@@ -319,11 +319,6 @@ async def test_a_no_that_comes_behind_news_of_the_earlier_job_is_the_answer(
         assert await ends(CellThatTellsLate(seen, news), goal, PLAIN) == Exit.NO
 
 
-async def test_a_no_counts_though_the_earlier_job_was_told_of_before() -> None:
-    no = e.JobRefused(job="ada/hello", request="submit", code=RefuseCode.ID_USED_BEFORE, tenant="ada")
-    assert await ends(CellThatTellsLate([row("queued")], [News("main", no)]), Until.ENDED, PLAIN) == Exit.NO
-
-
 async def test_of_an_earlier_array_an_element_that_fails_meanwhile_has_not_ended_before() -> None:
     news = [News("main", e.JobRunning(job="ada/many.0", attempt=1)), News("main", ENDS["failed"]("ada/many.0"))]
     news += [News("main", ENDS["finished"](f"ada/many.{index}")) for index in (1, 2)]

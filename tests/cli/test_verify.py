@@ -21,7 +21,9 @@ from fallow.shared.cluster.checks.audit import ledger_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.effects import JobFinished, JobRunning, QuotaSet
 from fallow.shared.events.operations import Quota
+from fallow.shared.kept_folders import DIARIES
 from fallow.shared.log.port import Record
+from fallow.shared.runtime.files.folder_format import take_folder
 from tests.cli.logs import LogWriter, an_honest_log, enqueued, node, place, started
 
 Exported = Callable[[list[Record]], Path]
@@ -408,6 +410,9 @@ def test_a_folder_that_is_none_of_diaries_is_refused(exported: Exported, tmp_pat
     assert isinstance(done.exception, DiaryError)
     assert str(done.exception) == f"--diaries {tmp_path / 'other'}: holds no diary (*.jsonl), nor a folder `diaries`"
     assert CliRunner().invoke(app, [*words, str(diaries(tmp_path, {}))]).exit_code == 0
+    (tmp_path / "executor").mkdir()
+    take_folder("FALLOW_DIARY_DIR", tmp_path / "executor", DIARIES)
+    assert CliRunner().invoke(app, [*words, str(tmp_path / "executor")]).exit_code == 0, "nothing has run there yet"
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "folder", "dangling", "circle"])

@@ -48,9 +48,17 @@ async def test_a_topic_that_is_read_and_gone_is_named_until_it_is_there_again(
     await eventually(lambda: context.health.is_ready)
 
 
+@pytest.mark.parametrize("topic", ["t.decisions", "t.submissions"])
+async def test_each_topic_that_is_read_is_watched(
+    context: Context[ServiceSettings], broker: MemoryBroker, topic: str
+) -> None:
+    broker.delete_topic(topic)
+    await eventually(lambda: f"it has no topic {topic}. Run" in str(context.health.answer("/readyz")))
+
+
 async def test_the_topic_of_a_tenant_may_go(context: Context[ServiceSettings], broker: MemoryBroker) -> None:
     await eventually(lambda: context.health.is_ready)
     broker.delete_topic("t.submissions.ada")
     broker.delete_topic("t.decisions")
     await eventually(lambda: not context.health.is_ready)
-    assert "submissions" not in str(context.health.answer("/readyz"))
+    assert "submissions.ada" not in str(context.health.answer("/readyz"))

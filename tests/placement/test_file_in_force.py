@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fallow.services.placement.service import FILE_FIRST_MOST, PlacementService
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.file_in_force import as_effect, difference, digest_of, from_effect
-from fallow.shared.events import Event
 from fallow.shared.events import effects as e
-from fallow.shared.events.operations import HoldJob, Quota, ReloadCell, SetQuota
+from fallow.shared.events.operations import HoldJob, Quota, SetQuota
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.values import NodeStatus
 from fallow.shared.log.machine.writer import Draft, Writer
-from tests.hypothesis_profile import reaches
-from tests.placement.world import CELL, World, admitted, joined, kinds, set_policy, set_quotas, spec_of
+from tests.placement.world import CELL, World, admitted, joined, kinds, spec_of
 from tests.signing import WRITERS, public, signed_file
 
 
@@ -212,41 +207,6 @@ def test_a_reloaded_file_is_in_the_log_before_a_backlog_is_taken_in(*, of_others
         world.hand_over(*([HoldJob(cell=CELL, job=job.spec.id) for job in jobs] if of_others else jobs), size_bytes=600)
         world.decide()
     assert in_force(world) == new
-
-
-STEPS: dict[str, Callable[[int], Event]] = {
-    "policy": lambda number: set_policy(unknown_dependency_ms=number),
-    "quota": lambda number: set_quotas(Quota(tenant="ada", gpu_type="gpu", limit_milli=1_000 * number)),
-    "reload": lambda _: ReloadCell(cell=CELL),
-}
-
-
-@given(names=st.lists(st.sampled_from(list(STEPS)), max_size=8), is_new=st.booleans())
-def test_what_came_together_is_done_in_its_order_whether_a_file_or_a_person_says_it(
-    names: list[str], *, is_new: bool
-) -> None:
-    """A person who sets something behind a reload is told that it is set: the file does not go over it."""
-    file = with_limit("late" if is_new else "train")
-    at_once, one_by_one = World(with_limit("train")), World(with_limit("train"))
-    events = [STEPS[name](number) for number, name in enumerate(names, 1)]
-    if "reload" in names:
-        at_once.service.reload(file)
-    at_once.hand_over(*events)
-    at_once.rest()
-    for event in events:
-        if isinstance(event, ReloadCell):
-            one_by_one.service.reload(file)
-        one_by_one.tell(event)
-    assert at_once.state.policy == one_by_one.state.policy
-    assert at_once.state.quotas == one_by_one.state.quotas
-    reaches("something is set behind a reload", "reload" in names[:-1] and names[-1] != "reload")
-    reaches("a reload comes behind what was set", "reload" in names[1:] and names[0] != "reload")
-
-
-def with_limit(pool: str) -> CellFile:
-    """A file of one tenant with a limit."""
-    tenant = Tenant(name="ada", quotas=(TenantQuota(gpu_type="gpu", limit=99),))
-    return file_with(pool).model_copy(update={"tenants": (tenant,)})
 
 
 def test_a_writer_that_begins_with_a_backlog_puts_its_own_file_in_force_first() -> None:

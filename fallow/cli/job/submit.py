@@ -121,12 +121,6 @@ class Found:
                 if is_new and all(self.progress.stages[part] in OVER for part in parts):
                     self.over_before.append(job)
 
-    def heed_answers(self) -> None:
-        """Those that are turned away after all were not submitted before: the job that was seen is another one."""
-        turned_away = self.progress.reasons.keys()
-        self.earlier = {job: rows for job, rows in self.earlier.items() if job not in turned_away}
-        self.over_before = [job for job in self.over_before if job not in turned_away]
-
     def _with_news(self, job: str, rows: tuple[JobRow, ...]) -> tuple[JobRow, ...]:
         """The same rows, each as far as the news told, and those of which only the news told: the view comes after the
         log, was read earlier, and may be away.
@@ -144,7 +138,6 @@ class Found:
             if stages[part] is Stage.UNANSWERED:
                 row = of.get(part)
                 stages[part] = STAGES[row.status] if row is not None else forgotten
-                self.progress.seen.add(part)
                 if row is not None and row.deferred is not None and row.status in WAITING:
                     self.progress.waits.setdefault(part, row.deferred)
 
@@ -385,7 +378,6 @@ async def follow(client: CellClient, mark: Mark, found: Found, goal: Stage, wait
         _tell_why_they_wait(found, quiet=quiet)
     elif found.progress.earlier:
         _tell_earlier(found, Earlier(), quiet=quiet)
-    found.heed_answers()
 
 
 async def _rows_if_it_can(client: CellClient, found: Found) -> Earlier:

@@ -35,6 +35,7 @@ from fallow.shared.log.port import Log, LogUnavailable, Reader, Record
 from fallow.shared.log.reading import event_of
 from fallow.shared.log.signers import Signers
 from fallow.shared.log.snapshots import oldest_snapshot
+from fallow.shared.runtime.files.folder_format import NAME as FORMAT
 from fallow.shared.runtime.files.folder_format import must_be_readable
 from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
 from fallow.shared.runtime.files.unread import why_unread
@@ -299,7 +300,7 @@ def _forgotten_in(path: Path, cell: str) -> int:
 def must_hold_diaries(folders: Sequence[Path]) -> None:
     """Raises DiaryError for a folder that is none of an executor or an agent, and holds no diary: another was meant."""
     for folder in folders:
-        if not (folder / "diaries").is_dir() and not _files(folder):
+        if not ((folder / "diaries").is_dir() or (folder / FORMAT).is_file() or _files(folder)):
             raise DiaryError(f"--diaries {folder}: holds no diary (*.jsonl), nor a folder `diaries`")
 
 
