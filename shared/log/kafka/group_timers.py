@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+METADATA_AGE_MS = 10_000
+"""So long a topic that was deleted and made anew may stay unread: the group leaves out what is not there, and asks what
+is there so often. Each time is one small request.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupTimers:

@@ -17,7 +17,7 @@ from fallow.shared.log.kafka.assignor import DecliningAssignor
 from fallow.shared.log.kafka.closing import close, start_or_close
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.kafka.consumer import SteadyConsumer
-from fallow.shared.log.kafka.group_timers import GroupTimers
+from fallow.shared.log.kafka.group_timers import METADATA_AGE_MS, GroupTimers
 from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 
 REBALANCE_TIMEOUT_MS = 5_000
@@ -36,6 +36,7 @@ class KafkaMember:
 
     A background task polls for as long as the member lives, so that Kafka never takes it for stuck; when the client
     gives up, the task makes a new one. A member that is cut off from Kafka learns of its loss only when it is back.
+    While the topic is not there, the group shares the partitions that it had.
     """
 
     def __init__(self, kafka: str | KafkaAccess, client_id: str, group: str, topic: str, timers: GroupTimers) -> None:
@@ -100,6 +101,7 @@ class KafkaMember:
             heartbeat_interval_ms=self._timers.heartbeat_ms,
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
             request_timeout_ms=REBALANCE_TIMEOUT_MS + 2_000,
+            metadata_max_age_ms=METADATA_AGE_MS,
             partition_assignment_strategy=(self._assignor,),
         )
         consumer.subscribe([self._topic], listener=_Listener(self))
@@ -113,6 +115,7 @@ class KafkaMember:
             try:
                 if self._consumer is None:
                     self._consumer = await self._join()
+                self._assignor.note(self._consumer.partitions_for_topic(self._topic))
                 # What stands in the topic says nothing: this only shows Kafka that the member is alive.
                 await self._consumer.getmany(timeout_ms=POLL_MS)
                 retry_ms = RETRY_MS_MIN
@@ -128,6 +131,10 @@ class KafkaMember:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             await close(consumer)
+
+    def assigned(self, partitions: frozenset[int]) -> None:
+        """The share that the group gives, of a topic that is there or of one that was; the listener calls this."""
+        self.own(partitions | self._assignor.kept)
 
     def own(self, partitions: frozenset[int]) -> None:
         """Take note of the new share; the listener calls this."""
@@ -148,4 +155,4 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka sh
         self._member.own(frozenset())
 
     async def on_partitions_assigned(self, assigned: Collection[KafkaTopicPartition]) -> None:
-        self._member.own(frozenset(tp.partition for tp in assigned))
+        self._member.assigned(frozenset(tp.partition for tp in assigned))

@@ -20,7 +20,7 @@ from faststream.kafka import KafkaBroker
 from faststream.security import BaseSecurity, SASLPlaintext, SASLScram256, SASLScram512
 
 from fallow.shared.log.kafka.connection import tls_of
-from fallow.shared.log.kafka.group_timers import EMBEDDED, QUICK, GroupTimers
+from fallow.shared.log.kafka.group_timers import EMBEDDED, METADATA_AGE_MS, QUICK, GroupTimers
 from fallow.shared.log.kafka.reader import PARTITION_FETCH_BYTES_MAX
 from fallow.shared.log.kafka.sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
 from fallow.shared.log.kafka.words import words_of
@@ -34,11 +34,6 @@ MAX_POLL_INTERVAL_MS = 300_000
 
 BATCH_WAIT_MS = 1
 """FastStream sleeps this long after each empty poll; our consumer sees to it that such a poll lasts longer."""
-
-METADATA_AGE_MS = 10_000
-"""So long a topic that was deleted and made anew may stay unread: the group leaves out what is not there, and asks what
-is there so often. Each time is one small request.
-"""
 
 EMBEDDED_WAIT_MS = 20
 """A fetch that waits at the embedded broker does not wake when something comes."""
