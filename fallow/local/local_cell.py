@@ -184,7 +184,7 @@ async def make_declared_topics(servers: Servers, declared: Sequence[TopicSpec]) 
         make_topics(servers.kafka.server.address, [topic.name for topic in declared])
     report = await create_topics(servers.kafka_admin, declared, embedded=embedded)
     if report.must_stop:
-        raise StackError("; ".join(difference.text for difference in report.differences))
+        raise StackError("; ".join(found.text for found in report.differences if not found.is_harmless))
 
 
 def signed_where_secured(workload: Workload, servers: Servers) -> Workload:

@@ -37,6 +37,7 @@ from fallow.shared.log.opening import declared_topics
 from fallow.shared.near import meant, there
 from fallow.shared.runtime.addresses import without_password
 from fallow.shared.runtime.cancels import end_tasks
+from fallow.shared.runtime.stack.child import StackError
 from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
 from fallow.shared.runtime.stack.server import Source
 from fallow.shared.runtime.stack.services import Services
@@ -179,7 +180,12 @@ async def _serve(
     beside: Callable[[], Coroutine[Any, Any, None]],
 ) -> None:
     """`beside` is what else goes on while the services run."""
-    await make_declared_topics(servers, declared_topics(access.cells(), access.namespace))
+    try:
+        await make_declared_topics(servers, declared_topics(access.cells(), access.namespace))
+    except StackError as error:
+        if wanted.specs:
+            raise
+        print_line(f"fallow: {error}")  # the servers run, for whoever sets that right
     marks = marks_of([spec.name for spec in wanted.specs])
     services = Services(
         wanted.specs,

@@ -102,11 +102,12 @@ async def open_log(context: Context[Any], file: CellFile) -> KafkaLog | None:
     async def compared() -> str | None:
         report = await check_topics(settings.kafka_access, declared, embedded=settings.embedded)
         if report.must_stop:
-            words = "; ".join(str(difference) for difference in report.differences)
+            words = "; ".join(found.text for found in report.differences if not found.is_harmless)
             raise WrongTopics(f"{words}. Run: fallow topics create")
         for difference in report.differences:
-            context.logger.warning("a topic is not as declared", about=str(difference))
-            context.health.noted(f"topic {difference.topic}", f"{difference}. Run: fallow topics create")
+            way = ". Run: fallow topics create" if difference.is_settable else ""
+            context.logger.warning("a topic is not as declared", about=difference.text)
+            context.health.noted(f"topic {difference.topic}", f"{difference.text}{way}")
         return None
 
     what, declared = f"Kafka at {settings.kafka}", declared_topics(file, settings.namespace, settings.replicas)

@@ -119,7 +119,20 @@ def test_a_keyed_topic_does_not_grow(file: TopicsFile) -> None:
 def test_shrinking_is_told_and_never_done(file: TopicsFile) -> None:
     found = differences(expected_topics(file, "fallow", 1, []), as_expected(expected_topics(file, "fallow", 2, [])))
     assert {d.kind for d in found} == {DifferenceKind.TOO_MANY_PARTITIONS}
-    assert not any(d.is_growable for d in found)
+    assert not any(d.is_growable or d.is_settable for d in found)
+    assert all(d.is_harmless for d in found)
+    assert "fallow.jobs has 2 partitions, only 1 are used; those of cells that are not in the cell file do no harm" in [
+        d.text for d in found
+    ]
+
+
+def test_too_many_partitions_of_a_keyed_topic_stop_the_services_with_the_way_out(file: TopicsFile) -> None:
+    specs = expected_topics(file, "fallow", 1, [])
+    actual = as_expected(specs)
+    actual["fallow.executor-slots"] = ActualTopic(13, actual["fallow.executor-slots"].config)
+    (found,) = differences(specs, actual)
+    assert (found.kind, found.is_harmless) == (DifferenceKind.TOO_MANY_PARTITIONS, False)
+    assert found.text.endswith("Kafka cannot shrink it: make it anew as docs/operations.md says")
 
 
 def test_other_settings_are_told_with_both_values(file: TopicsFile) -> None:

@@ -161,7 +161,7 @@ async def _grow(admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec], actua
 async def _keep_as_long(admin: AIOKafkaAdminClient, expected: Sequence[TopicSpec]) -> None:
     """Set the retention where it differs. Kafka takes a topic's own settings as a whole: all others are said again."""
     actual = await _actual(admin, expected, with_config=True)
-    differs = {found.topic for found in differences(expected, actual) if found.is_harmless}
+    differs = {found.topic for found in differences(expected, actual) if found.is_settable}
     own = await _config(admin, sorted(differs), only_own=True)
     wanted = {spec.name: dict(spec.config)[RETENTION] for spec in expected if spec.name in differs}
     resources = [
@@ -185,6 +185,6 @@ async def _wait_until_visible(
     """
     for _ in range(VISIBLE_ATTEMPTS):
         actual = await _actual(admin, expected, with_config=with_config)
-        if not any(found.is_growable or found.is_harmless for found in differences(expected, actual)):
+        if not any(found.is_growable or found.is_settable for found in differences(expected, actual)):
             return
         await asyncio.sleep(VISIBLE_STEP_S)

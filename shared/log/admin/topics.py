@@ -23,6 +23,7 @@ FOR_EVER = "-1"
 """Kafka's word for a retention without an end, in time or in bytes."""
 
 RETENTION = "retention.ms"
+TO_MAKE_ANEW = "Kafka cannot shrink it: make it anew as docs/operations.md says"
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
@@ -109,7 +110,8 @@ class DifferenceKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Difference:
     """One difference, in words for people. `is_growable`: creating the topics again puts it right. `is_harmless`:
-    services work with it; what is kept is kept for another time than it should be.
+    services work with it; what is kept is kept for another time than it should be, or some partitions are of cells that
+    the cell file does not have.
     """
 
     topic: str
@@ -117,6 +119,11 @@ class Difference:
     text: str
     is_growable: bool = False
     is_harmless: bool = False
+
+    @property
+    def is_settable(self) -> bool:
+        """Whether `fallow topics create` sets it right where the topic is."""
+        return self.is_harmless and self.kind is DifferenceKind.CONFIG
 
 
 def parse_topics(text: str) -> TopicsFile:
@@ -197,10 +204,10 @@ def _compare(spec: TopicSpec, actual: ActualTopic | None) -> Iterator[Difference
         text = f"{spec.name} has {actual.partitions} partitions, {spec.partitions} are needed; {why}"
         yield Difference(spec.name, DifferenceKind.TOO_FEW_PARTITIONS, text, is_growable=spec.may_grow)
     if actual.partitions > spec.partitions:
-        text = (
-            f"{spec.name} has {actual.partitions} partitions, only {spec.partitions} are used; Kafka cannot shrink it"
-        )
-        yield Difference(spec.name, DifferenceKind.TOO_MANY_PARTITIONS, text)
+        what = "those of cells that are not in the cell file do no harm" if spec.may_grow else TO_MAKE_ANEW
+        text = f"{spec.name} has {actual.partitions} partitions, only {spec.partitions} are used; {what}"
+        kind = DifferenceKind.TOO_MANY_PARTITIONS
+        yield Difference(spec.name, kind, text, is_harmless=spec.may_grow)
     if actual.config is None:
         return
     for key, wanted in spec.config:
