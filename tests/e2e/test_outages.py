@@ -185,12 +185,12 @@ async def test_a_service_on_other_topics_than_declared_stops_with_the_difference
     lone: Services, kafka: str, namespace: str, tmp_path: Path
 ) -> None:
     declared = declared_topics(load_cell_file(tmp_path / "cell.yaml"), namespace)
-    other = [replace(spec, partitions=3) if spec.name == f"{namespace}.jobs" else spec for spec in declared]
+    other = [replace(spec, partitions=13) if spec.name == f"{namespace}.executor-slots" else spec for spec in declared]
     await create_topics(kafka, other)
     await lone.start("admission")
     assert await lone.wait_ended("admission") == 2
     log = (tmp_path / "run" / "admission.log").read_text()
-    assert f"{namespace}.jobs has 3 partitions" in log
+    assert f"{namespace}.executor-slots has 13 partitions, only 12 are used; Kafka cannot shrink it" in log
     assert "Traceback" not in log
 
 
