@@ -247,7 +247,7 @@ async def wait_for(
             if said is not None:
                 context.logger.info("found", what=what)
             return True
-        context.health.not_ready(f"waiting for {what}: {reason}", about)
+        context.health.not_ready(f"waiting for {what}: {reason}", about, cell=about)
         if reason != said:
             context.logger.warning("waiting", what=what, reason=reason)
             said = reason

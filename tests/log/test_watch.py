@@ -41,8 +41,10 @@ async def test_a_topic_that_is_read_and_gone_is_named_until_it_is_there_again(
     context: Context[ServiceSettings], broker: MemoryBroker
 ) -> None:
     await eventually(lambda: context.health.is_ready)
+    context.health.progress.version["main"] = 1
     broker.delete_topic("t.decisions")
     await eventually(lambda: not context.health.is_ready)
+    assert context.health.answer("/readyz/main")[0] == 503
     assert "it has no topic t.decisions. Run: fallow topics create" in str(context.health.answer("/readyz"))
     broker.create_topic("t.decisions", 1)
     await eventually(lambda: context.health.is_ready)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from fallow.shared.runtime.http.health import Health, HealthServer
+from fallow.shared.runtime.http.health import Fence, Health, HealthServer
 from fallow.shared.runtime.stack.http_get import KeptConnection, Unanswered
 from fallow.shared.runtime.stack.ports import LOCAL, free_port
 from fallow.shared.runtime.telemetry import Telemetry
@@ -45,14 +45,32 @@ async def test_a_service_is_not_ready_until_it_says_so_and_tells_why(health: Hea
     assert (await client.get("/readyz")).status_code == 200
 
 
-def test_what_was_about_one_cell_and_is_about_the_whole_service_now_is_not_told_of_that_cell(health: Health) -> None:
+def _of_cells(health: Health) -> tuple[int, int]:
+    return health.answer("/readyz/cell-a")[0], health.answer("/readyz/cell-b")[0]
+
+
+def test_what_is_about_the_whole_service_keeps_each_cell_from_being_ready(health: Health) -> None:
     health.ready()
-    health.progress.version["cell-a"] = 1
-    health.not_ready("the records of cell-a are away", "records", cell="cell-a")
-    assert health.answer("/readyz/cell-a")[0] == 503
+    health.progress.version.update({"cell-a": 1, "cell-b": 1})
+    assert _of_cells(health) == (200, 200)
+    health.not_ready("waiting for Kafka at a:1: refused", "kafka")
+    assert _of_cells(health) == (503, 503)
+    assert b'"reason":"waiting for Kafka at a:1: refused"' in health.answer("/readyz/cell-b")[2]
+    health.ready("kafka")
+    health.not_ready("stopping", "stop")
+    assert _of_cells(health) == (503, 503)
+
+
+def test_what_is_about_one_cell_leaves_the_others_ready(health: Health) -> None:
+    health.ready()
+    health.progress.version.update({"cell-a": 1, "cell-b": 1})
+    health.not_ready("the records are away", "records", cell="cell-a")
+    assert _of_cells(health) == (503, 200)
+    health.not_ready("the records are away", "records")
+    assert _of_cells(health) == (503, 503)
     health.ready("records")
-    health.not_ready("all records are away", "records")
-    assert (health.answer("/readyz/cell-a")[0], health.answer("/readyz")[0]) == (200, 503)
+    health.fence("cell-a", Fence("damaged", "fallow.decisions", 0, 7))
+    assert _of_cells(health) == (503, 200)
 
 
 async def test_what_a_person_should_look_at_is_noted_and_leaves_the_service_ready(

@@ -153,7 +153,8 @@ class Appending:
         self._context.logger.warning("append without success", cell=self.cell, why=verdict.value, reason=answer.reason)
         wait_s = self._setbacks.failed(answer)
         if self._setbacks.is_serious:
-            self._context.health.not_ready(f"decisions do not get into the log: {answer.reason}", self.cell)
+            why = f"decisions do not get into the log: {answer.reason}"
+            self._context.health.not_ready(why, self.cell, cell=self.cell)
         await self._context.pause(wait_s)
 
     def _outgoing(self, draft: Draft) -> Outgoing:

@@ -167,7 +167,7 @@ class CellWriter:
 
     async def _wait_for_the_log(self, error: LogUnavailable) -> None:
         away = "" if isinstance(error, LogRefused) else "Kafka is away: "
-        self._context.health.not_ready(f"{away}{error}", self.cell)
+        self._context.health.not_ready(f"{away}{error}", self.cell, cell=self.cell)
         self._context.logger.warning("the log does not answer", cell=self.cell, reason=str(error))
         try:
             await self._context.pause(self._setbacks.failed(error))
@@ -179,7 +179,8 @@ class CellWriter:
         away_s = self._setbacks.away_s()
         self._declines_until_ms = self._context.host.monotonic_ms() + round(away_s * 1_000)
         self._given_up_at = self._follower.state.version
-        self._context.health.not_ready(f"released the cell for {away_s:.0f} s: {error}", self.cell)
+        why = f"released the cell for {away_s:.0f} s: {error}"
+        self._context.health.not_ready(why, self.cell, cell=self.cell)
         self._context.logger.error("released the cell", cell=self.cell, away_s=round(away_s), reason=str(error))
         self._metrics.given_up.inc()
         self._owned.give_up(self._ordinal)

@@ -250,7 +250,7 @@ class CellProjector:
         health.turned()
         complaint = self._lag.complaint(now_ms)
         if complaint is not None:
-            health.not_ready(f"{self._cell}: {complaint}", self._cell)
+            health.not_ready(f"{self._cell}: {complaint}", self._cell, cell=self._cell)
         elif self._complaint is not None:
             health.ready(self._cell)
         self._complaint = complaint

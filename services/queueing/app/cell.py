@@ -139,7 +139,7 @@ class CellPlanner:
             elif self._wait_ms() == 0:
                 await self._publish()
         except LogUnavailable as error:
-            self._context.health.not_ready(f"Kafka is away: {error}", self._tenure.cell)
+            self._context.health.not_ready(f"Kafka is away: {error}", self._tenure.cell, cell=self._tenure.cell)
             self._context.logger.warning("the log is away", cell=self._tenure.cell, reason=str(error))
             await self._context.pause(self._away.next_s())
             return

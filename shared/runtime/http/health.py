@@ -68,7 +68,7 @@ class Health:
         self.stale_after_ms: int | None = None
         self._registry = registry
         self._reasons = {"": "starting"}  # what is missing -> why the service is not ready
-        self._cell_of: dict[str, str] = {}  # what is missing -> which cell lacks it
+        self._cell_of = {"": ""}  # what is missing -> which cell lacks it, "" for all of them
         self.fences: dict[str, Fence] = {}  # cell -> why nothing is done for it any more
         self._notes: dict[str, str] = {}  # what is unusual -> what a person should know of it
         self._last_turn_ms = monotonic_ms()
@@ -92,17 +92,15 @@ class Health:
 
     def not_ready(self, reason: str, what: str = "", *, cell: str = "") -> None:
         """The service does not take part, for this reason about `what`; it is ready when all reasons are gone. What is
-        about one cell keeps that `cell` alone from being ready.
+        about one cell keeps that `cell` alone from being ready, what names none keeps all of them.
         """
-        self._reasons[what] = reason
-        if cell:
-            self._cell_of[what] = cell
+        self._reasons[what], self._cell_of[what] = reason, cell
 
     def fence(self, cell: str, fence: Fence) -> None:
         """Nothing is done for this cell any more, until the process is started anew."""
         self.fences[cell] = fence
         self._reasons = {what: why for what, why in self._reasons.items() if what != cell}
-        self.not_ready(f"cell {cell} is fenced: {fence.reason}", f"fence of {cell}")
+        self.not_ready(f"cell {cell} is fenced: {fence.reason}", f"fence of {cell}", cell=cell)
 
     def noted(self, what: str, text: str | None = None) -> None:
         """Something about `what` needs a person's eyes, though the service does its work. None: no longer."""
@@ -176,7 +174,7 @@ class Health:
         """What is known of one cell, and where the log says why nothing is done for it."""
         fence = self.fences.get(cell)
         if fence is None:
-            reasons = [why for what, why in self._reasons.items() if cell in (what, self._cell_of.get(what))]
+            reasons = [why for what, why in self._reasons.items() if self._cell_of[what] in (cell, "")]
             return {"ready": not reasons, "reason": "; ".join(reasons) or None}
         place = {"topic": fence.topic, "partition": fence.partition, "offset": fence.offset}
         return {"ready": False, "reason": fence.reason, "fenced": True, **place}
