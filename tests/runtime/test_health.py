@@ -84,10 +84,14 @@ async def test_what_a_person_should_look_at_is_noted_and_leaves_the_service_read
     assert (await client.get("/readyz")).json()["notes"] == []
 
 
-async def test_a_service_whose_work_stands_still_is_not_healthy(health: Health, client: httpx.AsyncClient) -> None:
-    assert (await client.get("/healthz")).status_code == 200
-    health.stale_after_ms = -1
-    assert (await client.get("/healthz")).status_code == 503
+async def test_a_service_that_waits_is_healthy_for_as_long_as_its_loop_turns(
+    health: Health, client: httpx.AsyncClient
+) -> None:
+    health.ready()
+    health.not_ready("waiting for Kafka at a:1: refused", "kafka")
+    health.fence("cell-a", Fence("damaged", "fallow.decisions", 0, 7))
+    answer = await client.get("/healthz")
+    assert (answer.status_code, answer.json()) == (200, {"turns": True})
 
 
 async def test_cursors_show_how_far_a_service_has_got(health: Health, client: httpx.AsyncClient) -> None:

@@ -323,7 +323,6 @@ class Agent:
         self._context.health.handled(topic, partition, self._follower.next_offset)
         self._context.health.progress.version[self._cell] = self._follower.state.version
         self._context.health.progress.busy = not self._begun.outbox.is_empty
-        self._context.health.turned()
 
     def _now(self) -> Now:
         return Now(self._context.clock.now_ms(), self._host.wall_ms(), self._host.monotonic_ms())

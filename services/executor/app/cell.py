@@ -194,7 +194,6 @@ class CellExecutor:
             next_offset = self._follower.next_offset
             await self._outbox.drained()
             self._handled_decisions(next_offset)
-            self._context.health.turned()
 
     async def _catch_up(self) -> None:
         """Where nodes have a lease again: tell them when the log has been read to the end that it had by then."""

@@ -453,7 +453,6 @@ class CellWriter:
         has_heard = not self._stepped and self._nodes.look(is_fenced=is_fenced)
         has_heard |= self._service.nodes_fenced(is_fenced=is_fenced)
         if not (has_come or has_heard or self._goes_on or self._is_due):
-            self._context.health.turned()
             return
         self._begun_ms = self._context.host.monotonic_ms()
         is_full = self._goes_on and self._service.others_pending >= OTHERS_AHEAD_MOST

@@ -45,7 +45,6 @@ class Showing:
         health.progress.version[self.cell] = state.version
         health.progress.next_due_ms = service.next_cell_ms()
         health.progress.busy = service.has_pending or goes_on
-        health.turned()
         shown = (state.version, state.epoch, state.waiting, len(state.jobs), service.leases_frozen, len(state.silent))
         if shown != self._shown:
             self._shown = shown

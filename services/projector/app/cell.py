@@ -247,7 +247,6 @@ class CellProjector:
             health.handled(topic, partition, self._shown)
         if shown == cursor:
             health.progress.version[self._cell] = self._follower.state.version
-        health.turned()
         complaint = self._lag.complaint(now_ms)
         if complaint is not None:
             health.not_ready(f"{self._cell}: {complaint}", self._cell, cell=self._cell)

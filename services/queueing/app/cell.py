@@ -245,4 +245,3 @@ class CellPlanner:
                 self._metrics.error.labels(cell, side).observe(ms / 1_000)
         health.handled(*self._tp, self._follower.next_offset)
         health.progress.version[cell] = self._follower.state.version
-        health.turned()
