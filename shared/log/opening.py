@@ -49,6 +49,7 @@ def layout_of(file: CellFile, namespace: str) -> Layout:
 def layout_for(context: Context[Any], file: CellFile) -> Layout:
     """The same for a service: it reads the keys again where its cell file has changed, and tells what it skips."""
     ordinals = {cell.name: cell.ordinal for cell in file.cells}
+    context.telemetry.knows(ordinals)
     return Layout(context.settings.namespace, ordinals, ServiceSigners(context, file))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -41,6 +41,8 @@ class Telemetry:
             ["outcome"],
             registry=self.registry,
         )
+        for outcome in ("in_force", "refused"):
+            self.reloads.labels(outcome)
         self.cell_fenced = Gauge(
             "fallow_cell_fenced",
             "1 while nothing is done for a cell whose log cannot be trusted",
@@ -82,6 +84,12 @@ class Telemetry:
         )
         self.ready = Gauge("fallow_ready", "1 while the service is ready", ["service"], registry=self.registry)
         self.ready.labels(service).set(0)
+
+    def knows(self, cells: Iterable[str]) -> None:
+        """Count these from 0: without a sample before it the first event would be no increase."""
+        for cell in cells:
+            self.cell_failures.labels(cell)
+            self.forged_decisions.labels(cell)
 
 
 class ProcessCollector(Collector):

@@ -184,3 +184,13 @@ async def test_where_a_topic_stood_that_nobody_shall_have_any_more_is_no_lag_onc
         admission.context.health.handled("t.operations", 0, 7)
         await eventually(lambda: "t.submissions.ada/0" not in cursors)
         assert "t.operations/0" in cursors
+
+
+async def test_of_each_topic_that_is_read_there_is_a_0_of_what_was_deleted_unread() -> None:
+    admission = Running("ada")
+    admission.create("ada")
+    async with going_on(admission):
+        await admission.comes_to_read("ada")
+        for topic in admission.reads:
+            name, found = "fallow_submissions_deleted_unread_total", admission.context.registry
+            assert found.get_sample_value(name, {"topic": topic}) == 0

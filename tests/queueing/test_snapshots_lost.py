@@ -317,3 +317,10 @@ def test_a_pace_tells_when_another_one_may_take_as_long() -> None:
     pace.written(5, begin_ms=5_000, now_ms=6_000)
     assert not pace.has_rested(25_999)
     assert pace.has_rested(26_000)
+
+
+@pytest.mark.parametrize("name", ["fallow_snapshots_lost_total", "fallow_snapshot_failures_total"])
+async def test_of_snapshots_that_are_well_there_is_a_0_from_the_start(name: str) -> None:
+    cell = Cell()
+    async with cell.planned() as context:
+        await eventually(lambda: context.registry.get_sample_value(name, {"cell": "main"}) == 0)

@@ -195,6 +195,8 @@ class Admission:
                 return why
             self._delivery = self._new_delivery()
             topics = self._read = await self._topics_there()
+            for topic in topics:
+                self._metrics.deleted_unread.labels(topic)
             group = self._layout.group("admission")
             self._subscription = self._subscribing(self._context, topics, group, self._delivery)
             await self._subscription.start()

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from fallow.shared.events.decisions import INPUTS
 from fallow.shared.events.effects import AnyEffect, Effect
 from fallow.shared.runtime.telemetry import STEP_SECONDS
 
@@ -88,6 +89,8 @@ class CellMetrics:
         self.held = metrics.held.labels(cell)
         self.plans_ahead = metrics.plans_ahead.labels(cell)
         self._effects: dict[type[Effect], Counter] = {}
+        for name in INPUTS:
+            self.deleted_unread(name, 0)
 
     def in_force(self, effects: Iterable[AnyEffect]) -> None:
         """Count the effects of a decision, by kind."""

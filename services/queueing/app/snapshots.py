@@ -141,6 +141,8 @@ class Keeper:
         self._catalogue: Catalogue | None = None
         self._task: asyncio.Task[None] | None = None
         tenure.on_change = self._on_change
+        for counted in (metrics.failed, metrics.lost):
+            counted.labels(tenure.cell)
 
     async def turn(self) -> None:
         """Begin a snapshot if one is due, or a look. Nothing is folded while this waits."""
