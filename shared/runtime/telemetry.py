@@ -41,8 +41,6 @@ class Telemetry:
             ["outcome"],
             registry=self.registry,
         )
-        for outcome in ("in_force", "refused"):
-            self.reloads.labels(outcome)
         self.cell_fenced = Gauge(
             "fallow_cell_fenced",
             "1 while nothing is done for a cell whose log cannot be trusted",
@@ -86,7 +84,9 @@ class Telemetry:
         self.ready.labels(service).set(0)
 
     def knows(self, cells: Iterable[str]) -> None:
-        """Count these from 0: without a sample before it the first event would be no increase."""
+        """Count from 0 what happens to these: without a sample before it the first event would be no increase."""
+        for outcome in ("in_force", "refused"):
+            self.reloads.labels(outcome)
         for cell in cells:
             self.cell_failures.labels(cell)
             self.forged_decisions.labels(cell)

@@ -26,6 +26,7 @@ def context() -> Context[PlacementSettings]:
 
 @pytest.mark.parametrize("outcome", ["in_force", "refused"])
 def test_no_cell_file_was_read_again_yet(context: Context[PlacementSettings], outcome: str) -> None:
+    layout_for(context, parse_cell_file(FILE, "cell"))
     assert context.registry.get_sample_value("fallow_cell_file_reloads_total", {"outcome": outcome}) == 0
 
 
