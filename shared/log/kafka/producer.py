@@ -159,6 +159,9 @@ async def _close_without_sending(producer: AIOKafkaProducer) -> None:
     # A batch that went back to the queue is no longer among the pending ones, where its callback looks for it.
     accumulator._pending_batches.update(batch for queue in accumulator._batches.values() for batch in queue)  # noqa: SLF001
     accumulator.fail_all(ProducerClosed())
+    for waiter in (waiter for batch in accumulator._pending_batches for waiter in (batch.future, batch._drain_waiter)):  # noqa: SLF001
+        if waiter.done() and not waiter.cancelled():
+            waiter.exception()  # nobody waits for it any more: asyncio would report it as never retrieved
     # With the sender gone and every batch failed there is nothing left to wait for; this marks the producer as closed.
     with contextlib.suppress(TimeoutError, KafkaError, OSError):
         async with asyncio.timeout(ABANDON_BOUND_S):
