@@ -150,7 +150,7 @@ class LogTruncated(Exception):
     """The offset asked for is not in the log: cleaned away (below `begin`), or never written (above `end`)."""
 
     def __init__(self, tp: TopicPartition, *, asked: int, begin: int, end: int) -> None:
-        super().__init__(f"{tp[0]}/{tp[1]}: offset {asked} was asked for, the log holds {begin} to {end}")
+        super().__init__(f"{tp[0]}/{tp[1]}: offset {asked} was asked for, it begins at {begin} and ends before {end}")
         self.tp = tp
         self.asked = asked
         self.begin = begin

@@ -9,8 +9,9 @@ from typing import cast
 
 import pytest
 
+from fallow.cli.access import Access
 from fallow.cli.cell import reload, reload_answer
-from fallow.cli.cell.reload import ask_for_reload, is_in_force_elsewhere, worst
+from fallow.cli.cell.reload import ask_for_reload, is_in_force_elsewhere, usual_files, worst
 from fallow.cli.cell.reload_answer import QUIET_MS, ReloadAnswer, obstacle
 from fallow.cli.failures import Exit
 from fallow.shared.client.port import CellClient, Mark, News
@@ -257,6 +258,15 @@ async def test_whether_a_cell_has_read_the_request_is_looked_for_until_it_is_kno
     await asyncio.wait_for(ask_for_reload(cast("CellClient", client), answers, 60_000, at_the_second_look), 10)
     assert looks == ["main", "main"]
     assert [answer.code for answer in answers] == [Exit.NO, Exit.OK]
+
+
+def test_where_the_environment_names_a_file_services_read_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FALLOW_CELL_FILE", raising=False)
+    (coming_along,) = usual_files(Access(None, None, "t", None))
+    assert usual_files(Access(None, None, "t", Path("option.yaml"))) == [Path("option.yaml"), coming_along]
+    monkeypatch.setenv("FALLOW_CELL_FILE", "mine.yaml")
+    assert usual_files(Access(None, None, "t", Path("mine.yaml"))) == [Path("mine.yaml")]
+    assert usual_files(Access(None, None, "t", Path("option.yaml"))) == [Path("option.yaml"), Path("mine.yaml")]
 
 
 def test_a_copy_beside_the_one_that_is_in_force_is_most_likely_not_read_by_the_services(tmp_path: Path) -> None:

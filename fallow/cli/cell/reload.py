@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -51,8 +52,7 @@ def reload(
     given = access_of(context)
     access = given if file is None else replace(given, cell_file=file)
     names = [each.name for each in access.cells().cells] if cell is None else [access.cell(cell)]
-    usual = dict.fromkeys((given.cell_path, replace(given, cell_file=None).cell_path))
-    answers = run(_reload(access, list(usual), names, timeout_s * 1000))
+    answers = run(_reload(access, usual_files(given), names, timeout_s * 1000))
     if as_json:
         told = [answer.as_object() for answer in answers]
         print_json({"ok": worst(answers) is Exit.OK, "file": str(access.cell_path), "cells": told})
@@ -65,6 +65,13 @@ def reload(
         print_line(NEXT)
     if worst(answers) is not Exit.OK:
         raise typer.Exit(worst(answers))
+
+
+def usual_files(given: Access) -> list[Path]:
+    """The files that commands read, and services too where their environment is the same."""
+    named = os.environ.get("FALLOW_CELL_FILE")
+    unnamed = replace(given, cell_file=Path(named) if named else None)
+    return list(dict.fromkeys((given.cell_path, unnamed.cell_path)))
 
 
 async def _reload(access: Access, usual: Sequence[Path], cells: list[str], wait_ms: int) -> list[ReloadAnswer]:
