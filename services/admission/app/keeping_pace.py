@@ -121,13 +121,8 @@ class KeepingPace:
         """
         while len(await self._take(wait_ms=0)) == DECISIONS_MOST:
             pass
-        if self._may_be_others or self._is_to_look_again():
-            try:
-                why = await self.others()
-            except LogUnavailable:
-                return  # asked again at the next look; where another may read the jobs, none are passed on
-            if why is not None:
-                raise OtherRelease(why)
+        if (self._may_be_others or self._is_to_look_again()) and not await self._has_looked_again():
+            return
         if not self._has_passed_on:
             return
         try:
@@ -185,7 +180,7 @@ class KeepingPace:
         """Follow whose log it is. Raises OtherRelease."""
         trail = self._trails.get(cell)
         if trail is None:
-            if self._look_again_ms is None:
+            if cell in self._trails and self._look_again_ms is None:
                 self._look_again_ms = self._context.host.monotonic_ms() + LOOK_AGAIN_MS
             return
         try:
@@ -195,6 +190,19 @@ class KeepingPace:
             raise OtherRelease(f"cell {cell}: {other}") from other
         except DamagedLog:
             self._trails[cell] = None  # those who fold the log are fenced, and tell of it
+
+    async def _has_looked_again(self) -> bool:
+        """Ask again whose logs they are. Whether to go on: where another release may be the one that reads the jobs,
+        none are passed on before that is known. Raises OtherRelease.
+        """
+        try:
+            why = await self.others()
+        except LogUnavailable:
+            self._look_again_ms = self._context.host.monotonic_ms() + LOOK_AGAIN_MS
+            return not self._may_be_others
+        if why is not None:
+            raise OtherRelease(why)
+        return True
 
     def _is_to_look_again(self) -> bool:
         return self._look_again_ms is not None and self._context.host.monotonic_ms() >= self._look_again_ms
