@@ -12,7 +12,7 @@ from typing import Any
 
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.cluster.quota.quota import accounts
+from fallow.shared.cluster.quota.quota import Account, accounts
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.values import WorkerPlace
@@ -144,12 +144,17 @@ def _node(touched: Touched, _: CellState, effect: e.NodeEffect) -> None:
 
 
 def _quota(touched: Touched, state: CellState, effect: e.QuotaSet) -> None:
-    """The use moves along from the parents that the tenant has now to those that it gets."""
-    touched.tenants.update(with_parents(state, (effect.quota.tenant, effect.quota.parent or effect.quota.tenant)))
+    """The use moves along from the parents that the tenant has now. Those that it gets follow from the quotas."""
+    _line(touched, state, effect.quota.tenant, effect.quota.gpu_type)
 
 
 def _quota_gone(touched: Touched, state: CellState, effect: e.QuotaRemoved) -> None:
-    touched.tenants.update(with_parents(state, (effect.tenant,)))
+    _line(touched, state, effect.tenant, effect.gpu_type)
+
+
+def _line(touched: Touched, state: CellState, tenant: str, gpu_type: str) -> None:
+    for account in accounts(state.quotas, tenant, gpu_type):
+        touched.tenants[account[0]] = None
 
 
 def _all_queued(touched: Touched, state: CellState, _: e.CellFileSet) -> None:
@@ -210,18 +215,17 @@ TOUCH: dict[type[e.Effect], Callable[[Touched, CellState, Any], None] | None] = 
 """What each effect touches; None for those that no row shows."""
 
 
-def gpu_types(state: CellState) -> list[str]:
-    """The GPU types that any quota or use names."""
-    return sorted({account[1]: None for account in (*state.quotas, *state.usage)})
-
-
 def with_parents(state: CellState, tenants: Iterable[str]) -> dict[str, None]:
-    """These tenants and all above them, for any GPU type."""
-    types, found = gpu_types(state), dict.fromkeys(tenants)
+    """These tenants and all above them, for any GPU type. A line is climbed as far as no other one was before it."""
+    found, seen = dict.fromkeys(tenants), set[Account]()
     for tenant in list(found):
-        for gpu_type in types:
-            for account in accounts(state.quotas, tenant, gpu_type):
-                found[account[0]] = None
+        for gpu_type in state.tree.index.types_of(tenant):
+            above: str | None = tenant
+            while above is not None and (above, gpu_type) not in seen:
+                seen.add((above, gpu_type))
+                found[above] = None
+                quota = state.quotas.get((above, gpu_type))
+                above = None if quota is None else quota.parent
     return found
 
 
@@ -301,9 +305,12 @@ def rows_of_touched(state: CellState, touched: Touched) -> Rows:
 
 
 def _add_tenants(rows: Rows, state: CellState, touched: Touched) -> None:
-    types = gpu_types(state)
+    if not touched.tenants:
+        return
+    types_used = {account[1]: None for account in state.usage}
     for tenant in with_parents(state, touched.tenants):
-        held = [(tenant, name) for name in types if (tenant, name) in state.quotas or (tenant, name) in state.usage]
+        used = [name for name in types_used if (tenant, name) in state.usage]
+        held = [(tenant, name) for name in sorted({*state.tree.index.types_of(tenant), *used})]
         if held:
             rows.tenants.append((tenant, tenant_text(state, held)))
         else:

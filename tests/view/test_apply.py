@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,10 +14,12 @@ from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.fold.fold import fold
 from fallow.shared.cluster.model.dependencies import ended
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.quota import Account, accounts, charge
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.operations import Quota
 from fallow.shared.events.values import AfterWhen, Dependency
-from fallow.shared.view.apply import Rows, Touched, all_rows, rows_of_touched, totals_of
+from fallow.shared.view.apply import Rows, Touched, all_rows, rows_of_touched, totals_of, with_parents
 from fallow.shared.view.row_text import job_row, job_text
 from tests.cluster.examples import cell, enqueued, next_record, node
 from tests.histories import CELL, History, log_records
@@ -54,6 +60,108 @@ def test_what_is_touched_is_all_that_changes(seed: int, every: int) -> None:
             assert texts == whole(state)
 
     reaches("rows of a view go", is_gone)
+
+
+NAMES, TYPES = ("a", "b", "c", "d", "e", "f"), ("h", "v", "w")
+
+
+@st.composite
+def records_of_quotas(draw: st.DrawFn) -> list[e.AnyEffect]:
+    """Effects of one record: each names a tenant and a type, and may move it below another one."""
+    quota = st.builds(
+        Quota,
+        tenant=st.sampled_from(NAMES),
+        gpu_type=st.sampled_from(TYPES),
+        guaranteed_milli=st.integers(0, 3),
+        parent=st.none() | st.sampled_from(NAMES),
+    )
+    removed = st.builds(e.QuotaRemoved, tenant=st.sampled_from(NAMES), gpu_type=st.sampled_from(TYPES))
+    effects: list[e.AnyEffect] = draw(st.lists(st.builds(e.QuotaSet, quota=quota) | removed, max_size=8))
+    return effects
+
+
+def decision_of(state: CellState, effects: list[e.AnyEffect]) -> Decision:
+    decision = next_record(state, *effects).decision
+    assert isinstance(decision, Decision)
+    return decision
+
+
+def taken(state: CellState, effects: list[e.AnyEffect]) -> list[e.AnyEffect]:
+    """Those of the effects that the state allows, one after the other; it is as before."""
+    found, mark = list[e.AnyEffect](), state.checkpoint()
+    for effect in effects:
+        try:
+            apply(state, effect, 0)
+        except IllegalEffect:
+            continue
+        found.append(effect)
+    state.rollback(mark)
+    return found
+
+
+@given(records=st.lists(records_of_quotas(), min_size=1, max_size=8), used=st.lists(st.sampled_from(NAMES), max_size=4))
+def test_a_record_of_many_quotas_touches_all_whose_rows_it_changes(
+    records: list[list[e.AnyEffect]], used: list[str]
+) -> None:
+    state, is_above = CellState(CELL), False
+    for number, tenant in enumerate(used):
+        charge([], state.tree, (tenant, TYPES[number % len(TYPES)]), 1)
+    texts = whole(state)
+    for effects in records:
+        may = taken(state, effects)
+        touched = Touched()
+        touched.note(state, decision_of(state, may))
+        for effect in may:
+            apply(state, effect, 0)
+        rows = rows_of_touched(state, touched)
+        named = {effect.quota.tenant for effect in may if isinstance(effect, e.QuotaSet)}
+        named |= {effect.tenant for effect in may if isinstance(effect, e.QuotaRemoved)}
+        is_above |= any(name not in named and texts.get(("tenant", name)) != text for name, text in rows.tenants)
+        put(texts, rows)
+        assert texts == whole(state)
+    reaches("a tenant that no quota of the record names has another row", is_above)
+
+
+@given(records=st.lists(records_of_quotas(), min_size=1, max_size=4), tenants=st.lists(st.sampled_from(NAMES)))
+def test_tenants_above_are_those_that_a_climb_for_each_type_finds(
+    records: list[list[e.AnyEffect]], tenants: list[str]
+) -> None:
+    state = CellState(CELL)
+    for effects in records:
+        for effect in taken(state, effects):
+            apply(state, effect, 0)
+    lines = [accounts(state.quotas, tenant, gpu_type) for tenant in tenants for gpu_type in TYPES]
+    assert {*with_parents(state, tenants)} == {*tenants, *(name for line in lines for name, _ in line)}
+
+
+class Asked(dict[Account, Quota]):
+    """Quotas that count how often one is looked up, or all of them are gone over."""
+
+    looks = 0
+
+    def get(self, key: Account, default: Any = None) -> Any:
+        self.looks += 1
+        return super().get(key, default)
+
+    def __iter__(self) -> Iterator[Account]:
+        self.looks += len(self)
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("others", [0, 2_000])
+def test_a_record_of_quotas_is_noted_by_looks_at_their_own_lines(others: int) -> None:
+    state = CellState(CELL)
+    for number in range(others):
+        apply(state, e.QuotaSet(quota=Quota(tenant="other", gpu_type=f"{number}")), 0)
+    apply(state, e.QuotaSet(quota=Quota(tenant="a", gpu_type="h", parent="b")), 0)
+    state.quotas = quotas = Asked(state.quotas)
+    effects: list[e.AnyEffect] = [
+        e.QuotaSet(quota=Quota(tenant="a", gpu_type=f"new{number}", parent="b")) for number in range(500)
+    ]
+    touched = Touched()
+    touched.note(state, decision_of(state, [*effects, e.QuotaRemoved(tenant="a", gpu_type="h")]))
+    assert [*touched.tenants] == ["a", "b"]
+    assert quotas.looks <= 2 * 501
 
 
 @given(seed=st.integers(0, 2**32))

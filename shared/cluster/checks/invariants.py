@@ -11,6 +11,7 @@ from fallow.shared.cluster.model.spec_bytes import spec_bytes
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.model.unacknowledged import count_unacknowledged
 from fallow.shared.cluster.quota.quota import Usage, accounts
+from fallow.shared.cluster.quota.quota_index import QuotaIndex
 from fallow.shared.events.values import GPU
 
 
@@ -31,6 +32,7 @@ def check_state(state: CellState) -> list[Offence]:
         *no_job_twice(state),
         *gangs_are_whole(state),
         *usage_adds_up(state),
+        *quotas_are_indexed(state),
         *indices_equal_a_recount(state),
         *waits_equal_a_recount(state),
         *live_bytes_equal_a_recount(state),
@@ -165,6 +167,12 @@ def usage_adds_up(state: CellState) -> list[Offence]:
     differ = sorted(a for a in {**usage, **state.usage} if usage.get(a, 0) != state.usage.get(a, 0))
     told = [f"{a} uses {usage.get(a, 0)}, the state counts {state.usage.get(a, 0)}" for a in differ]
     return [Offence("I4", text) for text in (*told, *state.tree.differs_from_recount())]
+
+
+def quotas_are_indexed(state: CellState) -> list[Offence]:
+    """How many quotas stand below each, and of which types each tenant has one, is what the quotas say."""
+    fresh, kept = QuotaIndex.of(state.quotas.values()), state.tree.index
+    return [] if fresh == kept else [Offence("index", f"quotas: {kept} is not {fresh}")]
 
 
 def waits_equal_a_recount(state: CellState) -> list[Offence]:

@@ -284,8 +284,8 @@ def quota_removed(state: CellState, effect: e.QuotaRemoved, at_ms: int) -> None:
     account = (effect.tenant, effect.gpu_type)
     require(account in state.quotas, f"tenant {effect.tenant} has no quota of {effect.gpu_type}")
     require(account not in state.usage, f"tenant {effect.tenant} uses {effect.gpu_type}")
-    below = [q.tenant for q in state.quotas.values() if (q.parent, q.gpu_type) == account]
-    require(not below, f"tenant {effect.tenant} is the parent of {', '.join(below)}")
+    below = state.tree.index.children.get(account, 0)
+    require(not below, f"tenant {effect.tenant} is the parent of {below} others")
     remove_quota(state.undo_log, state.tree, account)
 
 

@@ -99,9 +99,10 @@ def set_quota(journal: UndoLog, tree: QuotaTree, quota: Quota) -> None:
     account = (quota.tenant, quota.gpu_type)
     used = usage.get(account, 0)
     old_line = accounts(quotas, *account)[1:]
+    before_it = quotas.get(account)
     journal.put(quotas, account, quota)
-    journal.entries.append((_void, tree, None, None))
-    tree.void()
+    journal.entries.append((_change_back, tree, before_it, quota))
+    tree.changed(before_it, quota)
     new_line = accounts(quotas, *account)[1:]
     if not used or old_line == new_line:
         return
@@ -114,10 +115,11 @@ def set_quota(journal: UndoLog, tree: QuotaTree, quota: Quota) -> None:
 
 def remove_quota(journal: UndoLog, tree: QuotaTree, account: Account) -> None:
     """Take a quota out of force whose account has no use, and none below it."""
+    quota = tree.quotas[account]
     journal.drop(tree.quotas, account)
-    journal.entries.append((_void, tree, None, None))
-    tree.void()
+    journal.entries.append((_change_back, tree, quota, None))
+    tree.changed(quota, None)
 
 
-def _void(tree: QuotaTree, _: None, __: None) -> None:
-    tree.void()
+def _change_back(tree: QuotaTree, before: Quota | None, after: Quota | None) -> None:
+    tree.changed(after, before)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fallow.shared.cluster.quota.kept_places import NOTHING_KEPT
+from fallow.shared.cluster.quota.quota_index import QuotaIndex
 from fallow.shared.events.operations import Quota
 
 Account = tuple[str, str]
@@ -91,7 +92,7 @@ class Branch:
 class QuotaTree:
     """The trees of all GPU types over the quotas and the use of a state, which are the same tables for good."""
 
-    __slots__ = ("_at_rest", "_branches", "_cohorts", "_is_void", "kept", "quotas", "usage")
+    __slots__ = ("_at_rest", "_branches", "_cohorts", "_index", "_is_void", "kept", "quotas", "usage")
 
     def __init__(self, quotas: Quotas, usage: Usage) -> None:
         self.quotas, self.usage = quotas, usage
@@ -103,10 +104,26 @@ class QuotaTree:
         self._cohorts: dict[str, Cohort] = {}
         self._is_void = True
         self._at_rest: QuotaTree | None = None
+        self._index: QuotaIndex | None = None
 
     def void(self) -> None:
         """A quota has changed: make everything anew when somebody asks next."""
         self._is_void, self._at_rest = True, None
+
+    @property
+    def index(self) -> QuotaIndex:
+        """Who has which quotas; counted when somebody asks first, and kept by delta from then on. Nobody asks while a
+        snapshot is read, which fills the table itself.
+        """
+        if self._index is None:
+            self._index = QuotaIndex.of(self.quotas.values())
+        return self._index
+
+    def changed(self, before: Quota | None, after: Quota | None) -> None:
+        """One quota took the place of another of the same account; None: there is none."""
+        if self._index is not None:
+            self._index.change(before, after)
+        self.void()
 
     @property
     def at_rest(self) -> QuotaTree:
