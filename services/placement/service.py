@@ -342,10 +342,12 @@ class PlacementService:
     @property
     def may_decide_long(self) -> bool:
         """Whether the next decision may take long whatever the last one took: many kinds of jobs wait or come, and how
-        many of them it looks at goes by what becomes free; or the end of a job concerns many others; or the cell file
-        or all of the state is looked at anew.
+        many of them it looks at goes by what becomes free; or the end of a job concerns many others; or quotas change,
+        each of which is held against the others; or the cell file or all of the state is looked at anew.
         """
         if self._reload or self._begins or not self._lines.is_known or _is_waited_for_by_many(self.state):
+            return True
+        if self._inbox.changes_quotas:
             return True
         return self._lines.kinds + self._inbox.kinds_of_new_jobs(KINDS_FEW) > KINDS_FEW
 

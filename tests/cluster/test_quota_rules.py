@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.shared.cluster.quota.rules import LEVELS_MOST, contradiction, fault_among, fault_in_pools, top_down
+from fallow.shared.cluster.quota.rules import (
+    LEVELS_MOST,
+    contradiction,
+    fault_among,
+    fault_in_pools,
+    guaranteed_by_type,
+    top_down,
+)
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.operations import Quota
 from tests.hypothesis_profile import reaches
@@ -77,12 +84,12 @@ def test_what_goes_together_is_let_be(quotas: list[Quota]) -> None:
 @pytest.mark.parametrize(("gpus", "fits"), [({"gpu": 8}, True), ({"gpu": 7}, False), ({}, False)])
 def test_no_more_is_guaranteed_than_the_pools_have(gpus: dict[str, int], fits: Any) -> None:
     quotas = table(share("lab", 5), share("ada", 5, parent="lab"), share("bob", 3))
-    found = fault_in_pools(quotas, ["gpu"], gpus)
+    found = fault_in_pools(guaranteed_by_type(quotas), ["gpu"], gpus)
     assert (found is None) is fits
 
 
 def test_gpus_are_told_in_whole_numbers_however_many_they_are() -> None:
-    fault = fault_in_pools(table(share("ada", 1_000_384)), ["gpu"], {"gpu": 24_576})
+    fault = fault_in_pools(guaranteed_by_type(table(share("ada", 1_000_384))), ["gpu"], {"gpu": 24_576})
     assert str(fault) == "all tenants together would be guaranteed 1000384 of gpu, the pools have 24576"
     quotas = [share("lab", 0, 1_000_000), share("ada", 1_000_384, parent="lab")]
     told = str(fault_among(table(*quotas), quotas, {}))
@@ -90,7 +97,7 @@ def test_gpus_are_told_in_whole_numbers_however_many_they_are() -> None:
 
 
 def test_types_that_nobody_asks_for_are_not_looked_at() -> None:
-    assert fault_in_pools(table(share("ada", 5)), [], {}) is None
+    assert fault_in_pools(guaranteed_by_type(table(share("ada", 5))), [], {}) is None
 
 
 def test_quotas_are_put_in_force_parents_first() -> None:

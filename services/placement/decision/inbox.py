@@ -15,6 +15,7 @@ from itertools import islice
 from fallow.shared.events.base import Event
 from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
 from fallow.shared.events.nodes import NodesReported, RunsReported
+from fallow.shared.events.operations import RemoveQuota, SetQuota
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec
 
@@ -26,6 +27,11 @@ FOLLOWING_MOST = 64
 
 NEW_JOBS_LOOKED_AT_MOST = 2_000
 """One decision takes in about as many."""
+
+OTHERS_LOOKED_AT_MOST = 2_000
+"""The same of all other inputs."""
+
+_OF_QUOTAS = frozenset({SetQuota, RemoveQuota})
 
 
 @dataclass(slots=True)
@@ -111,6 +117,11 @@ class Inbox:
             if len(kinds) >= most:
                 break
         return len(kinds)
+
+    @property
+    def changes_quotas(self) -> bool:
+        """Whether quotas are set or removed by one of the next inputs."""
+        return any(type(item.event) in _OF_QUOTAS for item in islice(self.others, OTHERS_LOOKED_AT_MOST))
 
     def _new_specs(self) -> Iterator[JobSpec]:
         for item in self.new_jobs:

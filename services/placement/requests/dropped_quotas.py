@@ -6,10 +6,9 @@ limit, and no guarantee. For starts that is the same.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection
 
-from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
 from fallow.shared.cluster.model.config import CellFile, TenantQuota
 from fallow.shared.cluster.model.file_in_force import quotas_dropped
 from fallow.shared.cluster.model.state import CellState
@@ -51,20 +50,14 @@ def remove_lowest(decision: DecisionBuilder, accounts: Collection[Account]) -> b
     state, may_go = decision.state, dict.fromkeys(accounts)
     if not may_go:
         return True
-    children = Counter((quota.parent, quota.gpu_type) for quota in state.quotas.values())
-    lowest = [each for each in sorted(may_go) if each in state.quotas and not children[each]]
+    lowest = [each for each in sorted(may_go) if each in state.quotas and each not in state.tree.index.children]
     for account in lowest:  # it grows meanwhile
         if decision.is_full:
             return False
         parent = state.quotas[account].parent
         decision.emit(e.QuotaRemoved(tenant=account[0], gpu_type=account[1]))
-        decision.steps += len(state.quotas)  # the fold has looked for others below it
-        if decision.is_worn:
-            return False
-        if parent is None:
-            continue
-        above = (parent, account[1])
-        children[above] -= 1
-        if not children[above] and above in state.quotas and above in may_go:
+        decision.steps += STEPS_OF_AN_EFFECT
+        above = None if parent is None else (parent, account[1])
+        if above in may_go and above in state.quotas and above not in state.tree.index.children:
             lowest.append(above)
     return True

@@ -12,7 +12,14 @@ from fallow.shared.cluster.model.config import LEASE_MS_LEAST, CellFile
 from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
-from fallow.shared.cluster.quota.rules import Fault, fault_among, fault_in_pools, top_down
+from fallow.shared.cluster.quota.rules import (
+    QUOTAS_MOST,
+    Fault,
+    fault_among,
+    fault_in_pools,
+    guaranteed_by_type,
+    top_down,
+)
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
@@ -28,7 +35,10 @@ QUOTAS_BYTES_MOST = 400_000
 """Quotas that are set together are one decision, and its record must have room for them."""
 
 _STEPS_OF_A_QUOTA = 20
-"""What a quota costs, whether it changes or not, when the rules over all of them are looked at."""
+"""What a quota costs, whether it changes or not, when the rules over all of its GPU type are looked at."""
+
+STEPS_OF_A_BRANCH = 5
+"""What each quota of the cell costs once more when one has changed: who asks next makes the whole tree anew."""
 
 
 def configure(
@@ -40,6 +50,7 @@ def configure(
     """
     if anew or decision.state.version == 0:
         _put_policy(decision, file.cell(decision.state.cell).policy, known, "cell-file")
+    decision.steps += len(file.quotas())
     old = dropped(decision.state, file, in_force, anew=anew)
     changed = _new_in(decision.state, file, in_force, anew=anew)
     if not remove_unused(decision, old):
@@ -58,19 +69,51 @@ def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew
     for quota in file.quotas():
         account = (quota.tenant, quota.gpu_type)
         before = state.quotas.get(account)
-        is_free = before is None or before == says_nothing(account, before.parent)
-        if before != quota and (anew or (is_free and account not in there)):
+        if before == quota or not (anew or account not in there):
+            continue
+        if anew or before is None or before == says_nothing(account, before.parent):
             changed.append(quota)
     return changed
 
 
 def _put_all_that_fit(decision: DecisionBuilder, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
-    """Set these quotas of the cell file, but for those that contradict others. Whether the record had room for all."""
+    """Set these quotas of the cell file, but for those that contradict others, or are too many beside those that no
+    file has. Whether the record had room for all.
+    """
+    if not changed:
+        return True
+    fitting, left_out = _as_many_as_may_be(decision.state, changed)
+    if not _put_in_order(decision, fitting, tenants):
+        return False
+    if left_out:
+        text = f"{_too_many(decision.state, left_out)}: {left_out} of the cell file are left out"
+        refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, text)
+    return True
+
+
+def _as_many_as_may_be(state: CellState, changed: Sequence[Quota]) -> tuple[list[Quota], int]:
+    """Those of these quotas for which the cell has room, the first ones; and how many others there are."""
+    room, fitting = QUOTAS_MOST - len(state.quotas), list[Quota]()
+    for quota in changed:
+        is_new = (quota.tenant, quota.gpu_type) not in state.quotas
+        if not is_new or room > 0:
+            fitting.append(quota)
+            room -= is_new
+    return fitting, len(changed) - len(fitting)
+
+
+def _too_many(state: CellState, more: int) -> str:
+    return f"the cell would have {len(state.quotas) + more} quotas, it takes at most {QUOTAS_MOST}"
+
+
+def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
+    """Set these quotas, but for those that contradict others. Whether the record had room for all."""
     merged, fault = _merged(decision, changed, tenants)
     if fault is None:
         return _put_first(decision, top_down(merged, changed))
     # Some contradict what was set at run time: the rest of the file still counts.
     faults, quotas = list[Fault](), QuotasOneByOne(decision.state.quotas, tenants)
+    decision.steps += _STEPS_OF_A_QUOTA * len(decision.state.quotas)
     for quota in changed:
         if decision.is_full:
             return False
@@ -114,6 +157,10 @@ def set_quota(decision: DecisionBuilder, event: SetQuota, file: CellFile) -> Non
         text = f"{len(quotas)} quotas need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MOST}: set fewer at once"
         refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, text)
         return
+    new = len({(quota.tenant, quota.gpu_type): None for quota in quotas}.keys() - decision.state.quotas.keys())
+    if new and len(decision.state.quotas) + new > QUOTAS_MOST:
+        refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, _too_many(decision.state, new))
+        return
     fault = _put_quotas(decision, quotas, _tenants(file), file.gpus_of(decision.state.cell))
     if fault is not None:
         refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, str(fault))
@@ -149,7 +196,8 @@ def _put_quotas(
     merged, fault = _merged(decision, quotas, tenants)
     changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
     if fault is None and gpus is not None:
-        fault = fault_in_pools(merged, (quota.gpu_type for quota in changed.values()), gpus)
+        types = dict.fromkeys(quota.gpu_type for quota in changed.values())
+        fault = fault_in_pools(guaranteed_by_type(merged), types, gpus)
     if fault is None:
         for quota in top_down(merged, changed.values()):
             decision.emit(e.QuotaSet(quota=quota))
@@ -159,10 +207,13 @@ def _put_quotas(
 def _merged(
     decision: DecisionBuilder, quotas: Sequence[Quota], tenants: frozenset[str]
 ) -> tuple[dict[Account, Quota], Fault | None]:
-    """All quotas as they would be with these, and the rule that they would break together, if any."""
-    changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
-    merged = {**decision.state.quotas, **changed}
-    decision.steps += _STEPS_OF_A_QUOTA * len(merged)
+    """All quotas of the same GPU types as they would be with these, and the rule that they would break together, if
+    any: quotas of other types have nothing to do with them.
+    """
+    changed, before = {(quota.tenant, quota.gpu_type): quota for quota in quotas}, decision.state.quotas
+    types = {quota.gpu_type for quota in quotas}
+    merged = {account: quota for account, quota in before.items() if account[1] in types} | changed
+    decision.steps += _STEPS_OF_A_QUOTA * len(merged) + STEPS_OF_A_BRANCH * len(before)
     return merged, fault_among(merged, tuple(changed.values()), tenants)
 
 

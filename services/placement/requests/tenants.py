@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
 from fallow.services.placement.requests.dropped_quotas import remove_lowest
-from fallow.services.placement.requests.settings import refuse
+from fallow.services.placement.requests.settings import QUOTAS_BYTES_MOST, STEPS_OF_A_BRANCH, refuse
 from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events import effects as e
+from fallow.shared.events.encoding import encode
 from fallow.shared.events.operations import RemoveQuota
 from fallow.shared.events.reasons import ProposalCode
 
@@ -32,9 +33,8 @@ NAMED_MOST = 3
 def remove_quota(decision: DecisionBuilder, event: RemoveQuota) -> None:
     """Remove the tenant's quota of one GPU type, or of all; all of them or none."""
     state, tenant = decision.state, event.tenant
-    accounts = [account for account in sorted(state.quotas) if account[0] == tenant]
-    if event.gpu_type is not None:
-        accounts = [account for account in accounts if account[1] == event.gpu_type]
+    types = sorted(state.tree.index.types_of(tenant))
+    accounts = [(tenant, name) for name in types if event.gpu_type in (None, name)]
     if not accounts:
         of = "" if event.gpu_type is None else f" of {event.gpu_type}"
         refuse(decision, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, f"tenant {tenant} has no quota{of}")
@@ -43,17 +43,27 @@ def remove_quota(decision: DecisionBuilder, event: RemoveQuota) -> None:
     if why is not None:
         refuse(decision, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, why)
         return
-    for account in accounts:
-        decision.emit(e.QuotaRemoved(tenant=tenant, gpu_type=account[1]))
+    decision.steps += STEPS_OF_AN_EFFECT * len(accounts)
+    effects = [e.QuotaRemoved(tenant=tenant, gpu_type=gpu_type) for _, gpu_type in accounts]
+    size_bytes = sum(len(encode(effect)) + 1 for effect in effects)
+    if size_bytes > QUOTAS_BYTES_MOST:
+        text = (
+            f"{len(effects)} removals need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MOST}: "
+            "remove the quotas of one GPU type after the other"
+        )
+        refuse(decision, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, text)
+        return
+    decision.steps += STEPS_OF_A_BRANCH * len(state.quotas)
+    for effect in effects:
+        decision.emit(effect)
 
 
 def _why_they_stay(decision: DecisionBuilder, tenant: str, accounts: Sequence[Account]) -> str | None:
     state = decision.state
     decision.steps += len(state.quotas) + len(state.jobs)
-    types = [gpu_type for _, gpu_type in accounts]
-    children = [quota for quota in state.quotas.values() if quota.parent == tenant]
-    below = {quota.tenant: None for quota in children if quota.gpu_type in types}
-    if below:
+    if any(account in state.tree.index.children for account in accounts):
+        above = dict.fromkeys(accounts)
+        below = {quota.tenant: None for quota in state.quotas.values() if (quota.parent, quota.gpu_type) in above}
         return f"tenant {_named(below)} stands below {tenant}: move it to another parent, or remove its quota first"
     live = [job for job in state.jobs.values() if job.spec.tenant == tenant]
     if live:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from fallow.shared.cluster.quota.rules import fault_among, fault_in_pools
+from fallow.shared.cluster.quota.rules import QUOTAS_MOST, fault_among, fault_in_pools, guaranteed_by_type
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
 from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MOST
 from fallow.shared.events.operations import CellPolicy, Quota, ReclaimFrom
@@ -311,15 +313,20 @@ class CellFile(Part):
 
     def _quotas_fit(self) -> None:
         """The rules between quotas, and between what is guaranteed and the pools of each cell that has the GPU type."""
+        count = count_quotas(self.tenants)
+        if count > QUOTAS_MOST:
+            why = "a tenant has one of its own of each GPU type of which a tenant above it has one"
+            raise ValueError(f"tenants: together they have {count} quotas ({why}): a cell takes at most {QUOTAS_MOST}")
         listed = self.quotas()
         quotas = {(quota.tenant, quota.gpu_type): quota for quota in listed}
         fault = fault_among(quotas, listed, {tenant.name: None for tenant in self.tenants})
         if fault is not None:
             at = f"tenants.{fault.tenant}.quotas"
             raise ValueError(f"{at}: {fault.field} {fault.value} of {fault.gpu_type}: {fault.rule}")
+        guaranteed_milli = guaranteed_by_type(quotas)
         for cell in self.cells:
             gpus = self.gpus_of(cell.name)
-            fault = fault_in_pools(quotas, gpus, gpus)
+            fault = fault_in_pools(guaranteed_milli, gpus, gpus)
             if fault is not None:
                 raise ValueError(f"cells.{cell.name}.pools: {fault} in {cell.name!r}")
 
@@ -345,16 +352,7 @@ class CellFile(Part):
         A tenant gets a quota without a limit of its own for each GPU type in which an ancestor has one: the tree of a
         type is climbed along quotas, so without it the ancestor's limit would not bind.
         """
-        depths = depths_of(self.tenants)
-        found: dict[tuple[str, str], Quota] = {}
-        types: dict[str, list[str]] = {}
-        for tenant in sorted(self.tenants, key=lambda tenant: depths[tenant.name]):
-            inherited = [TenantQuota(gpu_type=type_) for type_ in types.get(tenant.parent or "", ())]
-            quotas = (*tenant.quotas, *inherited)
-            for quota in quotas:
-                found.setdefault((tenant.name, quota.gpu_type), quota.in_milli(tenant.name, tenant.parent))
-            types[tenant.name] = list(dict.fromkeys(quota.gpu_type for quota in quotas))
-        return tuple(found.values())
+        return _quotas_of(self.tenants)
 
 
 def depths_of(tenants: Sequence[Tenant]) -> dict[str, int]:
@@ -373,6 +371,48 @@ def depths_of(tenants: Sequence[Tenant]) -> dict[str, int]:
         for below in reversed(line):
             depth += 1
             found[below] = depth
+    return found
+
+
+@lru_cache(maxsize=4)
+def _quotas_of(tenants: tuple[Tenant, ...]) -> tuple[Quota, ...]:
+    """Made once, however often one asks: a reload asks several times in each of its decisions."""
+    depths = depths_of(tenants)
+    found: dict[tuple[str, str], Quota] = {}
+    types: dict[str, list[str]] = {}
+    for tenant in sorted(tenants, key=lambda tenant: depths[tenant.name]):
+        inherited = [TenantQuota(gpu_type=type_) for type_ in types.get(tenant.parent or "", ())]
+        quotas = (*tenant.quotas, *inherited)
+        for quota in quotas:
+            found.setdefault((tenant.name, quota.gpu_type), quota.in_milli(tenant.name, tenant.parent))
+        types[tenant.name] = list(dict.fromkeys(quota.gpu_type for quota in quotas))
+    return tuple(found.values())
+
+
+def count_quotas(tenants: Sequence[Tenant]) -> int:
+    """How many quotas these tenants have, with those that follow from the tenants above: counted on a walk down the
+    tree, since to make them all may take far longer than their number tells. Raises ValueError for parents that form a
+    cycle.
+    """
+    depths_of(tenants)
+    below: dict[str | None, list[Tenant]] = {}
+    for tenant in tenants:
+        below.setdefault(tenant.parent, []).append(tenant)
+    found, here = 0, Counter[str]()
+    to_go = [(tenant, True) for tenant in below.get(None, ())]
+    while to_go:
+        tenant, is_entered = to_go.pop()
+        types = [quota.gpu_type for quota in tenant.quotas]
+        if not is_entered:
+            for gpu_type in types:
+                here[gpu_type] -= 1
+                if not here[gpu_type]:
+                    del here[gpu_type]
+            continue
+        here.update(types)
+        found += len(here)
+        to_go.append((tenant, False))
+        to_go += [(each, True) for each in below.get(tenant.name, ())]
     return found
 
 

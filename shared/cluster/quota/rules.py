@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,9 @@ from fallow.shared.events.values import GPU
 
 LEVELS_MOST = 16
 """So many tenants stand in one line at most, from the top to the lowest one: a start counts at each of them."""
+
+QUOTAS_MOST = 20_000
+"""So many quotas a cell has at most, each of one tenant and one GPU type: all of them are looked at in one decision."""
 
 _LINE_MOST = 2 * LEVELS_MOST
 """While a change is put in force quota by quota, tenants that have moved stand above others that have not."""
@@ -112,18 +116,22 @@ def fault_of_holder(quota: Quota, together_milli: int) -> Fault | None:
     return None
 
 
-def fault_in_pools(quotas: Quotas, gpu_types: Iterable[str], gpus: Mapping[str, int]) -> Fault | None:
+def guaranteed_by_type(quotas: Quotas) -> Counter[str]:
+    """How much of each GPU type is guaranteed to all tenants together, in thousandths."""
+    found = Counter[str]()
+    for account, branch in QuotaTree(quotas, {}).branches.items():
+        if branch.parent is None:
+            found[account[1]] += branch.guaranteed_milli
+    return found
+
+
+def fault_in_pools(guaranteed_milli: Counter[str], gpu_types: Iterable[str], gpus: Mapping[str, int]) -> Fault | None:
     """The first of these GPU types of which more is guaranteed than the `gpus` of a cell's pools, or None."""
-    tree = QuotaTree(quotas, {})
-    for gpu_type in dict.fromkeys(gpu_types):
-        guaranteed_milli = sum(
-            branch.guaranteed_milli
-            for account, branch in tree.branches.items()
-            if account[1] == gpu_type and branch.parent is None
-        )
+    for gpu_type in gpu_types:
         there = gpus.get(gpu_type, 0)
-        if guaranteed_milli > there * GPU:
-            return Fault(ALL, gpu_type, "guaranteed", _gpus(guaranteed_milli), f"the pools have {there}")
+        if guaranteed_milli[gpu_type] > there * GPU:
+            together = _gpus(guaranteed_milli[gpu_type])
+            return Fault(ALL, gpu_type, "guaranteed", together, f"the pools have {there}")
     return None
 
 
