@@ -575,10 +575,10 @@ class PlacementService:
             self._is_configured = True
             return
         in_force = self._in_force.until_now(self.state)
-        gone = frozenset[str]() if in_force is None else _names_of(in_force) - self._names
+        before = None if in_force is None else _names_of(in_force)
         policies = tuple(POLICIES)
         self._is_configured = settings.configure(decision, self._file, policies, in_force, anew=self._reload)
-        self._is_configured = self._is_configured and tenants.follow_file(decision, self._names, gone)
+        self._is_configured = self._is_configured and tenants.follow_file(decision, self._names, before)
         if self._is_configured:
             self._in_force.put(decision)
 

@@ -9,6 +9,7 @@ import pytest
 from fallow.services.placement.service import FILE_FIRST_MOST, PlacementService
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.file_in_force import as_effect, difference, digest_of, from_effect
+from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import HoldJob, Quota, SetQuota
 from fallow.shared.events.queue import QueueDiscipline
@@ -164,6 +165,19 @@ def test_a_file_that_cannot_be_read_here_is_not_replaced_until_a_person_reloads(
     world.rest()
     assert in_force(world) == NEWEST
     assert other.take_contradiction() == ""
+
+
+def test_a_reload_over_a_file_that_cannot_be_read_here_holds_what_waits_of_all_tenants_that_it_does_not_name() -> None:
+    """Nobody knows whose jobs waited by that file."""
+    world = World(NEWEST)
+    world.tell(*(admitted(spec_of(tenant, tenant=tenant)) for tenant in ("ada", "birch")))
+    with_a_file_of_a_newer_release(world)
+    world.service.reload(OLD)
+    world.rest()
+    assert {name: job.status for name, job in world.state.jobs.items()} == {
+        "ada": JobStatus.QUEUED,
+        "birch": JobStatus.HELD,
+    }
 
 
 @pytest.mark.parametrize("file", [OLD, NEW, NEWEST])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from fallow.cli.job.reason import as_object, lines, reason_in
@@ -11,7 +13,7 @@ from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.model.config import CellFile, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
-from fallow.shared.events.operations import HoldJob, Quota, ReleaseJob, RemoveQuota
+from fallow.shared.events.operations import DeclareLost, HoldJob, Quota, ReleaseJob, RemoveQuota
 from fallow.shared.events.values import RetryPolicy
 from tests.placement.world import (
     CELL,
@@ -25,6 +27,7 @@ from tests.placement.world import (
     joined,
     kinds,
     quota,
+    report,
     set_quotas,
     spec_of,
     started,
@@ -191,6 +194,62 @@ def test_an_operator_may_let_a_held_job_of_a_tenant_that_is_gone_run() -> None:
     reload(world, "bob")
     world.tell(ReleaseJob(cell=CELL, job="waits"))
     assert (world.job("waits").status, world.job("waits").held_why) == (JobStatus.STARTING, "")
+
+
+def released_in_a_full_cell(held_by: str = "the file") -> World:
+    """Ada is gone, and her job that waits was let go by an operator; it does not fit before `full` is over."""
+    world = cell_with(joined("n1", 1), file=file_of("ada", "bob"))
+    world.run(spec_of("full", tenant="bob"))
+    world.tell(admitted(spec_of("waits", hold=held_by == "its tenant")))
+    reload(world, "bob")
+    world.tell(ReleaseJob(cell=CELL, job="waits"))
+    assert world.job("waits").status is JobStatus.QUEUED
+    return world
+
+
+@pytest.mark.parametrize("held_by", ["the file", "its tenant"])
+@pytest.mark.parametrize("then", ["regain", "restart", "snapshot", "the same file", "another file"])
+def test_a_job_that_was_let_go_though_its_tenant_is_gone_waits_for_room_whoever_writes(then: str, held_by: str) -> None:
+    world = released_in_a_full_cell(held_by)
+    for _ in range(2):
+        match then:
+            case "snapshot":
+                world.restart_from_snapshot(Random(1))
+            case "the same file":
+                reload(world, "bob")
+            case "another file":
+                reload(world, "bob", "eve", limit=4)
+            case _:
+                getattr(world, then)()
+        world.rest()
+    assert world.job("waits").status is JobStatus.QUEUED
+    world.tell(finished("full"))
+    assert world.job("waits").status is JobStatus.STARTING
+    world.check()
+
+
+@pytest.mark.parametrize("reads", ["at a reload", "when it starts"])
+def test_a_job_that_was_let_go_is_held_again_when_a_file_names_its_tenant_and_a_later_one_does_not(reads: str) -> None:
+    world = released_in_a_full_cell()
+    for tenants in (("ada", "bob"), ("bob",)):
+        assert world.job("waits").status is JobStatus.QUEUED
+        if reads == "at a reload":
+            reload(world, *tenants)
+        else:
+            world.file = file_of(*tenants)
+            world.restart()
+            world.rest()
+    assert world.job("waits").held_why == NOT_IN_THE_FILE
+
+
+def test_a_job_that_was_let_go_is_held_again_when_it_comes_back_to_the_queue() -> None:
+    world = released_in_a_full_cell()
+    world.tell(finished("full"))
+    world.tell(started("waits"))
+    world.restart()
+    world.tell(DeclareLost(cell=CELL, node="n1"))
+    world.tell(report("n1"))
+    assert world.job("waits").held_why == NOT_IN_THE_FILE
 
 
 def test_the_quotas_of_a_tenant_go_with_it_if_nothing_needs_them() -> None:

@@ -4,7 +4,8 @@ A quota is removed only when no job needs it: none of its tenant lives, and no o
 limit under living jobs is to set it, so nothing is freed by mistake.
 
 A tenant that a cell file no longer names keeps what it has running. Its waiting jobs are held, also those that come
-back to the queue, until a file names it again or an operator releases or cancels them.
+back to the queue, until a file names it again or an operator releases or cancels them. A release holds until the job
+comes back to the queue, or its tenant goes anew: so a file holds the jobs of those alone that the one before it named.
 """
 
 from __future__ import annotations
@@ -80,12 +81,14 @@ def _named(names: Collection[str]) -> str:
     return ", ".join(shown) + (" and others" if len(names) > NAMED_MOST else "")
 
 
-def follow_file(decision: DecisionBuilder, tenants: Collection[str], gone: Collection[str]) -> bool:
-    """Hold the waiting jobs of tenants that the cell file does not name, release those whose tenant is back, and remove
-    the quotas of the tenants that have `gone` with it, if nothing needs them. Whether the record had room for all.
+def follow_file(decision: DecisionBuilder, tenants: Collection[str], before: Collection[str] | None) -> bool:
+    """Hold the waiting jobs of the tenants that go with this cell file, release those whose tenant is back, and remove
+    the quotas of those that go, if nothing needs them. The file names `tenants`, the one in force until now `before`
+    (None: nobody knows). A job whose tenant was gone before and that waits is one that an operator has let go. Whether
+    the record had room for all.
     """
-    jobs = decision.state.jobs.values()
-    to_hold = [job.id for job in jobs if _is_to_be_held(job, tenants)]
+    jobs, gone = decision.state.jobs.values(), frozenset(before or ()) - frozenset(tenants)
+    to_hold = [job.id for job in jobs if _is_to_be_held(job, tenants) and (before is None or job.spec.tenant in gone)]
     to_release = [job.id for job in jobs if job.held_why == NOT_IN_THE_FILE and job.spec.tenant in tenants]
     effects: list[e.AnyEffect] = [e.JobHeld(job=job_id, reason=NOT_IN_THE_FILE) for job_id in sorted(to_hold)]
     effects += [e.JobReleased(job=job_id) for job_id in sorted(to_release)]
