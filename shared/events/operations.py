@@ -166,7 +166,8 @@ class CellPolicy(Value, omit_defaults=False):
     queue's head may be passed by jobs that could use what it needs, in queues that backfill. A node with
     `max_unacknowledged_starts_per_node` workers that were started and not yet confirmed gets nothing new (0: no limit).
     When many nodes are silent at once, none is declared lost before its own `breaker_wait_wall_ms` are over, and then
-    `breaker_nodes_per_minute`. A lost node without work is forgotten after `remove_lost_ms` (0: never).
+    `breaker_nodes_per_minute`. A lost node without work is forgotten after `remove_lost_ms` (0: never),
+    one that was silent for too long after an hour at the earliest.
     After `fair_half_life_ms` what a tenant used counts half for its fair share (0: only what it holds now counts).
     Of the waiting jobs that do not fit the first `reservations_max` get a planned start (0: none does), and in queues
     that backfill their nodes are kept for them; a plan that is not confirmed for `reservation_ttl_ms` lapses.

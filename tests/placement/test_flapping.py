@@ -399,27 +399,45 @@ def test_each_pool_has_room_of_its_own() -> None:
     assert [sum(node.startswith(pool) for node in out) for pool in ("a", "b")] == [1, 1]
 
 
-def test_a_node_that_rests_is_not_forgotten_before_its_rest_is_over() -> None:
+@pytest.mark.parametrize("losses", [1, 2, 3])
+def test_a_lost_node_is_not_forgotten_while_its_next_loss_would_count_together_with_this_one(losses: int) -> None:
     """It would come back as a new one, ready for work."""
     world = cell_with(*(joined(node) for node in NODES))
     world.tell(set_policy(remove_lost_ms=60_000))
-    for _ in range(2):
+    for _ in range(losses - 1):
         flap(world, every_ms=SILENCE_MS)
     pass_time(world, SILENCE_MS, "n1")
     assert not world.state.nodes["n1"].quarantined
-    pass_time(world, REST_MS - 10_000, "n1")
+    pass_time(world, NEAR_MS + (REST_MS if losses == 3 else 0) - 10_000, "n1")
     assert "n1" in world.state.nodes
     pass_time(world, 3 * AGAIN_MS, "n1")
+    assert "n1" not in world.state.nodes
+
+
+@pytest.mark.parametrize("remove_lost_ms", [0, 1, 60_000, 300_000, 86_400_000])
+def test_a_node_that_flaps_is_taken_out_however_soon_lost_nodes_are_forgotten(remove_lost_ms: int) -> None:
+    world = cell_with(*(joined(node) for node in NODES))
+    world.tell(set_policy(remove_lost_ms=remove_lost_ms))
+    for _ in range(3):
+        pass_time(world, SILENCE_MS + 7 * AGAIN_MS, "n1")
+        world.tell(report("n1") if "n1" in world.state.nodes else joined("n1", boot="boot-2"))
+    assert world.state.nodes["n1"].quarantined
+
+
+def test_a_node_that_an_operator_declared_lost_is_forgotten_at_its_time() -> None:
+    world = cell_with(*(joined(node) for node in NODES))
+    world.tell(set_policy(remove_lost_ms=60_000), DeclareLost(cell=CELL, node="n1"))
+    pass_time(world, 60_000, "n1")
     assert "n1" not in world.state.nodes
 
 
 def test_a_node_that_rests_is_not_forgotten_while_it_has_maintenance_before_it() -> None:
     world = in_quarantine()
     world.tell(set_policy(remove_lost_ms=60_000))
-    begin_ms = world.now_ms + 3 * REST_MS
+    begin_ms = world.now_ms + NEAR_MS + 3 * REST_MS
     world.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=begin_ms, end_ms=begin_ms + REST_MS))
     world.tell(DeclareLost(cell=CELL, node="n1"))
-    pass_time(world, 2 * REST_MS, "n1")
+    pass_time(world, NEAR_MS + 2 * REST_MS, "n1")
     assert world.state.nodes["n1"].maintenance_ms == (begin_ms, begin_ms + REST_MS)
     pass_time(world, 2 * REST_MS + 3 * AGAIN_MS, "n1")
     assert "n1" not in world.state.nodes
@@ -435,5 +453,5 @@ def test_what_is_due_is_kept_when_many_times_that_have_become_pointless_are_let_
     for number in range(2 * ROOM_LEAST):
         world.tell(Drain(cell=CELL, node="n2", deadline_ms=10**9 + number))
     silent = ("n1",) if is_lost else ()
-    pass_time(world, 2 * REST_MS + 3 * AGAIN_MS, *silent)
+    pass_time(world, 2 * REST_MS + 3 * AGAIN_MS + is_lost * NEAR_MS, *silent)
     assert ("n1" not in world.state.nodes) if is_lost else is_ready(world, "n1")

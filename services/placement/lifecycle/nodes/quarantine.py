@@ -156,10 +156,14 @@ def flaps_after(node: Node, now_ms: int) -> tuple[int, int]:
     """How many times in a row the node is lost with this time, and until when it is not to be used if it comes back."""
     if node.is_out_for_maintenance or not (node.wanted is NodeStatus.READY or node.quarantined):
         return node.flaps, node.rests_until_ms
-    is_near = node.flaps > 0 and now_ms < later(node.rests_until_ms, NEAR_MS)
-    flaps = min(node.flaps + 1, FLAPS_MOST) if is_near else 1
+    flaps = min(node.flaps + 1, FLAPS_MOST) if losses_count(node, now_ms) else 1
     rest_ms = 0 if flaps < FLAPS else min(REST_MS << min(flaps - FLAPS, 40), REST_MS_MOST)
     return flaps, later(now_ms, rest_ms)
+
+
+def losses_count(node: Node, now_ms: int) -> bool:
+    """Whether the losses of the node up to now would count together with one at this time."""
+    return node.flaps > 0 and now_ms < later(node.rests_until_ms, NEAR_MS)
 
 
 def back(decision: DecisionBuilder, node: Node, spec: NodeSpec) -> tuple[NodeStatus, str, bool, int | None]:

@@ -1,15 +1,15 @@
 """Nodes that are gone for good: an operator says that they are lost, or they are forgotten.
 
 To forget a node is to forget what was wanted of it: it would come back as a new one, ready for work. So time alone
-removes no node that an operator has taken out of use, that has maintenance before it, or that is in quarantine. An
-operator may remove it.
+removes no node that an operator has taken out of use, that has maintenance before it, or that is in quarantine. Nor
+does it remove one whose losses still count: one that flaps would never come to its quarantine. An operator may.
 """
 
 from __future__ import annotations
 
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.lifecycle.nodes.nodes import declared_lost
-from fallow.services.placement.lifecycle.nodes.quarantine import rest_is_over
+from fallow.services.placement.lifecycle.nodes.quarantine import losses_count, rest_is_over
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import DeclareLost, RemoveNode
@@ -56,7 +56,8 @@ def forget(decision: DecisionBuilder, node: Node | None) -> int | None:
         return None
     if decision.now_ms < node.lost_ms + after_ms:
         return node.lost_ms + after_ms
-    if _why_it_stays(node) is not None or _is_out_of_use(node, decision.now_ms):
+    is_kept = losses_count(node, decision.now_ms) or _is_out_of_use(node, decision.now_ms)
+    if is_kept or _why_it_stays(node) is not None:
         return decision.now_ms + AGAIN_MS
     _remove(decision, node)
     return None
@@ -74,5 +75,5 @@ def _is_out_of_use(node: Node, now_ms: int) -> bool:
     """Whether a lost node would get no new work if it came back, or not until its maintenance is over."""
     is_ordered = node.maintenance_ms is not None or node.wanted is not NodeStatus.READY
     if not node.quarantined:
-        return is_ordered or node.rests_until_ms > now_ms
+        return is_ordered
     return node.maintenance_ms is not None or not rest_is_over(node, now_ms)
