@@ -352,6 +352,20 @@ def test_a_quarantine_that_ends_during_maintenance_is_lifted_behind_it() -> None
     assert not world.state.nodes["n1"].quarantined
 
 
+def test_a_quarantine_that_ends_during_maintenance_is_looked_at_once_in_a_while_however_often_the_node_changes() -> None:
+    world = in_quarantine()
+    world.listens = world.checks = False
+    end_ms = world.now_ms + 3 * REST_MS
+    world.tell(PlanMaintenance(cell=CELL, node="n1", begin_ms=world.now_ms, end_ms=end_ms))
+    world.pass_time(2 * REST_MS)
+    for number in range(4 * ROOM_LEAST):
+        world.tell(joined("n1", labels={"fan": str(number)}))
+        world.pass_time(10)
+    assert len(world.service._deadlines._by_cell) <= ROOM_LEAST + 2 * 3
+    world.pass_time(end_ms - world.now_ms + AGAIN_MS)
+    assert is_ready(world, "n1")
+
+
 def test_a_node_whose_rest_is_over_while_work_holds_it_is_what_it_offers_to_be_once_that_has_ended() -> None:
     nodes = [f"n{number:02}" for number in range(20)]
     world = cell_with(*(joined(node) for node in nodes))

@@ -10,11 +10,12 @@ from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES
 from fallow.services.placement.lifecycle.nodes.removal import AGAIN_MS
 from fallow.services.placement.service import PlacementService
+from fallow.shared.cluster.fold.due import ROOM_LEAST
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
 from fallow.shared.events.nodes import NodeLost
-from fallow.shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, RemoveNode
+from fallow.shared.events.operations import Cordon, DeclareLost, Drain, PlanMaintenance, RemoveNode, Uncordon
 from fallow.shared.events.reasons import ProposalCode
 from fallow.shared.events.values import RetryPolicy, RunStatus
 from tests.placement.world import (
@@ -274,6 +275,39 @@ def test_a_lost_node_is_forgotten_once_its_maintenance_is_over() -> None:
     assert list(world.state.nodes) == ["n1"]
     world.pass_time(2 * AGAIN_MS)
     assert list(world.state.nodes) == []
+
+
+def waits_of_nodes(world: World) -> int:
+    """How many times of nodes the writer has in mind, pointless ones included."""
+    return len(world.service._deadlines._by_cell)
+
+
+@pytest.mark.parametrize("wanted", ["cordon", "nothing"])
+def test_a_lost_node_is_looked_at_once_in_a_while_however_often_the_policy_was_changed(wanted: str) -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.listens = world.checks = False
+    ordered(world, wanted)
+    world.tell(DeclareLost(cell=CELL, node="n1"))
+    for number in range(4 * ROOM_LEAST):
+        world.tell(set_policy(remove_lost_ms=HOUR_MS + number % 7 * AGAIN_MS + number))
+    assert waits_of_nodes(world) <= ROOM_LEAST + 2
+    world.pass_time(HOUR_MS + 8 * AGAIN_MS)
+    assert waits_of_nodes(world) == (1 if wanted == "cordon" else 0)
+    assert ("n1" in world.state.nodes) == (wanted == "cordon")
+    world.tell(report("n1") if wanted == "cordon" else joined("n1", boot="boot-2"))
+    world.tell(Uncordon(cell=CELL, node="n1"), DeclareLost(cell=CELL, node="n1"))
+    assert _passes(world, 2 * HOUR_MS) == ["NodeRemoved"]
+
+
+@pytest.mark.parametrize("fates", [(Fate.LOST,), (Fate.BEATEN,), (Fate.LATE,), (Fate.LOST, Fate.LOST, Fate.LATE)])
+def test_a_removal_that_is_due_and_does_not_get_into_the_log_is_due_again(fates: tuple[Fate, ...]) -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.tell(set_policy(remove_lost_ms=HOUR_MS), lost("n1"))
+    left = iter(fates)
+    world.on_append = lambda: next(left, Fate.KEPT)
+    _passes(world, HOUR_MS)
+    assert list(world.state.nodes) == ["n2"]
+    assert waits_of_nodes(world) == 0
 
 
 class Narrow(PlacementService):

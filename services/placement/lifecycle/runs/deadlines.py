@@ -9,7 +9,7 @@ but a word in the audit trail follows from it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from fallow.services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
 from fallow.services.placement.lifecycle.nodes import maintenance, quarantine, removal
@@ -35,10 +35,13 @@ UNREAD_MS = 5_000
 _Awaited = dict[tuple[str, str, int], int]
 """When, by what, of which job, and of which attempt."""
 
-_OF_NODES = frozenset({e.NodeChanged, e.MaintenanceSet, e.LeaseExpired, e.PolicySet})
+_OF_NODES = frozenset({e.NodeChanged, e.MaintenanceSet, e.LeaseExpired, e.PolicySet, e.NodeRemoved})
 
 _NODE_DEADLINES = frozenset({"drain", "maintenance", "quarantine", "forget"})
 """What is due of nodes; all else is of jobs."""
+
+_LOOKS = {"quarantine": quarantine.lift, "forget": removal.forget}
+"""A look at a node, which tells when to look again. The newest time of each counts, and no other."""
 
 STEPS_OF_A_NODE = 100
 """What it costs to change a node: the indices over all nodes of its pool follow."""
@@ -60,13 +63,15 @@ class Deadlines:
         self._starting_room = ROOM_LEAST
         self._starting: deque[tuple[int, str, int]] = deque()
         """Nearly all waits are for a start, come in the order in which they are due, and end long before."""
+        self._looks: dict[tuple[str, str], int] = {}
+        """When which node is looked at next, by what for."""
         self._done: list[tuple[DueHeap[_Due] | None, _Due]] = []
 
     def from_state(self, state: CellState, wall_ms: int) -> None:
         """Begin anew for a state of which others may have written; what is awaited still is due when it was."""
         self.put_back()
         kept = self._awaited()
-        self._by_cell, self._by_wall = DueHeap(), DueHeap()
+        self._by_cell, self._by_wall, self._looks = DueHeap(), DueHeap(), {}
         self._starting.clear()
         self._entrances.from_state(state, wall_ms, self._waited_ms)
         self._from_jobs(state, wall_ms, kept)
@@ -141,6 +146,9 @@ class Deadlines:
             case e.PolicySet():
                 for node_id in state.nodes:
                     self._forget(state, node_id)
+            case e.NodeRemoved():
+                for what in _LOOKS:
+                    self._looks.pop((what, effect.node), None)
 
     def _forget_started(self, state: CellState) -> None:
         starting = self._starting
@@ -154,7 +162,7 @@ class Deadlines:
             self._starting_room = ROOM_LEAST + 2 * len(self._starting)
 
     def _push(self, state: CellState, due: _Due) -> None:
-        self._by_cell.push(due, _lives_in(state))
+        self._by_cell.push(due, _lives_in(state, self._looks))
 
     def _limit(self, state: CellState, job: Job) -> None:
         if job.spec.max_run_ms is not None and job.started_ms is not None:
@@ -164,7 +172,7 @@ class Deadlines:
         if job.status is JobStatus.STARTING:
             due_ms = wall_ms + state.policy.start_timeout_wall_ms
             if self._starting and self._starting[-1][0] > due_ms:  # the policy has changed
-                self._by_wall.push((due_ms, "start", job.id, job.attempt), _lives_in(state))
+                self._by_wall.push((due_ms, "start", job.id, job.attempt), _lives_in(state, self._looks))
             else:
                 self._starting.append((due_ms, job.id, job.attempt))
         elif job.status is JobStatus.STOPPING:
@@ -176,7 +184,7 @@ class Deadlines:
         if due_ms is None:
             wait_ms = job.stop_grace_wall_ms + state.policy.lease_margin_wall_ms
             due_ms = wall_ms + max(0, wait_ms - self._waited_ms(state, job.stopping_ms))
-        self._by_wall.push((due_ms, "stop", job.id, job.attempt), _lives_in(state))
+        self._by_wall.push((due_ms, "stop", job.id, job.attempt), _lives_in(state, self._looks))
 
     def _maintain(self, state: CellState, effect: e.MaintenanceSet) -> None:
         for at_ms in (effect.begin_ms, effect.end_ms):
@@ -195,12 +203,16 @@ class Deadlines:
 
     def _rest(self, state: CellState, node_id: str, until_ms: int | None) -> None:
         if until_ms is not None:
-            self._push(state, (until_ms, "quarantine", node_id, 0))
+            self._look_at(state, until_ms, "quarantine", node_id)
 
     def _forget(self, state: CellState, node_id: str) -> None:
         node = state.nodes.get(node_id)
         if self._forgets_nodes and node is not None and node.lost_ms is not None and state.policy.remove_lost_ms:
-            self._push(state, (node.lost_ms + state.policy.remove_lost_ms, "forget", node_id, 0))
+            self._look_at(state, node.lost_ms + state.policy.remove_lost_ms, "forget", node_id)
+
+    def _look_at(self, state: CellState, at_ms: int, what: str, node_id: str) -> None:
+        self._looks[what, node_id] = at_ms
+        self._push(state, (at_ms, what, node_id, 0))
 
     def next_cell_ms(self) -> int | None:
         """The next due cell time."""
@@ -219,6 +231,8 @@ class Deadlines:
                 self._starting.appendleft((due[0], due[2], due[3]))
             else:
                 heap.put_back(due)
+            if due[1] in _LOOKS:
+                self._looks[due[1], due[2]] = due[0]
         self._done.clear()
         self._entrances.put_back()
 
@@ -229,6 +243,8 @@ class Deadlines:
         """
         while self._by_cell.is_due(decision.now_ms) and decision.does_what_is_due:
             due = self._by_cell.pop()
+            if due[1] in _LOOKS and self._looks.get((due[1], due[2])) != due[0]:
+                continue
             self._done.append((self._by_cell, due))
             if not self._at_its_cost(decision, due, self._act_by_cell):
                 self._by_cell.put_back(due)
@@ -272,15 +288,11 @@ class Deadlines:
         if what == "maintenance":
             node = decision.state.nodes.get(subject)
             return node is None or maintenance.act(decision, node, at_ms)
-        if what == "quarantine":
-            again_ms = quarantine.lift(decision, decision.state.nodes.get(subject))
-            if again_ms is not None and again_ms > at_ms:
-                self._push(decision.state, (again_ms, "quarantine", subject, 0))
-            return True
-        if what == "forget":
-            again_ms = removal.forget(decision, decision.state.nodes.get(subject))
-            if again_ms is not None and again_ms > at_ms:
-                self._push(decision.state, (again_ms, "forget", subject, 0))
+        if what in _LOOKS:
+            del self._looks[what, subject]
+            again_ms = _LOOKS[what](decision, decision.state.nodes.get(subject))
+            if again_ms is not None:
+                self._look_at(decision.state, again_ms, what, subject)
             return True
         self._act_on_job(decision, due)
         return True
@@ -331,7 +343,7 @@ def _still_unknown(state: CellState, job: Job) -> int:
     return state.at_ms + min(wait_ms, max(left_ms, UNREAD_MS))
 
 
-def _lives_in(state: CellState) -> Callable[[_Due], bool]:
+def _lives_in(state: CellState, looks: Mapping[tuple[str, str], int]) -> Callable[[_Due], bool]:
     """Tells of an entry whether something would be done when it is due, as things stand in this state."""
 
     def lives(due: _Due) -> bool:
@@ -340,12 +352,10 @@ def _lives_in(state: CellState) -> Callable[[_Due], bool]:
             node = state.nodes.get(subject)
             times = () if node is None else (node.drain_deadline_ms,) if what == "drain" else node.maintenance_ms or ()
             return at_ms in times
-        if what == "quarantine":
-            resting = state.nodes.get(subject)
-            return resting is not None and resting.quarantined_until_ms is not None
-        if what == "forget":
-            lost = state.nodes.get(subject)
-            return lost is not None and lost.lost_ms is not None
+        if what in _LOOKS:
+            node = state.nodes.get(subject)
+            since_ms = None if node is None else node.lost_ms if what == "forget" else node.quarantined_until_ms
+            return since_ms is not None and looks.get((what, subject)) == at_ms
         job = state.jobs.get(subject)
         if job is None or job.attempt != attempt:
             return False
