@@ -61,8 +61,9 @@ FORMS = {
 
 
 class Pool(Part):
-    """Nodes of one GPU type. `gpus` and `gpus_per_node` are the most that the pool and one node will ever have;
-    `driver` is what its nodes can run: real processes, or virtual runs that only take time; `nodes` is which may join.
+    """Nodes of one GPU type. `gpus` is how many the pool is to have in all, by which jobs and quotas are judged, and no
+    node that joins; `gpus_per_node` is the most that one node may have. `driver` is what its nodes can run: real
+    processes, or virtual runs that only take time; `nodes` is which may join.
     """
 
     name: Name
