@@ -352,7 +352,7 @@ def test_a_quarantine_that_ends_during_maintenance_is_lifted_behind_it() -> None
     assert not world.state.nodes["n1"].quarantined
 
 
-def test_a_quarantine_that_ends_during_maintenance_is_looked_at_once_in_a_while_however_often_the_node_changes() -> None:
+def test_a_quarantine_that_ends_during_maintenance_is_looked_at_once_in_a_while_however_often_it_changes() -> None:
     world = in_quarantine()
     world.listens = world.checks = False
     end_ms = world.now_ms + 3 * REST_MS
