@@ -11,6 +11,7 @@ from fallow.shared.events.decisions import input_name
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from fallow.shared.events.operations import ReleaseJob, SetQuota, Uncordon
 from fallow.shared.events.values import JobKind, NodeStatus
+from fallow.simulator.history.record import ENDS_THE_STORY
 from fallow.simulator.storage.broker import message_of
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ class Drain:
                 self._operate(ReleaseJob(cell=oracle.cell, job=job.id, by="operator"))
             elif job.spec.kind is JobKind.INFERENCE or job.not_before_ms > state.at_ms + FAR_MS:
                 # It has no end of its own, or would wait for years.
-                self._operate(JobCancelRequested(cell=oracle.cell, job=job.id, tenant=job.spec.tenant))
+                tenant = job.spec.tenant
+                self._operate(JobCancelRequested(cell=oracle.cell, job=job.id, tenant=tenant, reason=ENDS_THE_STORY))
         # A job that was admitted under another limit may need more than its tenant has now: nobody is held back here.
         first = {
             (quota.tenant, quota.gpu_type): replace(quota, guaranteed_milli=0, limit_milli=None)

@@ -13,7 +13,9 @@ from fallow.shared.events.reasons import StopReason
 from fallow.shared.events.values import JobSpec
 from fallow.simulator.history.books import CANCELLED, STOPPING, Books
 from fallow.simulator.history.evidence import Answer, CellEvidence, Evidence, Violation
+from fallow.simulator.history.rules.as_submitted import by_job, passed_on_unasked
 from fallow.simulator.history.rules.owners import is_own, passed_on_for_a_stranger
+from fallow.simulator.history.rules.rejections import rejected_for_nothing
 
 
 class Settlements:
@@ -193,6 +195,21 @@ def stranger_violations(evidence: Evidence) -> list[Violation]:
     """Nobody is heard for a tenant that has a topic of its own, but by that one."""
     answers = (answer.event for cell in evidence.cells for answer in cell.answers)
     return [Violation("I2", text) for event in answers if (text := passed_on_for_a_stranger(event)) is not None]
+
+
+def unasked_violations(evidence: Evidence) -> list[Violation]:
+    """Each record of `jobs` says what its sender said, or why that cannot be."""
+    if evidence.submissions is None:
+        return []
+    said = by_job(evidence.submissions)
+    given = (event for cell in evidence.cells for event in (*(each.event for each in cell.answers), *cell.lost_answers))
+    texts = (
+        rejected_for_nothing(event, said, evidence.files)
+        if isinstance(event, JobRejected)
+        else passed_on_unasked(event, said)
+        for event in given
+    )
+    return [Violation("I2", text) for text in texts if text is not None]
 
 
 def _about(event: Event) -> tuple[str, str] | None:

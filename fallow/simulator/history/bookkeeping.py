@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fallow.shared.events import effects as e
@@ -13,10 +13,12 @@ from fallow.simulator.history import books as b
 from fallow.simulator.history.books import Books, JobPage, NodePage, OverPage
 from fallow.simulator.history.evidence import Violation
 from fallow.simulator.history.log_form import InForce
-from fallow.simulator.history.rules import arrays, maintenance, owners, planned, waits
-from fallow.simulator.history.rules.queue_rules import ages_in, rules_in
+from fallow.simulator.history.rules import arrays, ends, maintenance, owners, planned, refusals, waits
+from fallow.simulator.history.rules.queue_rules import ages_in, rules_in, waiting_most_in
 from fallow.simulator.history.rules.singly import starts_again_ms, wrong_resizing, wrong_settling, wrong_start
 from fallow.simulator.history.rules.whereabouts import scattered, unwanted_company, wrong_node
+
+NOTHING: Mapping[type, Callable[[Any], None]] = {}
 
 
 class Bookkeeper:
@@ -67,15 +69,16 @@ class Bookkeeper:
             e.CellFileSet: self._cell_file_set,
         }
 
-    def take(self, entry: InForce, before_start: Callable[[e.JobStarted], None] | None = None) -> None:
-        """Take in one decision. `before_start` is called when a start comes next."""
+    def take(self, entry: InForce, before: Mapping[type, Callable[[Any], None]] = NOTHING) -> None:
+        """Take in one decision. `before` has what is called when an effect of that kind comes next."""
         decision = entry.decision
         self._where = f"{self.books.cell}, version {decision.version}, offset {entry.offset}"
         self.books.version, self.books.at_ms = decision.version, decision.at_ms
         for effect in decision.effects:
-            if before_start is not None and isinstance(effect, e.JobStarted):
-                before_start(effect)
-            note = self._table.get(type(effect))
+            kind = type(effect)
+            if kind in before:
+                before[kind](effect)
+            note = self._table.get(kind)
             if note is not None:
                 note(effect)
         for wrong in arrays.not_whole(self.books):
@@ -181,6 +184,7 @@ class Bookkeeper:
 
     def _refused(self, effect: e.JobRefused) -> None:
         self._found_here(owners.refused_for_nothing(self.books, effect))
+        self._found_here(refusals.wrongly_refused(self.books, effect))
         self.books.refused[effect.job, effect.request] = None
 
     # Attempts.
@@ -326,6 +330,7 @@ class Bookkeeper:
     def _stopping(self, effect: e.JobStopping) -> None:
         page = self._of_attempt(effect, "is stopped", *b.HOLDS)
         if page is not None:
+            self._found_here(ends.stopped_without_cause(self.books, page, effect))
             page.status, page.stop_why = b.STOPPING, effect.why
 
     def _preempted(self, effect: e.JobPreempted) -> None:
@@ -341,8 +346,10 @@ class Bookkeeper:
             return
         if page.stop_why is StopReason.CANCELLED:
             self._say("I2", f"job {effect.job} is queued again, its tenant has cancelled it")
+        self._found_here(ends.counted_wrongly(page, effect))
         self._gives_back(effect.job, page)
         page.status, page.failures, page.not_before_ms = b.QUEUED, effect.failures, effect.not_before_ms
+        page.losses = effect.losses
 
     def _gives_back(self, job_id: str, page: JobPage) -> None:
         self.books.hold(job_id, page, ())
@@ -355,7 +362,8 @@ class Bookkeeper:
         self._ends(effect.job, b.FINISHED)
 
     def _failed(self, effect: e.JobFailed) -> None:
-        self._page(effect.job, "fails", *b.HOLDS)
+        page = self._page(effect.job, "fails", *b.HOLDS)
+        self._found_here(None if page is None else ends.failed_without_cause(page, effect))
         self._ends(effect.job, b.FAILED)
 
     def _cancelled(self, effect: e.JobCancelled) -> None:
@@ -380,6 +388,7 @@ class Bookkeeper:
         if node is None:
             self.books.nodes[spec.id] = NodePage(spec, effect.boot, effect.status, wanted=effect.status)
             return
+        node.drain_ms = effect.drain_deadline_ms
         if effect.status is not NodeStatus.LOST:
             node.wanted = effect.status
         if any(node.held.values()) and (spec.gpus, spec.gpu_type) != (node.spec.gpus, node.spec.gpu_type):
@@ -464,6 +473,7 @@ class Bookkeeper:
     def _cell_file_set(self, effect: e.CellFileSet) -> None:
         self.books.ages = ages_in(effect.content, self.books.cell)
         self.books.rules = rules_in(effect.content, self.books.cell)
+        self.books.waiting_most = waiting_most_in(effect.content)
 
     def _policy_set(self, effect: e.PolicySet) -> None:
         self.books.policy = effect.policy

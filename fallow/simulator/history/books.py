@@ -31,6 +31,7 @@ class JobPage:
     status: str = QUEUED
     attempt: int = 0
     failures: int = 0
+    losses: int = 0
     preemptions: int = 0
     not_before_ms: int = 0
     deferred: PendingReason | None = None
@@ -82,6 +83,8 @@ class NodePage:
     in_maintenance: bool = False
     is_silent: bool = False
     is_another: bool = False
+    drain_ms: int | None = None
+    undrained: int = 0
 
     @property
     def pool(self) -> str:
@@ -126,6 +129,7 @@ class Books:
     refused: dict[tuple[str, str], None] = field(default_factory=dict)
     ages: dict[str, tuple[int, int]] = field(default_factory=dict)
     rules: dict[str, QueueRule] = field(default_factory=dict)
+    waiting_most: dict[str, int] = field(default_factory=dict)
 
     def hold(self, job_id: str, page: JobPage, places: tuple[WorkerPlace, ...]) -> None:
         """Let the job hold these places instead of those it held."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from fallow.shared.view.rows import JobRow, NodeRow
 
 
@@ -142,6 +144,9 @@ class CellEvidence:
     `cut` are sources of answers (`jobs-0`) that lost their tail, and from which offset on: what stands there came
     later. `lost_answers` are those that were lost or damaged there. `dead` are answers (source and offset) that were
     set aside as dead letters. `deaf` is the reign whose writer does not know that its own record was damaged.
+    `has_all_requests`: what is neither in `answers` nor in `lost_answers` nobody asked for.
+    `operations` are the records of the cell's partition of that topic, `lost_operations` those that were lost or
+    damaged there. `files` are the cell files by which the cell's writers may have gone, as what their JSON says.
     `late` is by how much (in moments) something may end behind the time at which it had to be over, `unaware` for how
     long after a harm to the log a writer may not have looked yet. From `quiet_from` on a writer lives at all times; the
     order of starts is judged where it is given.
@@ -165,11 +170,21 @@ class CellEvidence:
     dead: frozenset[tuple[str, int]] = frozenset()
     deaf: int | None = None
     quiet_from: int | None = None
+    has_all_requests: bool = False
+    operations: Sequence[Answer] = ()
+    lost_operations: Sequence[Event] = ()
+    files: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What is left of a whole run. `wishes` are judged where every cell is drained: an answer may be on its way."""
+    """What is left of a whole run. `wishes` are judged where every cell is drained: an answer may be on its way.
+
+    `submissions` are all commands that tenants' topics hold (None: not known), `files` the cell files by which
+    admission may have gone, as what their JSON says.
+    """
 
     cells: Sequence[CellEvidence]
     wishes: Sequence[Wish] = ()
+    submissions: Sequence[SubmitJob | CancelJob | UpdateJob] | None = None
+    files: Sequence[Mapping[str, Any]] = ()

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
+from fallow.shared.events.effects import CellFileSet, JobStarted
+from fallow.shared.events.operations import Operation
 from fallow.shared.events.values import VirtualRun
-from fallow.simulator.history.answers import Settlements, stranger_violations, wish_violations
+from fallow.simulator.history.answers import Settlements, stranger_violations, unasked_violations, wish_violations
 from fallow.simulator.history.bookkeeping import Bookkeeper
 from fallow.simulator.history.books import HELD, QUEUED, RUNNING, Books
 from fallow.simulator.history.evidence import CellEvidence, Evidence, Violation
 from fallow.simulator.history.log_form import InForce, decisions_in_force, order_violations
+from fallow.simulator.history.rules.asked import Asked
+from fallow.simulator.history.rules.operations import Operations
 from fallow.simulator.history.rules.order import OrderJudge
+from fallow.simulator.history.rules.rules_in_force import RulesInForce
 from fallow.simulator.history.runs import diary_violations
 from fallow.simulator.history.showings import Showings, readings_go_forward
 from fallow.simulator.history.sweep import Sweep
@@ -19,7 +25,7 @@ from fallow.simulator.history.sweep import Sweep
 def judge(evidence: Evidence) -> list[Violation]:
     """Every violation, cell by cell; none where all promises were kept."""
     found = [violation for cell in evidence.cells for violation in judge_cell(cell)]
-    return [*found, *wish_violations(evidence), *stranger_violations(evidence)]
+    return [*found, *wish_violations(evidence), *stranger_violations(evidence), *unasked_violations(evidence)]
 
 
 def judge_cell(cell: CellEvidence) -> list[Violation]:
@@ -40,13 +46,22 @@ def _in_the_log(cell: CellEvidence, decisions: Sequence[InForce]) -> list[Violat
     settlements, showings = Settlements(cell), Showings(cell)
     keeper.found += showings.compare(keeper.books)
     order = OrderJudge(keeper.books, cell.quiet_from) if cell.quiet_from is not None else None
+    operations = Operations(cell)
+    asked = Asked(cell, keeper.books) if cell.has_all_requests else None
+    in_force = _rules_in_force(cell, keeper.books, decisions) if cell.has_all_requests else None
+    before = {} if asked is None or in_force is None else {**asked.before(), **in_force.before()}
+    before |= {} if order is None else {JobStarted: order.before_start}
     for decision in decisions:
         if order is not None:
             order.next(decision)
-        keeper.take(decision, None if order is None else order.before_start)
+        if asked is not None:
+            asked.reads(decision.decision.inputs)
+        keeper.take(decision, before)
         keeper.found += settlements.take(decision.decision, keeper.books)
+        keeper.found += operations.take(decision.decision, keeper.books)
         keeper.found += [] if cell.is_damaged else showings.compare(keeper.books)
     keeper.found += [] if order is None else order.found
+    keeper.found += [] if asked is None or in_force is None else [*asked.found, *in_force.found]
     if cell.is_damaged:
         return keeper.found
     keeper.found += showings.of_no_version()
@@ -54,6 +69,14 @@ def _in_the_log(cell: CellEvidence, decisions: Sequence[InForce]) -> list[Violat
         keeper.found += settlements.unread(keeper.books)
         keeper.found += _left_over(keeper.books)
     return keeper.found
+
+
+def _rules_in_force(cell: CellEvidence, books: Books, decisions: Sequence[InForce]) -> RulesInForce:
+    effects = (effect for entry in decisions for effect in entry.decision.effects)
+    contents = dict.fromkeys(effect.content for effect in effects if isinstance(effect, CellFileSet))
+    files = [*cell.files, *(json.loads(content) for content in contents)]
+    asked = [*(each.event for each in cell.operations), *cell.lost_operations]
+    return RulesInForce(books, files, [event for event in asked if isinstance(event, Operation)])
 
 
 def _left_over(books: Books) -> list[Violation]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import Decision, input_name
 from fallow.shared.events.encoding import Undecodable, decode
-from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from fallow.shared.view.row_text import account_rows, job_row, node_row
@@ -26,7 +28,7 @@ from fallow.simulator.history.evidence import (
     Wish,
 )
 from fallow.simulator.history.judge import judge
-from fallow.simulator.history.record import History, Logged, NodeMoment, ViewAnswer, ViewRows
+from fallow.simulator.history.record import ENDS_THE_STORY, History, Logged, NodeMoment, ViewAnswer, ViewRows
 
 UNAWARE_MS = 500
 """A writer learns with the answer to its next record that the log is not what it was."""
@@ -46,11 +48,24 @@ def judge_history(history: History) -> list[Violation]:
 
 def evidence_of(history: History) -> Evidence:
     """What is left of a world, as plain data."""
-    cells = [_cell(history, cell.name, cell.ordinal) for cell in history.file.cells]
-    return Evidence(cells, [*_wishes(history)] if history.drained else ())
+    files = [json.loads(file.model_dump_json()) for file in (history.file, *history.files)]
+    cells = [_cell(history, cell.name, cell.ordinal, files) for cell in history.file.cells]
+    wishes = [*_wishes(history)] if history.drained else ()
+    return Evidence(cells, wishes, submissions=[*_submissions(history)], files=files)
 
 
-def _cell(history: History, cell: str, ordinal: int) -> CellEvidence:
+def _submissions(history: History) -> Iterable[SubmitJob | CancelJob | UpdateJob]:
+    """What tenants' topics hold, whoever sent it, and what the world asked for at its end."""
+    for (topic, _), records in history.log.items():
+        for logged in records if topic.startswith(("submissions", "jobs")) else ():
+            event = logged.event()
+            if isinstance(event, SubmitJob | CancelJob | UpdateJob):
+                yield event
+            elif isinstance(event, JobCancelRequested) and event.reason == ENDS_THE_STORY:
+                yield CancelJob(job=event.job, tenant=event.tenant)
+
+
+def _cell(history: History, cell: str, ordinal: int, files: Sequence[Mapping[str, Any]]) -> CellEvidence:
     own = {spec.id: None for spec in history.nodes[cell]}
     return CellEvidence(
         cell,
@@ -64,31 +79,35 @@ def _cell(history: History, cell: str, ordinal: int) -> CellEvidence:
         is_damaged=bool(history.lost_tails),
         unaware=UNAWARE_MS,
         cut={f"{lost.topic}-{ordinal}": lost.offset for lost in history.lost_inputs if lost.partition == ordinal},
-        lost_answers=[answer.event for answer in _answers(_lost_of_jobs(history, ordinal), ordinal)],
-        dead=_dead_of_jobs(history, ordinal),
+        lost_answers=[answer.event for answer in _answers(_lost_of("jobs", history, ordinal), ordinal)],
+        dead=_dead_of("jobs", history, ordinal) | _dead_of("operations", history, ordinal),
         deaf=_deaf_reign(history, ordinal),
         quiet_from=history.faults_end_ms + QUIET_MS,
+        has_all_requests=True,
+        operations=[*_answers(history.log.get(("operations", ordinal), ()), ordinal, "operations")],
+        lost_operations=[answer.event for answer in _answers(_lost_of("operations", history, ordinal), ordinal)],
+        files=files,
     )
 
 
-def _lost_of_jobs(history: History, ordinal: int) -> Iterable[Logged]:
-    """The records of a cell's `jobs` that were taken out, or damaged when they were written."""
+def _lost_of(topic: str, history: History, ordinal: int) -> Iterable[Logged]:
+    """The records of a cell's `jobs`, or `operations`, that were taken out, or damaged when they were written."""
     for lost in history.lost_inputs:
-        if (lost.topic, lost.partition) == ("jobs", ordinal):
+        if (lost.topic, lost.partition) == (topic, ordinal):
             yield from lost.records
     for flipped in history.flipped:
-        if (flipped.whole.topic, flipped.whole.partition) == ("jobs", ordinal):
+        if (flipped.whole.topic, flipped.whole.partition) == (topic, ordinal):
             yield flipped.whole
 
 
-def _dead_of_jobs(history: History, ordinal: int) -> frozenset[tuple[str, int]]:
+def _dead_of(topic: str, history: History, ordinal: int) -> frozenset[tuple[str, int]]:
     """What placement set aside though it can be read: no record can hold what comes of it, or its decision fails."""
     found, reasons = set(), (DeadLetterReason.UNWRITABLE, DeadLetterReason.HANDLER_FAILED)
     for logged in history.records("dead-letters"):
         sent = {name: value.decode("utf-8", "replace") for name, value in logged.record(logged.topic).headers}
         at = (sent.get("origin_topic", "").rpartition(".")[2], sent.get("origin_partition"))
-        if at == ("jobs", str(ordinal)) and sent["reason"] in reasons:
-            found.add((input_name("jobs", ordinal), int(sent["origin_offset"])))
+        if at == (topic, str(ordinal)) and sent["reason"] in reasons:
+            found.add((input_name(topic, ordinal), int(sent["origin_offset"])))
     return frozenset(found)
 
 
@@ -193,15 +212,15 @@ def _diary(history: History, nodes: dict[str, None]) -> Iterable[DiaryLine]:
                 yield entry.line
 
 
-def _answers(records: Iterable[Logged], ordinal: int) -> Iterable[Answer]:
+def _answers(records: Iterable[Logged], ordinal: int, topic: str = "jobs") -> Iterable[Answer]:
     for logged in records:
         event = logged.event()
         if isinstance(event, JobsAdmitted):
             for job in event.jobs:
                 one = JobAdmitted(cell=event.cell, spec=job.spec, submit_ms=job.submit_ms, digest=job.digest)
-                yield Answer(one, input_name("jobs", ordinal), logged.offset)
+                yield Answer(one, input_name(topic, ordinal), logged.offset)
         elif isinstance(event, Event):
-            yield Answer(event, input_name("jobs", ordinal), logged.offset)
+            yield Answer(event, input_name(topic, ordinal), logged.offset)
 
 
 def _reading(answer: ViewAnswer) -> Reading:

@@ -23,6 +23,9 @@ from fallow.shared.log.port import Headers, Outgoing, Record
 EPOCH_MS = 10_000_000_000
 """The cell time of a right clock at simulated time 0."""
 
+ENDS_THE_STORY = "the story ends here"
+"""The reason of a cancel that the world itself puts among the requests, for what has no end of its own."""
+
 TopicPartition = tuple[str, int]
 """A topic without its namespace, and a partition: of a topic with one partition per cell, the cell's ordinal."""
 
@@ -230,6 +233,7 @@ class History:
     """All of it. `log` holds what each partition held at the end; `lost_tails` what was taken out of the decisions, and
     `lost_inputs` what was taken out of inputs.
 
+    `files` are those that came in the place of `file`.
     `drained` tells whether everything came to its end after the faults had stopped; `stuck` says what did not.
     """
 
@@ -238,6 +242,7 @@ class History:
     nodes: dict[str, tuple[NodeSpec, ...]]
     log: dict[TopicPartition, list[Logged]] = field(default_factory=dict)
     diaries: dict[str, list[DiaryEntry]] = field(default_factory=dict)
+    files: list[CellFile] = field(default_factory=list)
     moments: list[NodeMoment] = field(default_factory=list)
     taken: list[TakenOver] = field(default_factory=list)
     submissions: list[Submission] = field(default_factory=list)

@@ -88,8 +88,9 @@ def test_one_replica_more_than_wanted_may_enter_while_its_node_is_emptied() -> N
     assert story.worker_begins("web", "n2", 2, 1, turn=1).broken() == []
 
 
-PAUSE = e.WorkersSettled(job="web", attempt=1, gone=(0,), setbacks=(Setback(rank=0, until_ms=10**12, failures=1),))
-REST = e.WorkersSettled(job="web", attempt=1, gone=(1,))
+FAILED_ONCE = (Setback(rank=0, until_ms=10**12, failures=1),)
+PAUSE = e.WorkersSettled(job="web", attempt=1, gone=(0,), failures=1, setbacks=FAILED_ONCE)
+REST = e.WorkersSettled(job="web", attempt=1, gone=(1,), failures=1)
 AGAIN = e.JobRequeued(job="web", reason=RequeueReason.NO_WORKER_LEFT, not_before_ms=0, failures=1)
 
 

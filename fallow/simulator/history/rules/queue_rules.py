@@ -60,3 +60,10 @@ def ages_in(content: str, cell: str) -> dict[str, Ages]:
     queues = _queues(content, cell)
     found = {each["name"]: (each.get("aging_ms", DEFAULT[0]), each.get("aging_max_ms", DEFAULT[1])) for each in queues}
     return {"": found[queues[0]["name"]], **found}
+
+
+def waiting_most_in(content: str) -> dict[str, int]:
+    """How many jobs of each tenant may wait by this cell file, where it says so."""
+    tenants = json.loads(content).get("tenants", ())
+    named = {tenant["name"]: tenant.get("max_pending_jobs") for tenant in tenants}
+    return {name: most for name, most in named.items() if most is not None}

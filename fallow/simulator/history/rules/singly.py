@@ -91,7 +91,7 @@ def wrong_settling(page: JobPage, effect: e.WorkersSettled) -> str | None:
         page.starting.pop(rank, None)
         page.leaving.pop(rank, None)
     page.done.update(dict.fromkeys(effect.done))
-    page.failures = effect.failures
+    page.failures, page.losses = effect.failures, effect.losses
     for setback in effect.setbacks:
         page.paused[setback.rank] = setback.until_ms
         page.not_before_ms = max(page.not_before_ms, setback.until_ms)

@@ -1,0 +1,314 @@
+"""I2 against the wishes themselves: what was decided is what somebody asked for, or has a cause that holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from fallow.shared.events import effects as e
+from fallow.shared.events import operations as o
+from fallow.shared.events.jobs import JobCancelRequested, JobRejected, JobUpdateRequested
+from fallow.shared.events.reasons import FailReason, RefuseCode, RejectCode, RequeueReason, StopReason
+from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
+from fallow.shared.events.value import replace
+from fallow.shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy
+from fallow.simulator.history.evidence import Answer, Evidence
+from fallow.simulator.history.judge import judge
+from tests.cluster.examples import enqueued, node, place, quota, started, stopping
+from tests.simulator.history.story import CELL, Story, admitted, two_nodes
+
+READ: dict[str, Any] = {"inputs": {"jobs-0": 2}}
+SPEC: dict[str, Any] = {"retry": RetryPolicy(budget=2), "max_run_ms": 100}
+RUNS = (enqueued("job", **SPEC), started("job", place(0, "n1", 0)), e.JobRunning(job="job", attempt=1))
+
+
+def running() -> Story:
+    return two_nodes().decide(*RUNS).begins("job", "n1", 0)
+
+
+# Ends.
+
+
+def requeued(failures: int, reason: RequeueReason = RequeueReason.WORKER_FAILED, losses: int = 0) -> e.JobRequeued:
+    return e.JobRequeued(job="job", reason=reason, not_before_ms=0, failures=failures, losses=losses)
+
+
+def failed(reason: FailReason) -> e.JobFailed:
+    return e.JobFailed(job="job", reason=reason)
+
+
+TIMED_OUT = stopping("job", StopReason.RUN_TIME_LIMIT)
+AGAIN = started("job", place(0, "n1", 0), attempt=2)
+LOST_OFTEN = requeued(0, RequeueReason.INFRASTRUCTURE, losses=50)
+DRAINING = e.NodeChanged(spec=node("n1", gpus=2).spec, boot="boot-1", status=NodeStatus.DRAINING)
+
+ENDS: dict[str, tuple[int, list[Any], list[str]]] = {
+    "a failure within the budget": (0, [failed(FailReason.RETRIES_EXHAUSTED)], ["I2"]),
+    "a failure beyond the budget": (0, [requeued(1), AGAIN, requeued(2), replace(AGAIN, attempt=3), failed(
+        FailReason.RETRIES_EXHAUSTED)], []),
+    "one loss": (0, [failed(FailReason.NODE_FAULTS)], ["I2"]),
+    "many losses": (0, [LOST_OFTEN, AGAIN, failed(FailReason.NODE_FAULTS)], []),
+    "a failure that counts twice": (0, [requeued(2)], ["I2"]),
+    "a loss that counts as a failure": (0, [requeued(1, RequeueReason.INFRASTRUCTURE)], ["I2"]),
+    "a stop before the limit": (99, [TIMED_OUT], ["I2"]),
+    "a stop at the limit": (100, [TIMED_OUT, failed(FailReason.RUN_TIME_LIMIT)], []),
+    "an end by the limit without a stop": (100, [failed(FailReason.RUN_TIME_LIMIT)], ["I2"]),
+    "a running job that does not start": (0, [stopping("job", StopReason.START_TIMED_OUT)], ["I2"]),
+    "a drain of nobody": (0, [stopping("job", StopReason.DRAINED)], ["I2"]),
+    "a drain": (0, [DRAINING, stopping("job", StopReason.DRAINED)], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(ENDS))
+def test_an_attempt_ends_for_a_cause_that_holds(name: str) -> None:
+    at_ms, effects, found = ENDS[name]
+    assert two_nodes().decide(*RUNS).decide(*effects, at_ms=at_ms).broken(happened=(), diary=()) == found
+
+
+# Requests.
+
+
+def by(tenant: str) -> JobCancelRequested:
+    return JobCancelRequested(cell=CELL, job="ada/job", tenant=tenant)
+
+
+OF_ADA = enqueued("ada/job")
+CANCELLED = e.JobCancelled(job="ada/job")
+UPDATE = JobUpdateRequested(cell=CELL, job="ada/job", tenant="ada", changes=JobChanges(priority=3))
+
+
+def told(*effects: Any, asked: Sequence[Any] = (), inputs: int = 2) -> list[str]:
+    """What is broken where the tenant asks for this about a job that waits."""
+    story = two_nodes().answered(admitted("ada/job"))
+    for event in asked:
+        story.answered(event)
+    story.decide(OF_ADA, inputs={"jobs-0": 1}).decide(*effects, inputs={"jobs-0": inputs})
+    return story.broken(has_all_requests=True)
+
+
+def test_a_job_is_cancelled_for_whom_nobody_asked() -> None:
+    assert told(CANCELLED) == ["I2"]
+    assert told(CANCELLED, asked=[by("ada")]) == []
+    assert told(CANCELLED, asked=[by("ada")], inputs=1) == ["I2"]
+
+
+def test_a_job_is_stopped_though_no_tenant_has_cancelled_it() -> None:
+    runs = (started("ada/job", place(0, "n1", 0)), stopping("ada/job", StopReason.CANCELLED))
+    assert "I2" in told(*runs)
+    assert "I2" not in told(*runs, asked=[by("ada")])
+
+
+def test_an_update_makes_of_a_job_what_was_asked_for() -> None:
+    spec = OF_ADA.spec
+    assert told(e.JobUpdated.of(replace(spec, priority=3)), asked=[UPDATE]) == []
+    assert told(e.JobUpdated.of(spec), asked=[UPDATE]) == ["I2"]
+    assert "I2" in told(e.JobUpdated.of(replace(spec, priority=3)))
+
+
+def test_a_job_is_accepted_as_it_was_admitted() -> None:
+    other = two_nodes().answered(admitted("ada/job", priority=3)).decide(OF_ADA, inputs={"jobs-0": 1})
+    assert other.broken(has_all_requests=True) == ["I2"]
+    assert two_nodes().decide(OF_ADA).broken(has_all_requests=True) == ["I2"]
+
+
+def test_elements_are_accepted_as_their_array_was_admitted() -> None:
+    story = two_nodes().answered(admitted("ada/pair", array=2))
+    both = [enqueued(f"ada/pair.{n}", array=2, array_of="ada/pair", array_index=n) for n in (0, 1)]
+    assert story.decide(*both, inputs={"jobs-0": 1}).broken(has_all_requests=True) == []
+
+
+# Refusals.
+
+NO_ROOM = RefuseCode.TENANT_HAS_TOO_MANY_WAITING
+FEW = e.PolicySet(policy=o.CellPolicy(max_pending_jobs=2))
+
+
+@pytest.mark.parametrize(("before", "found"), [([], ["I2"]), ([FEW], [])], ids=["much room", "no room"])
+def test_a_job_is_refused_as_one_too_many(before: list[Any], found: list[str]) -> None:
+    refused = e.JobRefused(job="ada/more", request="submit", code=NO_ROOM, tenant="ada")
+    story = two_nodes().answered(admitted("ada/job")).answered(admitted("ada/more"))
+    operations = [Answer(o.SetPolicy(cell=CELL, policy=each.policy), "operations-0", 0) for each in before]
+    story.decide(*before, OF_ADA, refused, inputs={"jobs-0": 2})
+    assert story.broken(has_all_requests=True, operations=operations) == found
+
+
+REFUSED: dict[str, tuple[e.JobRefused, list[Any], list[str]]] = {
+    "an unknown job": (e.JobRefused(job="x", request="cancel", code=RefuseCode.UNKNOWN_JOB), [], []),
+    "a known job": (e.JobRefused(job="job", request="cancel", code=RefuseCode.UNKNOWN_JOB), [], ["I2"]),
+    "a job that lives": (e.JobRefused(job="job", request="cancel", code=RefuseCode.ALREADY_OVER), [], ["I2"]),
+    "a job that is over": (
+        e.JobRefused(job="job", request="cancel", code=RefuseCode.ALREADY_OVER),
+        [e.JobFinished(job="job", attempt=1)],
+        [],
+    ),
+    "its own job": (
+        e.JobRefused(job="job", request="cancel", code=RefuseCode.NOT_THE_TENANTS_JOB, tenant="ada"),
+        [],
+        ["I2"],
+    ),
+    "the job of another": (
+        e.JobRefused(job="job", request="cancel", code=RefuseCode.NOT_THE_TENANTS_JOB, tenant="bob"),
+        [],
+        [],
+    ),
+    "the number of a gang": (e.JobRefused(job="job", request="update", code=RefuseCode.UNSUPPORTED), [], []),
+    "the number of a service": (
+        e.JobRefused(job="web", request="update", code=RefuseCode.UNSUPPORTED),
+        [enqueued("web", kind=JobKind.INFERENCE, gang=False)],
+        ["I2"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(REFUSED))
+def test_a_request_is_refused_for_what_holds(name: str) -> None:
+    refused, before, found = REFUSED[name]
+    assert running().decide(*before, refused).broken(happened=(), diary=()) == found
+
+
+# What admission passes on, and rejects.
+
+FILE: dict[str, Any] = {
+    "cells": [{"name": CELL, "pools": [{"name": "train", "gpus": 8, "gpus_per_node": 4, "driver": "virtual"}],
+               "queues": [{"name": "default"}]}],
+    "tenants": [{"name": "ada", "parent": None, "quotas": [{"gpu_type": "gpu", "limit": 2, "guaranteed": 0}],
+                 "max_priority": 5, "own_topic": False, "submissions": None, "pools": []}],
+    "limits": {"workers_per_job": 10, "gpus_per_job": 6, "retry_budget": 1, "submit_skew_ms": None},
+}  # fmt: skip
+
+
+def passed(event: Any, *said: Any) -> list[str]:
+    story = two_nodes().answered(event)
+    return [each.invariant for each in judge(Evidence([story.evidence()], submissions=said, files=[FILE]))]
+
+
+def submit(**spec: Any) -> SubmitJob:
+    return SubmitJob(job=JobSpec(**{"id": "job", "tenant": "ada", **spec}))
+
+
+def test_admission_passes_on_what_was_submitted() -> None:
+    assert passed(admitted("ada/job", cell=CELL, priority=3), submit(priority=3)) == []
+    assert passed(admitted("ada/job", cell=CELL), submit(priority=3)) == ["I2"]
+    assert passed(admitted("ada/job", cell=CELL, pools=("a",)), submit(pools=("a", "b"))) == []
+    assert passed(admitted("ada/job", cell=CELL, pools=("c",)), submit(pools=("a", "b"))) == ["I2"]
+    assert passed(admitted("ada/job", cell=CELL)) == ["I2"]
+
+
+def test_admission_passes_on_the_requests_that_somebody_sent() -> None:
+    cancel = CancelJob(job="job", tenant="ada")
+    assert passed(by("ada"), cancel) == []
+    assert passed(by("bob"), cancel) == ["I2"]
+    update = UpdateJob(job="ada/job", tenant="ada", changes=JobChanges(priority=3))
+    assert passed(UPDATE, update) == []
+    assert passed(UPDATE, replace(update, changes=JobChanges(priority=4))) == ["I2"]
+
+
+def rejected(code: RejectCode, field: str = "", **numbers: Any) -> JobRejected:
+    return JobRejected(job="ada/job", tenant="ada", command="submit", code=code, field=field, **numbers)
+
+
+TENANT, JOB, POOL = RejectCode.OVER_TENANT_LIMIT, RejectCode.OVER_JOB_LIMIT, RejectCode.LARGER_THAN_POOL
+REJECTED: dict[str, tuple[JobRejected, SubmitJob, list[str]]] = {
+    "more than the tenant may have": (rejected(TENANT, "workers", wanted=3, allowed=2), submit(workers=3), []),
+    "as much as the tenant may have": (rejected(TENANT, "workers", wanted=2, allowed=1), submit(workers=2), ["I2"]),
+    "another number": (rejected(TENANT, "workers", wanted=4, allowed=2), submit(workers=3), ["I2"]),
+    "too high a priority": (rejected(TENANT, "priority"), submit(priority=6), []),
+    "a priority that may be": (rejected(TENANT, "priority"), submit(priority=5), ["I2"]),
+    "more workers than a job may have": (rejected(JOB, "workers"), submit(workers=11), []),
+    "as many as a job may have": (rejected(JOB, "workers"), submit(workers=10), ["I2"]),
+    "more retries than a job may have": (rejected(JOB, "retry.budget"), submit(retry=RetryPolicy(budget=2)), []),
+    "more than the pool": (rejected(POOL, "workers"), submit(workers=9), []),
+    "as much as the pool": (rejected(POOL, "workers"), submit(workers=8), ["I2"]),
+    "nothing unsupported": (rejected(RejectCode.UNSUPPORTED), submit(), ["I2"]),
+    "fungible": (rejected(RejectCode.UNSUPPORTED), submit(fungible=True), []),
+    "an unknown pool": (rejected(RejectCode.UNKNOWN_POOL), submit(pools=("no",)), []),
+    "a known pool": (rejected(RejectCode.UNKNOWN_POOL), submit(pools=("train",)), ["I2"]),
+    "an unknown queue": (rejected(RejectCode.UNKNOWN_QUEUE), submit(queue="no"), []),
+    "a known queue": (rejected(RejectCode.UNKNOWN_QUEUE), submit(queue="default"), ["I2"]),
+    "a known tenant": (rejected(RejectCode.UNKNOWN_TENANT), submit(), ["I2"]),
+    "no topic of its own": (rejected(RejectCode.TENANT_NOT_OF_TOPIC), submit(), ["I2"]),
+    "no limit of submissions": (rejected(RejectCode.TOO_MANY_SUBMISSIONS), submit(), ["I2"]),
+    "no bound of times": (rejected(RejectCode.SUBMIT_TIME_TOO_FAR), submit(), ["I2"]),
+}
+
+
+@pytest.mark.parametrize("name", list(REJECTED))
+def test_a_command_is_rejected_for_what_holds(name: str) -> None:
+    answer, said, found = REJECTED[name]
+    assert passed(answer, said) == found
+
+
+# Operations.
+
+AT: dict[str, Any] = {"inputs": {"operations-0": 1}}
+REFUSAL = e.ProposalRefused(proposal="n1", code="node_changed")  # type: ignore[arg-type]
+CORDONED = e.NodeChanged(spec=node("n1", gpus=2).spec, boot="boot-1", status=NodeStatus.CORDONED)
+HOLD, RELEASE = o.HoldJob(cell=CELL, job="job"), o.ReleaseJob(cell=CELL, job="job")
+LIMIT = quota("ada", limit=2)
+SET_LIMIT = o.SetQuota(cell=CELL, quotas=(LIMIT.quota,))
+
+OPERATIONS: dict[str, tuple[o.Operation, list[Any], list[str]]] = {
+    "a cordon": (o.Cordon(cell=CELL, node="n1"), [CORDONED], []),
+    "a cordon that is refused": (o.Cordon(cell=CELL, node="n1"), [REFUSAL], []),
+    "a cordon that is passed over": (o.Cordon(cell=CELL, node="n1"), [], ["I2"]),
+    "a drain that is a cordon": (o.Drain(cell=CELL, node="n1"), [CORDONED], ["I2"]),
+    "maintenance that is passed over": (o.PlanMaintenance(cell=CELL, node="n1", begin_ms=1, end_ms=2), [], ["I2"]),
+    "a hold": (HOLD, [e.JobHeld(job="job")], []),
+    "a hold that is passed over": (HOLD, [], ["I2"]),
+    "a release of what is not held": (RELEASE, [], []),
+    "a hold and a release": (HOLD, [e.JobHeld(job="job"), e.JobReleased(job="job")], []),
+    "a quota": (SET_LIMIT, [LIMIT], []),
+    "a quota that is passed over": (SET_LIMIT, [], ["I2"]),
+    "a quota without its limit": (SET_LIMIT, [quota("ada", limit=None)], ["I2", "I4"]),
+    "a removal that is passed over": (o.RemoveQuota(cell=CELL, tenant="ada"), [], ["I2"]),
+    "a policy that is passed over": (o.SetPolicy(cell=CELL, policy=FEW.policy), [], ["I2"]),
+    "a field of a policy": (
+        o.SetPolicy(cell=CELL, policy=FEW.policy, fields=("max_pending_jobs",)),
+        [FEW],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(OPERATIONS))
+def test_an_operation_is_carried_out_or_refused_by_the_record_that_has_read_it(name: str) -> None:
+    event, effects, found = OPERATIONS[name]
+    story = two_nodes().answered(admitted("job")).decide(enqueued("job"), inputs={"jobs-0": 1}).decide(*effects, **AT)
+    asked = [Answer(event, "operations-0", 0)]
+    assert sorted(story.broken(has_all_requests=True, operations=asked)) == found
+
+
+def test_a_drain_stops_what_still_runs_at_its_deadline() -> None:
+    story = two_nodes().decide(*RUNS, replace(DRAINING, drain_deadline_ms=5))
+    for at_ms in (6, 7, 8):
+        story.decide(at_ms=at_ms)
+    assert story.broken(happened=(), diary=()) == []
+    assert story.decide(at_ms=9).broken(happened=(), diary=()) == ["I2"]
+
+
+# Rules in force.
+
+
+def file(**tenant: Any) -> e.CellFileSet:
+    part = {"name": CELL, "policy": {"max_pending_jobs": 2}}
+    return e.CellFileSet(digest="0" * 32, content=json.dumps({"cells": [part], "tenants": [{"name": "ada", **tenant}]}))
+
+
+LIMITED = file(quotas=[{"gpu_type": "gpu", "limit": 2}])
+IN_FORCE: dict[str, tuple[list[Any], list[str]]] = {
+    "as the file says": ([quota("ada", limit=2), LIMITED], []),
+    "without the limit of the file": ([quota("ada", limit=None), LIMITED], ["I4"]),
+    "nothing, as in the file": ([quota("ada", limit=None), file()], []),
+    "a limit that the file does not have": ([quota("ada", limit=1), file()], ["I4"]),
+    "the policy of the file": ([FEW, LIMITED], []),
+    "a policy that nobody named": ([e.PolicySet(policy=o.CellPolicy(max_pending_jobs=3)), LIMITED], ["I4"]),
+}
+
+
+@pytest.mark.parametrize("name", list(IN_FORCE))
+def test_quotas_and_policies_are_those_of_a_file_or_of_an_operator(name: str) -> None:
+    effects, found = IN_FORCE[name]
+    assert two_nodes().decide(*effects).broken(has_all_requests=True) == found
