@@ -31,7 +31,7 @@ class ExecutorTelemetry(Collector):
             registry=registry,
         )
         self.too_large = Counter(
-            "fallow_executor_too_large_total", "Records too large for the log", ["cell"], registry=registry
+            "fallow_executor_too_large_total", "Refusals of a word for its size", ["cell"], registry=registry
         )
         self.fenced = Counter(
             "fallow_executor_fenced_total", "Slots found to be taken over by another process", registry=registry

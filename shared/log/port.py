@@ -143,6 +143,11 @@ class RecordTooLarge(LogRefused):
         super().__init__(Refusal.TOO_LARGE, reason)
 
 
+def refusal(code: Refusal, reason: str) -> LogRefused:
+    """The error that says so: of its own kind where the record is too large."""
+    return RecordTooLarge(reason) if code is Refusal.TOO_LARGE else LogRefused(code, reason)
+
+
 AppendAnswer = Appended | AppendUnknown | AppendRefused
 
 

@@ -117,6 +117,7 @@ async def test_what_the_broker_refuses_for_good_is_told_apart_from_what_may_pass
     with pytest.raises(LogRefused) as caught:
         await log.publish([Outgoing(topic, b"v", partition=0)])
     assert caught.value.code is code
+    assert isinstance(caught.value, RecordTooLarge) is (code is Refusal.TOO_LARGE)
     assert await log.end_offsets([(topic, 0)]) == {(topic, 0): 0}
     other = await world.topic(1)
     assert await log.append(Outgoing(other, b"next", partition=0)) == Appended(0)

@@ -28,7 +28,7 @@ from fallow.shared.events.values import ProcessRun, RunStatus
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.memory.reader import MemoryReader
-from fallow.shared.log.port import TopicPartition
+from fallow.shared.log.port import Refusal, TopicPartition
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.endings import ending_of
 from fallow.shared.runtime.process import Context, make_context
@@ -232,6 +232,28 @@ async def test_a_lease_that_cannot_be_renewed_is_told_to_people_and_the_node_goe
     await eventually(lambda: len(world.heard) > heard + 2)
     assert "workers end with the one that was written last" in (context.health.waiting_for or "")
     world.drivers[0].lease = lease
+    await eventually(lambda: context.health.waiting_for is None)
+    context.stopping.set()
+    await task
+
+
+@pytest.mark.parametrize("code", [Refusal.TOO_LARGE, Refusal.NOT_ALLOWED])
+async def test_work_ends_with_the_lease_where_the_log_refuses_all_words_and_the_agent_is_not_ready(
+    world: World, code: Refusal
+) -> None:
+    context, task = world.start("state")
+    await eventually(lambda: "node-1" in world.writer.state.nodes)
+    short = replace(world.writer.state.policy, node_lease_wall_ms=2_000, lease_margin_wall_ms=500)
+    world.append(world.writer.decide(PolicySet(policy=short)))
+    world.append(world.writer.start("job-1", "node-1", run=SLEEPS))
+    await eventually(lambda: world.is_running("job-1"))
+    worker = int(next((world.folder / "state/runs/job-1/1/0").glob("worker")).read_text())
+    heard = len(world.heard)
+    await eventually(lambda: len(world.heard) > heard + 2)  # the shorter lease is told
+    world.broker.refuses["test.nodes"] = code
+    await eventually(lambda: not Path(f"/proc/{worker}").exists())
+    assert code in (context.health.waiting_for or "")
+    del world.broker.refuses["test.nodes"]
     await eventually(lambda: context.health.waiting_for is None)
     context.stopping.set()
     await task

@@ -12,14 +12,17 @@ from fallow.services.executor.app.outbox import EVENTS_PER_PUBLISH, Batch, Outbo
 from fallow.services.executor.policy.records import Said
 from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events import nodes as n
+from fallow.shared.events.base import Event
+from fallow.shared.events.encoding import Undecodable
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import NodeSpec, RunStatus
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.port import LogUnavailable, Outgoing
+from fallow.shared.log.port import LogUnavailable, Outgoing, RecordTooLarge
 from fallow.shared.log.reading import event_of
-from fallow.shared.runtime.process import make_context
+from fallow.shared.runtime.process import Context, make_context
 from fallow.shared.runtime.settings import ServiceSettings
+from tests.contract.eventually import eventually
 from tests.executor.cells import CELL
 
 LAYOUT = Layout("test", {CELL: 0})
@@ -80,6 +83,42 @@ class Moody(MemoryLog):
         return await super().publish(messages)
 
 
+class Strict(MemoryLog):
+    """A log whose topic takes records of some bytes. Where it refuses one of several, the others are there."""
+
+    bytes_most = 5_000
+
+    async def publish(self, messages: Sequence[Outgoing]) -> int | None:
+        """Raises RecordTooLarge."""
+        fitting = [message for message in messages if len(message.value or b"") <= self.bytes_most]
+        stamped_ms = await super().publish(fitting)
+        if len(fitting) < len(messages):
+            raise RecordTooLarge("MESSAGE_TOO_LARGE")
+        return stamped_ms
+
+
+async def strict_log() -> Strict:
+    broker = MemoryBroker(now_ms=lambda: 77)
+    broker.create_topic("test.nodes", 1)
+    log = Strict(broker)
+    await log.start()
+    return log
+
+
+async def records_in(log: MemoryLog) -> list[Event | Undecodable]:
+    reader = log.reader({("test.nodes", 0): 0})
+    await reader.start()
+    return [event_of(record) for record in await reader.poll()]
+
+
+async def words_in(log: MemoryLog) -> list[n.RunStatusUpdate]:
+    return [word for record in await records_in(log) if isinstance(record, n.RunsReported) for word in record.words]
+
+
+def refusals(context: Context[ServiceSettings]) -> float:
+    return context.registry.get_sample_value("fallow_executor_too_large_total", {"cell": CELL}) or 0
+
+
 @pytest.fixture
 async def log() -> AsyncIterator[Moody]:
     broker = MemoryBroker()
@@ -119,12 +158,11 @@ TOO_LARGE = n.NodeJoined(
     node="node-2",
     boot="b",
     seq=1,
-    spec=NodeSpec(id="node-2", pool="p", gpus=8, labels={f"label-{number}": "x" * 60 for number in range(20_000)}),
+    spec=NodeSpec(id="node-2", pool="p", gpus=8, labels={f"label-{number}": "x" * 60 for number in range(200)}),
 )
 
 
-@pytest.mark.parametrize("beside", [(), (TOO_LARGE,)], ids=["alone", "beside one that the log does not take"])
-async def test_whoever_speaks_learns_the_time_that_the_broker_stamped_on_the_words(beside: tuple[Said, ...]) -> None:
+async def test_whoever_speaks_learns_the_time_that_the_broker_stamped_on_the_words() -> None:
     context, speaker = make_context("executor", ServiceSettings()), Stamped()
     broker = MemoryBroker(now_ms=lambda: 77)
     broker.create_topic("test.nodes", 1)
@@ -132,11 +170,11 @@ async def test_whoever_speaks_learns_the_time_that_the_broker_stamped_on_the_wor
     await log.start()
     outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
     running = asyncio.create_task(outbox.run())
-    outbox.put([report(5), *beside], 0)
+    outbox.put([report(5)], 0)
     async with asyncio.timeout(5):
         await outbox.drained()
     running.cancel()
-    assert speaker.stamps == [([5, *(word.seq for word in beside)], 77)]
+    assert speaker.stamps == [([5], 77)]
 
 
 async def test_words_whose_numbers_no_reader_takes_are_said_again_before_all_that_waits_and_renew_nothing() -> None:
@@ -200,24 +238,65 @@ async def test_who_finds_before_it_speaks_that_others_speak_for_its_nodes_is_sil
     assert await log.end_offsets([("test.nodes", 0)]) == {("test.nodes", 0): 0}
 
 
-async def test_what_the_log_will_never_take_is_left_unsaid_and_keeps_nothing_back(log: Moody) -> None:
-    log.is_away = False
-    context = make_context("executor", ServiceSettings())
-    telemetry = ExecutorTelemetry(context.registry, dict, dict)
-    outbox = Outbox(context, log, LAYOUT, Numbers(), telemetry)
+async def test_a_word_that_the_topic_refuses_for_its_size_is_kept_and_no_lease_is_renewed_by_it() -> None:
+    context, speaker, log = make_context("executor", ServiceSettings()), Stamped(), await strict_log()
+    outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
     running = asyncio.create_task(outbox.run())
-    outbox.put([finished("first", 1), TOO_LARGE, report(2), finished("second", 3)], 0)
+    log.bytes_most = 0
+    outbox.put([report(1)], 3)
+    await eventually(lambda: refusals(context) > 2)
+    why = context.health.waiting_for or ""
+    assert "topic test.nodes refuses a word of node node-1 for its size" in why
+    assert "max.message.bytes" in why
+    assert (speaker.heard, speaker.stamps, outbox.is_empty) == ([], [], False)
+    log.bytes_most = 10**5
     async with asyncio.timeout(5):
         await outbox.drained()
     running.cancel()
-    reader = log.reader({("test.nodes", 0): 0})
-    await reader.start()
-    records = [event_of(record) for record in await reader.poll()]
-    words = {word.job for record in records if isinstance(record, n.RunsReported) for word in record.words}
-    assert words == {"first", "second"}
-    assert any(isinstance(record, n.NodeReport) for record in records)
-    assert not any(isinstance(record, n.NodeJoined) for record in records)
-    assert context.registry.get_sample_value("fallow_executor_too_large_total", {"cell": CELL}) == 1
+    assert speaker.heard == [(3, 1)]
+    assert "size" not in (context.health.waiting_for or "")
+    assert len(await records_in(log)) == 1
+
+
+@pytest.mark.parametrize("words", [2, 7, 100])
+async def test_of_a_record_that_is_too_large_the_words_go_out_in_smaller_ones_and_each_counts_once(words: int) -> None:
+    context, speaker, log = make_context("executor", ServiceSettings()), Stamped(), await strict_log()
+    outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
+    one = LAYOUT.outgoing(n.RunsReported(cell=CELL, words=(finished("job-00", 1),)), id="", source="", wall_ms=0)
+    log.bytes_most = len(one.value or b"") + 20
+    running = asyncio.create_task(outbox.run())
+    outbox.put([finished(f"job-{number:02}", number) for number in range(words)], 3)
+    async with asyncio.timeout(5):
+        await outbox.drained()
+    running.cancel()
+    said = await words_in(log)
+    assert [word.job for word in said] == [f"job-{number:02}" for number in range(words)]
+    assert [word.seq for word in said] == sorted({word.seq for word in said})
+    assert said[0].seq >= 100, "some of it may have arrived"
+    assert sum(count for _, count in speaker.heard) == words
+    assert "size" not in (context.health.waiting_for or "")
+
+
+async def test_what_stands_before_a_word_that_is_too_large_counts_and_what_stands_behind_it_waits() -> None:
+    context, speaker, log = make_context("executor", ServiceSettings()), Listed(), await strict_log()
+    outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
+    running = asyncio.create_task(outbox.run())
+    outbox.put([finished("first", 1), TOO_LARGE, report(2), finished("second", 3)], 4)
+    await eventually(lambda: refusals(context) > 5)
+    outbox.put([finished("third", 10_000)], 5)
+    assert "a word of node node-2" in (context.health.waiting_for or "")
+    assert speaker.heard == [(4, 1)]
+    log.bytes_most = 10**5
+    async with asyncio.timeout(5):
+        await outbox.drained()
+    running.cancel()
+    assert sum(count for _, count in speaker.heard) == 5
+    words = await words_in(log)
+    newest = {word.job: word.seq for word in words}
+    assert sorted(newest, key=newest.__getitem__) == ["first", "second", "third"]
+    numbers = [word.seq for word in words]
+    assert numbers == sorted(numbers), "a number below one that was heard is ignored"
+    assert any(isinstance(record, n.NodeJoined) for record in await records_in(log))
 
 
 def test_of_a_report_in_parts_all_parts_are_said() -> None:

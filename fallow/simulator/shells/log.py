@@ -27,6 +27,7 @@ from fallow.shared.log.port import (
     Record,
     RecordTooLarge,
     TopicPartition,
+    refusal,
 )
 from fallow.simulator.history.record import EPOCH_MS
 from fallow.simulator.shells.member import WorldMember
@@ -172,7 +173,7 @@ class WorldLog:
         code = self.broker.refuses.get(message.topic.removeprefix(self._prefix))
         if code is not None:
             await self.answered(lambda: None)
-            raise LogRefused(code, f"a record for {message.topic} is refused ({code})")
+            raise refusal(code, f"a record for {message.topic} is refused ({code})")
 
     def _torn(self, record: Message) -> list[Message]:
         """What becomes of a record of a snapshot: nothing, less than it was, or the same behind what follows it."""

@@ -110,66 +110,58 @@ class Outbox:
                 await asyncio.sleep(rest_ms / 1000)
 
     async def _send(self, batches: list[Batch]) -> None:
-        pause = self._context.back_off(RETRY_FIRST_S, RETRY_MOST_S)
+        pause, most = self._context.back_off(RETRY_FIRST_S, RETRY_MOST_S), EVENTS_PER_PUBLISH
         while batches:
-            now = batches[: _fitting(batches)]
+            now, rest = _split(batches, most)
             if self._before_publish is not None:
                 await self._before_publish()
             said = [self._service.still_ours(batch.events) for batch in now]
+            words, fewer = [each for events in said for each in events], 0
             try:
-                are_taken = await self._publish([each for events in said for each in events])
+                are_taken = await self._publish(words)
             except LogUnavailable as error:
-                self._cannot_publish(error)
-                are_taken = False
+                are_taken, fewer = False, len(words) // 2 if isinstance(error, RecordTooLarge) else 0
+                if not fewer:
+                    self._cannot_publish(error, words)
             if not are_taken:
                 # Some may have arrived, and a number that was heard once is ignored: say all with new numbers. What
                 # has come in meanwhile stands behind them, and so must its numbers. Words whose numbers a wrong clock
-                # gave have renewed no lease.
+                # gave have renewed no lease. What is too large together is said in smaller records at once.
                 batches, self._waiting = without_outdated([*batches, *self._waiting]), []
                 batches = [Batch(b.made_ms, self._service.renumber(b.events)) for b in batches]
-                await asyncio.sleep(pause.next_s())
+                most = fewer or most
+                await asyncio.sleep(0 if fewer else pause.next_s())
                 continue
-            self._context.health.ready(self._about)
             for batch, events in zip(now, said, strict=True):
                 self._service.confirmed(events, batch.made_ms)
             if self._after_publish is not None:
                 self._after_publish()
-            batches = batches[len(now) :]
+            batches, most = rest, min(2 * most, EVENTS_PER_PUBLISH)
+        self._context.health.ready(self._about)
 
-    def _cannot_publish(self, error: LogUnavailable) -> None:
+    def _cannot_publish(self, error: LogUnavailable, words: Sequence[Said]) -> None:
         """While its nodes cannot report, the process is not ready."""
-        self._context.logger.warning("cannot publish, will try again", cell=self._service.cell, reason=str(error))
-        self._context.health.not_ready(
-            f"node reports are not being published: {error}", self._about, cell=self._service.cell
-        )
+        cell, reason = self._service.cell, str(error)
+        if isinstance(error, RecordTooLarge):
+            self._telemetry.too_large.labels(cell).inc()
+            reason = f"topic {self._layout.topic('nodes')} refuses a word of node {words[0].node} for its size: {error}"
+            reason += "; `fallow topics check` tells which max.message.bytes it needs"
+        self._context.logger.warning("cannot publish, will try again", cell=cell, reason=reason)
+        self._context.health.not_ready(f"node reports are not being published: {reason}", self._about, cell=cell)
 
     async def _publish(self, said: Sequence[Said]) -> bool:
-        """Whether readers take the numbers of all that was said. Raises LogUnavailable."""
+        """Whether readers take the numbers of all that was said. Raises LogUnavailable, RecordTooLarge."""
         records = self.records_of(self._service.cell, said)
         if not records:
             return True
         now_ms, begun_ms = self._host.wall_ms(), self._host.monotonic_ms()
         messages = [self._outgoing(record, now_ms) for record in records]
-        try:
-            stamped_ms = await self._log.publish(messages)
-        except RecordTooLarge:
-            stamped_ms = await self._publish_singly(messages)
+        stamped_ms = await self._log.publish(messages)
         are_taken = stamped_ms is None or self._service.stamped(said, stamped_ms)
         self._telemetry.publish.observe((self._host.monotonic_ms() - begun_ms) / 1000)
         self._published.inc(len(records))
         self._reports.inc(sum(type(each) is NodeReport for each in said))
         return are_taken
-
-    async def _publish_singly(self, messages: Sequence[Outgoing]) -> int | None:
-        """All but those that the log will never take: to say these again would keep everything behind them back."""
-        stamped_ms = None
-        for message in messages:
-            try:
-                stamped_ms = await self._log.publish([message])
-            except RecordTooLarge as error:
-                self._telemetry.too_large.labels(self._service.cell).inc()
-                self._context.logger.warning("left unsaid: too large", cell=self._service.cell, reason=str(error))
-        return stamped_ms
 
     def _outgoing(self, record: CellEvent, now_ms: int) -> Outgoing:
         if isinstance(record, RunsReported):
@@ -184,14 +176,17 @@ class Outbox:
         return self._layout.outgoing(record, id=about, source=self._context.instance, wall_ms=now_ms)
 
 
-def _fitting(batches: list[Batch]) -> int:
-    """How many of these batches go out together; one at least."""
-    count = 0
+def _split(batches: list[Batch], most: int) -> tuple[list[Batch], list[Batch]]:
+    """What goes out together, and the rest. One batch at least; a part of it where the topic took less of late."""
+    first, count = batches[0], 0
+    if len(first.events) > most < EVENTS_PER_PUBLISH:
+        part, left = (Batch(first.made_ms, events) for events in (first.events[:most], first.events[most:]))
+        return [part], [left, *batches[1:]]
     for number, batch in enumerate(batches):
         count += len(batch.events)
-        if number and count > EVENTS_PER_PUBLISH:
-            return number
-    return len(batches)
+        if number and count > most:
+            return batches[:number], batches[number:]
+    return batches, []
 
 
 def without_outdated(batches: list[Batch]) -> list[Batch]:

@@ -119,6 +119,7 @@ class CellPlanner:
                 await self._keeper.end(is_orderly=is_orderly)
             await self._follower.stop()
             self._context.health.ready(cell)
+            self._context.health.ready(f"plans of {cell}")
             self._count([])
 
     async def _begin(self) -> None:
@@ -135,6 +136,7 @@ class CellPlanner:
             if self._keeper is not None:
                 await self._keeper.turn()  # before the plan: however that ends, the next start has less to fold
             if not self._tenure.holds:
+                self._context.health.ready(f"plans of {self._tenure.cell}")
                 self._count([])  # the figures are another process's now
             elif self._wait_ms() == 0:
                 await self._publish()
@@ -178,19 +180,32 @@ class CellPlanner:
         self._count(plans, len(starts))
 
     async def _say(self, records: list[Outgoing]) -> None:
-        """Bring these into the log, except for what the topic will never take. Raises LogUnavailable."""
+        """Bring these into the log, except for what the topic will never take: then the process is not ready. Raises
+        LogUnavailable.
+        """
+        too_large = ""
         try:
             await self._log.publish(records)
         except RecordTooLarge:
             for record in records:
-                await self._say_one(record)
+                too_large = await self._say_one(record) or too_large
+        about = f"plans of {self._tenure.cell}"
+        if too_large:
+            self._context.health.not_ready(
+                f"part of the plan is left unsaid: {too_large}", about, cell=self._tenure.cell
+            )
+        else:
+            self._context.health.ready(about)
 
-    async def _say_one(self, record: Outgoing) -> None:
+    async def _say_one(self, record: Outgoing) -> str:
+        """Nothing, or why the topic does not take it."""
         try:
             await self._log.publish([record])
         except RecordTooLarge as error:
             self._metrics.too_large.labels(self._tenure.cell).inc()
             self._context.logger.warning("left unsaid: too large", cell=self._tenure.cell, reason=str(error))
+            return f"topic {record.topic} refuses a record for its size: {error}"
+        return ""
 
     def _pace(self, begun_ms: int, ended_ms: int) -> None:
         """When the next plan is due, after one that was made in this time."""

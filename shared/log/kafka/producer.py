@@ -20,7 +20,15 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.kafka.words import words_of
-from fallow.shared.log.port import RECORD_BYTES_MAX, LogRefused, LogUnavailable, Outgoing, RecordTooLarge, Refusal
+from fallow.shared.log.port import (
+    RECORD_BYTES_MAX,
+    LogRefused,
+    LogUnavailable,
+    Outgoing,
+    RecordTooLarge,
+    Refusal,
+    refusal,
+)
 from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 
 Compression = Literal["gzip"]
@@ -70,7 +78,7 @@ def refused(what: str, error: Exception) -> LogRefused | None:
     if code is None:
         return None
     reason = f"{what} is refused ({code}): {words_of(error)}"
-    return RecordTooLarge(reason) if code is Refusal.TOO_LARGE else LogRefused(code, reason)
+    return refusal(code, reason)
 
 
 class BoundedProducer:

@@ -27,6 +27,7 @@ from fallow.shared.log.port import (
     RecordTooLarge,
     Refusal,
     TopicPartition,
+    refusal,
     unreadable_at,
 )
 
@@ -120,7 +121,7 @@ class MemoryBroker:
         """Append one record; return its offset. Raises LogRefused, RecordTooLarge, LogUnavailable."""
         if message.topic in self.refuses:
             code = self.refuses[message.topic]
-            raise LogRefused(code, f"a record for {message.topic} is refused ({code})")
+            raise refusal(code, f"a record for {message.topic} is refused ({code})")
         self._check_size(message)
         tp = (message.topic, self._choose(message))
         partition = self.partition(tp)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from fallow.shared.log.damage import DamageWatch
 from fallow.shared.log.losses import PlaceWatch, loss_met, losses_of
 from fallow.shared.log.machine.losses import Loss, LossKind, Place
-from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Record, RecordTooLarge, TopicPartition
+from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Record, TopicPartition
 from fallow.shared.log.reading import input_checksum, stands_for_unreadable
 from fallow.shared.log.sharing.share import Batches, CommitFailed, Share
 
@@ -357,7 +357,7 @@ class Delivery:
                 await self._handler(records)
             except Exception as error:
                 is_late = asyncio.get_running_loop().time() + wait_ms / 1000 > give_up_at_s
-                if is_late and (not isinstance(error, LogUnavailable) or isinstance(error, RecordTooLarge)):
+                if is_late and not isinstance(error, LogUnavailable):
                     raise self._give_up(records[0], error) from error
                 self._warn(f"a batch of {len(records)} records failed and is tried again: {error!r}")
             else:
