@@ -1,8 +1,9 @@
 """Nodes that are gone for good: an operator says that they are lost, or they are forgotten.
 
 To forget a node is to forget what was wanted of it: it would come back as a new one, ready for work. So time alone
-removes no node that an operator has taken out of use, that has maintenance before it, or that is in quarantine. Nor
-does it remove one whose losses still count: one that flaps would never come to its quarantine. An operator may.
+removes no node that an operator has taken out of use, that has maintenance before it, or that is in quarantine for
+failed jobs. Nor does it remove one whose losses still count: one that flaps would never come to its quarantine. An
+operator may.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _remove(decision: DecisionBuilder, node: Node) -> None:
 
 
 def _is_out_of_use(node: Node, now_ms: int) -> bool:
-    """Whether a lost node would get no new work if it came back, or not until its maintenance is over."""
+    """Whether a lost node would get no new work if it came back, or not until its maintenance or its rest is over."""
     is_ordered = node.maintenance_ms is not None or node.wanted is not NodeStatus.READY
     if not node.quarantined:
         return is_ordered
