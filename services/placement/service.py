@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.decision.decision_room import DecisionRoom
 from fallow.services.placement.decision.failures import JOBS_IN_A_ROW, Failures, RefusedStart, refused_start, told_of
 from fallow.services.placement.decision.inbox import Inbox, Input, weighed
+from fallow.services.placement.decision.reloads import Reloads
 from fallow.services.placement.lifecycle.nodes import maintenance, nodes, quarantine, removal
 from fallow.services.placement.lifecycle.nodes.breaker import Breaker, counts, with_lost
 from fallow.services.placement.lifecycle.nodes.earlier_reports import EarlierReports
@@ -145,9 +147,9 @@ class PlacementService:
         """
         self.state, self._file, self._name, self._stepped = state, file, writer, stepped
         self._names, self._waiting_limits = _names_of(file), WaitingLimits(file)
-        self._inbox = Inbox(as_they_came=stepped)
         self._read: dict[str, int] = {}
-        self._nodes = input_name("nodes", file.cell(state.cell).ordinal)
+        self._nodes, operations = (input_name(name, file.cell(state.cell).ordinal) for name in ("nodes", "operations"))
+        self._inbox, self._reloads = Inbox(as_they_came=stepped), Reloads(operations, as_they_came=stepped)
         self._checksums: dict[str, int] = {}
         self._handed_over = dict[str, int]()
         self._passed = dict[str, int]()
@@ -185,6 +187,7 @@ class PlacementService:
         self._unproved: Exception | None = None
         self._losing: dict[str, None] = {}
         self._in_force, self._file_first = FileInForce(file, state), 0
+        self._before_reload: tuple[CellFile, FileInForce] | None = None
         self._nodes_are_fenced = False
 
     # What the shell tells.
@@ -206,8 +209,8 @@ class PlacementService:
             self._hearing, self._breaker = NodeEvents(), Breaker(self._speed)
             self._hearing.leases.begin(self.state, wall_ms)
         self._hearing.leases.listening.reads_anew()
-        self._reload = False
         self.reservations.begin()
+        self._forget_reloads()
         self._go_by(self._in_force.taken_over(self._file, self.state))
         self.caught_up(wall_ms)
 
@@ -235,10 +238,10 @@ class PlacementService:
         self._walk_is_due = self._are_owners_to_note = True
 
     def reload(self, file: CellFile) -> None:
-        """Put this cell file in force with the next decision."""
-        self._reload = True
-        self._in_force.reloaded(file, self.state)
-        self._go_by(file)
+        """This cell file was read for the reloads among the inputs that are handed over next, and is put in force in
+        the place of each; where there are none among them, with the next decision.
+        """
+        self._reloads.read(file, self.state.cell_files)
 
     def _go_by(self, file: CellFile) -> None:
         if file is self._file:
@@ -251,7 +254,8 @@ class PlacementService:
     def take(self, inputs: list[Input]) -> None:
         """Inputs in the order in which they were read. What the state has taken in already is dropped."""
         known = self.state.inputs
-        self._inbox.add([weighed(item) for item in inputs if item.next_offset > known.get(item.source, 0)])
+        unknown = [weighed(item) for item in inputs if item.next_offset > known.get(item.source, 0)]
+        self._inbox.add(self._reloads.hold_back(unknown))
         newest = {item.source: item.next_offset for item in inputs}
         self._handed_over.update(newest)
         if self._nodes in newest:
@@ -315,7 +319,7 @@ class PlacementService:
     @property
     def has_pending(self) -> bool:
         """Whether inputs wait for a decision, or a plan."""
-        return bool(self._inbox) or self.reservations.has_plan
+        return bool(self._inbox or self._reloads) or self.reservations.has_plan
 
     @property
     def new_jobs_pending(self) -> int:
@@ -324,8 +328,8 @@ class PlacementService:
 
     @property
     def others_pending(self) -> int:
-        """How many are anything else."""
-        return len(self._inbox.others)
+        """How many are anything else, or wait behind a reload."""
+        return len(self._inbox.others) + len(self._reloads)
 
     def next_cell_ms(self) -> int | None:
         """The next cell time at which something is due without any input."""
@@ -345,7 +349,13 @@ class PlacementService:
         many of them it looks at goes by what becomes free; or the end of a job concerns many others; or quotas change,
         each of which is held against the others; or the cell file or all of the state is looked at anew.
         """
-        if self._reload or self._begins or not self._lines.is_known or _is_waited_for_by_many(self.state):
+        if (
+            self._reload
+            or self._reloads
+            or self._begins
+            or not self._lines.is_known
+            or _is_waited_for_by_many(self.state)
+        ):
             return True
         if self._inbox.changes_quotas:
             return True
@@ -404,8 +414,8 @@ class PlacementService:
                 return self._not_to_be_written(decision, wall_ms, str(error))
             if tried is None and self._has_untried and rounds and self.tried_in_vain < TRIES_AT_REST_MOST:
                 rounds, self._walk_is_due = rounds - 1, True  # at rest there is time for those
-            elif tried is not None or not self._inbox:
-                return tried
+            elif tried is not None or not self._inbox or self._reloads:
+                return tried  # one cell file is enough for one call, whether it changes anything or not
 
     def _not_to_be_written(self, decision: DecisionBuilder, wall_ms: int, rule: str) -> PendingDecision:
         """What the fold refuses is not written. Which job or input it comes from, `unwritable` finds out."""
@@ -462,6 +472,7 @@ class PlacementService:
         return None if source in self._handed_over else self.state.input_checksums.get(source)
 
     def _cycle(self, decision: DecisionBuilder, wall_ms: int) -> PendingDecision | None:
+        self._begin_reload()
         is_file_first = self._puts_file_first()
         if self._room.takes_inputs and not is_file_first:
             self._take_in(decision, wall_ms)
@@ -476,7 +487,7 @@ class PlacementService:
         goes_on = (
             self._walk(decision)
             or decision.is_full
-            or bool(self._inbox or self.state.has_waits_to_settle)
+            or bool(self._inbox or self._reloads or self.state.has_waits_to_settle)
             or not self._is_done
         )
         is_late = is_late and not decision.is_full
@@ -529,6 +540,36 @@ class PlacementService:
         self._hold(decision)
         self._go_by_plan(decision)
         return is_late
+
+    def _begin_reload(self) -> None:
+        """Go by the next cell file that is to be put in force, once the one before it is."""
+        self._begin_without_order()
+        file = None if self._reload or self._begins else self._reloads.begin(self._inbox)
+        if file is not None:
+            self._before_reload = self._file, copy(self._in_force)
+            self._go_by_read(file, self.state.cell_files)
+
+    def _begin_without_order(self) -> None:
+        read = self._reloads.take_without_order()
+        if read is not None:
+            self._go_by_read(*read)
+
+    def _go_by_read(self, file: CellFile, behind: int) -> None:
+        self._reload = True
+        self._in_force.reloaded(file, behind)
+        self._go_by(file)
+
+    def _forget_reloads(self) -> None:
+        """What waits for its place is read again. Until then the file before it counts, unless the one that was begun
+        got into the log all the same.
+        """
+        self._reloads.forget()
+        before, self._before_reload = self._before_reload, None
+        if before is not None and self._in_force.is_to_be_put(self.state):
+            file, self._in_force = before
+            self._go_by(file)
+        self._begin_without_order()
+        self._reload = False
 
     def _puts_file_first(self) -> bool:
         """Whether the cell file is put in force before inputs are taken. It goes before a backlog; one that changes
@@ -608,6 +649,8 @@ class PlacementService:
         self._taken = []
         if self._is_configured:
             self._reload = self._begins = False
+            self._before_reload = None
+            self._inbox.add(self._reloads.end())
         self._hearing.sequences.keep()
         self._room.went_well(walk_goes_on=self._walk_is_due or self._has_untried)
 
@@ -646,7 +689,7 @@ class PlacementService:
         for item in taken:
             self._read.pop(item.source, None)
         self._inbox.put_back(taken)
-        self._taken = []
+        self._taken, self._is_configured = [], False
 
     def unwritable(self, tried: PendingDecision, why: Undecodable) -> bool:
         """No reader could read the decision, or fold it: nothing of it is in the state, and it was not appended. Its
@@ -955,7 +998,7 @@ class PlacementService:
                     decision, event.loan, ProposalCode.UNSUPPORTED, "loans are not carried out by this version"
                 )
             case o.ReloadCell():
-                pass  # the shell has read the file anew before it handed this over
+                pass  # the file that was read for it, if any was, is in force by now: see Reloads
             case _:
                 # Of a node the answer is looked for under the node, else under the type.
                 about = getattr(event, "node", event.type)

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from fallow.services.placement import service
+from fallow.services.placement.requests import settings
+from fallow.services.placement.requests.settings import configure
 from fallow.services.placement.service import FILE_FIRST_MOST, PlacementService
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.file_in_force import as_effect, difference, digest_of, from_effect
 from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import Event
 from fallow.shared.events import effects as e
-from fallow.shared.events.operations import HoldJob, Quota, SetQuota
+from fallow.shared.events.operations import (
+    CellPolicy,
+    Cordon,
+    HoldJob,
+    Quota,
+    ReloadCell,
+    RemoveQuota,
+    SetPolicy,
+    SetQuota,
+)
 from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.value import replace
 from fallow.shared.events.values import NodeStatus
+from fallow.shared.log.follower import Follower
 from fallow.shared.log.machine.writer import Draft, Writer
-from tests.placement.world import CELL, World, admitted, joined, kinds, spec_of
+from fallow.shared.log.memory.log import MemoryLog
+from tests.contract.eventually import eventually
+from tests.hypothesis_profile import reaches
+from tests.placement.world import CELL, Fate, World, admitted, joined, kinds, set_policy, set_quotas, spec_of
+from tests.placement.writers import CELL as WRITTEN
+from tests.placement.writers import LAYOUT, TEXT, PlacementProcess, cluster
 from tests.signing import WRITERS, public, signed_file
 
 
@@ -221,6 +247,174 @@ def test_a_reloaded_file_is_in_the_log_before_a_backlog_is_taken_in(*, of_others
         world.hand_over(*([HoldJob(cell=CELL, job=job.spec.id) for job in jobs] if of_others else jobs), size_bytes=600)
         world.decide()
     assert in_force(world) == new
+
+
+STEPS: dict[str, Callable[[int], Event]] = {
+    "policy": lambda number: set_policy(unknown_dependency_ms=number),
+    "quota": lambda number: set_quotas(Quota(tenant="ada", gpu_type="gpu", limit_milli=1_000 * number)),
+    "quota of a type of one file": lambda number: set_quotas(Quota(tenant="ada", gpu_type="train", limit_milli=number)),
+    "remove": lambda _: RemoveQuota(cell=CELL, tenant="ada"),
+    "reload": lambda _: ReloadCell(cell=CELL),
+}
+
+
+ORDERS = st.lists(st.sampled_from([*STEPS, "reload"]), min_size=1, max_size=6)
+
+
+@given(
+    batches=st.lists(
+        st.tuples(ORDERS, st.sampled_from(["train", "late", None]), st.booleans()), min_size=1, max_size=4
+    ),
+    fates=st.lists(st.sampled_from(Fate), max_size=4),
+    stepped=st.booleans(),
+)
+@example(
+    batches=[(["quota of a type of one file", "reload"], "late", False)], fates=[Fate.BEATEN, Fate.KEPT], stepped=False
+)
+def test_what_came_together_is_done_in_its_order_whether_a_file_or_a_person_says_it(
+    batches: list[tuple[list[str], str | None, bool]], fates: list[Fate], *, stepped: bool
+) -> None:
+    """A person who sets something behind a reload is told that it is set: the file does not go over it. What was set
+    before the reload does not go over the file. A file that is refused changes nothing.
+    """
+    met = list(fates)
+    if Fate.BEATEN in fates:  # who takes the cell over reads the file as it is then
+        batches = [(names, batches[0][1], rests) for names, _, rests in batches]
+    at_once = World(with_limit("train"), stepped=stepped)
+    one_by_one = World(with_limit("train"), stepped=stepped)
+    at_once.on_append = lambda: met.pop() if met else Fate.KEPT
+    numbers = count(1)
+    for names, pool, rests in batches:
+        at_once.file_read = one_by_one.file_read = with_limit(pool) if pool is not None else None
+        events = [STEPS[name](next(numbers)) for name in names]
+        at_once.hand_over(*events)
+        at_once.decide()
+        if rests:
+            at_once.rest()
+        for event in events:
+            one_by_one.tell(event)
+    at_once.rest()
+    assert at_once.state.policy == one_by_one.state.policy
+    assert at_once.state.quotas == one_by_one.state.quotas
+    assert in_force(at_once) == in_force(one_by_one)
+    assert not at_once.service.has_pending
+    orders = [(name, pool) for names, pool, _ in batches for name in names]
+    reloads = [number for number, (name, pool) in enumerate(orders) if name == "reload" and pool is not None]
+    reaches("something is set behind a reload", bool(reloads) and orders[-1][0] != "reload")
+    reaches("a reload comes behind what was set", bool(reloads) and orders[0][0] != "reload")
+
+
+async def test_a_reload_that_the_shell_refuses_leaves_what_was_set_at_run_time(tmp_path: Path) -> None:
+    broker, cell_file = cluster(), tmp_path / "cell.yaml"
+    cell_file.write_text(TEXT)
+    writer = PlacementProcess(MemoryLog(broker), "one", cell_file=cell_file)
+    await writer.start()
+    cell_file.write_text("cells: [")
+    policy = SetPolicy(cell=WRITTEN, policy=CellPolicy(unknown_dependency_ms=777))
+    for number, order in enumerate((policy, ReloadCell(cell=WRITTEN), Cordon(cell=WRITTEN, node="n1"))):
+        await MemoryLog(broker).publish([LAYOUT.outgoing(order, id=str(number), source="test", wall_ms=0)])
+        follower = Follower(MemoryLog(broker), LAYOUT, WRITTEN)
+        await follower.start()
+
+        async def is_read(follower: Follower = follower, offset: int = number + 1) -> bool:
+            await follower.catch_up()
+            return follower.state.inputs.get("operations-0", 0) >= offset
+
+        await eventually(is_read, within_s=15)
+        await follower.stop()
+        assert follower.state.policy.unknown_dependency_ms == 777
+    await writer.stop()
+
+
+def quota_of_many(limit: int, tenants: int = 300) -> CellFile:
+    """A file that needs more than one record; that of `zed` comes in the last one."""
+    types = [f"{'g' * 50}{number}" for number in range(10)]
+    root = Tenant(name="root", quotas=tuple(TenantQuota(gpu_type=each, limit=limit) for each in types))
+    below = tuple(Tenant(name=f"{'t' * 40}{number}", parent="root") for number in range(tenants))
+    zed = Tenant(name="zed", quotas=(TenantQuota(gpu_type="gpu", limit=99),))
+    return OLD.model_copy(update={"tenants": (root, *below, zed)})
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_what_is_set_behind_a_reload_of_a_file_of_several_records_stays_set(*, is_new: bool) -> None:
+    file = quota_of_many(1)
+    world = World(quota_of_many(1, tenants=0) if is_new else file)
+    world.checks = False
+    world.rest()
+    if not is_new:
+        changed = [replace(quota, limit_milli=7_000) for quota in world.state.quotas.values()]
+        for first in range(0, len(changed), 500):
+            world.tell(set_quotas(*changed[first : first + 500]))
+    world.file_read = file
+    before = len(world.decisions)
+    zed = Quota(tenant="zed", gpu_type="gpu", limit_milli=5_000)
+    world.tell(set_policy(unknown_dependency_ms=555), ReloadCell(cell=CELL), set_policy(unknown_dependency_ms=777))
+    world.tell(set_quotas(zed))
+    assert [record.effects for record in world.decisions[before:]][-1][-1] == e.QuotaSet(quota=zed)
+    assert world.state.policy.unknown_dependency_ms == 777
+    assert len(world.decisions) - before >= 3, "the file needs several records"
+
+
+def test_operations_wait_for_a_file_of_several_records_and_nodes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that changes much is no reason to hear nothing for long."""
+    monkeypatch.setattr(service, "FILE_FIRST_MOST", 1)
+    world = World(OLD)
+    world.checks = False
+    world.file_read = quota_of_many(1, tenants=600)
+    world.hand_over(ReloadCell(cell=CELL), set_policy(unknown_dependency_ms=777), joined("n1"))
+    heard = decisions = 0
+    while world.state.policy.unknown_dependency_ms != 777:
+        assert world.service.others_pending
+        world.decide()
+        decisions += 1
+        heard = heard or (decisions if "n1" in world.state.nodes else 0)
+    assert heard == 2 < decisions, (heard, decisions)
+
+
+@pytest.mark.parametrize("between", [(), (set_policy(),)])
+def test_reloads_that_come_together_put_a_file_in_force_once_where_nothing_stands_between(
+    between: tuple[Event, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, times = World(OLD), list[int]()
+
+    def counted(*args: Any, **named: Any) -> bool:
+        times.append(len(world.decisions))
+        return configure(*args, **named)
+
+    monkeypatch.setattr(settings, "configure", counted)
+    world.file_read = OLD
+    orders = (ReloadCell(cell=CELL), *between) * 5
+    for _ in range(2):
+        world.hand_over(*orders)
+    most = 0
+    while world.service.has_pending:
+        before = len(times)
+        world.decide()
+        most = max(most, len(times) - before)
+    assert most == 1, "each holds up the cell"
+    assert len(times) == (10 if between else 1)
+
+
+def test_a_file_that_did_not_get_into_the_log_is_put_there_though_another_record_comes_first() -> None:
+    fates = [Fate.LOST]
+    world = World(with_limit("train"), on_append=lambda: fates.pop() if fates else Fate.KEPT)
+    world.file_read = with_limit("late")
+    world.hand_over(ReloadCell(cell=CELL))
+    world.decide()
+    world.writer.begin()
+    tried = world.service.fence({"jobs-0": (0, None)}, world.now_ms, world.wall_ms)
+    assert world._append(tried)
+    world.rest()
+    assert in_force(world) == with_limit("late")
+    assert world.state.quotas["ada", "late"].limit_milli == 98_000
+
+
+def with_limit(pool: str) -> CellFile:
+    """A file of one tenant with limits, of which one is of the type of this name: no other such file has that."""
+    tenant = Tenant(name="ada", quotas=(TenantQuota(gpu_type="gpu", limit=99), TenantQuota(gpu_type=pool, limit=98)))
+    pools = tuple(Pool(name=each, gpu_type=each, gpus=1_000) for each in ("gpu", "train", "late"))
+    part = CellPart(name=CELL, ordinal=0, pools=pools)
+    return CellFile(cells=(part,), tenants=(tenant,))
 
 
 def test_a_writer_that_begins_with_a_backlog_puts_its_own_file_in_force_first() -> None:

@@ -95,6 +95,8 @@ class World:
         """Whether what nodes say is numbered in the order in which it is told."""
         self.may_refuse = False
         """Whether the state may refuse the start of a job: else that is a defect of the code under test."""
+        self.file_read: CellFile | None = None
+        """What the shell reads at a reload; None: nothing that it puts in force."""
         self._after = 0
         self.unwritable: list[str] = []
         self.service = self.placement(self.state, file, writer="placement-1", stepped=stepped)
@@ -123,7 +125,14 @@ class World:
             taken.append(
                 Input(source, len(stream), event, size_bytes, sent_ms=self.sent_ms, stamped_ms=self.stamped_ms)
             )
-        self.service.take(taken)
+        self._take(taken)
+
+    def _take(self, inputs: list[Input]) -> None:
+        """Inputs as the shell hands them over: it reads the cell file for the reloads among them."""
+        is_to_read = any(isinstance(item.event, o.ReloadCell) for item in inputs)
+        if is_to_read and self.file_read is not None:
+            self.service.reload(self.file_read)
+        self.service.take(inputs)
 
     def pass_time(self, ms: int) -> list[e.AnyEffect]:
         """Let cell time and wall time pass, in such steps that the writer does not take itself for having been away."""
@@ -152,7 +161,7 @@ class World:
         tried = self.service.decide(self.now_ms, self.wall_ms)
         if tried is None:
             self.writer.abandon()
-            return False
+            return self.service.has_pending
         known = len(self.unwritable)
         if self._append(tried):
             return tried.has_more
@@ -220,8 +229,8 @@ class World:
         self._in_force(tried, draft)
         self.epochs = self.state.epoch
         for source in sorted(self.inputs):
-            stream = enumerate(self.inputs[source])
-            self.service.take([Input(source, number + 1, event) for number, event in stream])
+            read, stream = self.state.inputs.get(source, 0), enumerate(self.inputs[source], 1)
+            self._take([Input(source, number, event) for number, event in stream if number > read])
 
     def _draft(self, tried: PendingDecision) -> Draft | None:
         """The record of a decision; None where no reader could read it."""

@@ -41,10 +41,10 @@ class FileInForce:
                 self._read = (effect.digest, None)
         return self._read[1]
 
-    def reloaded(self, file: CellFile, state: CellState) -> None:
-        """This file was read again, and is to be put in force."""
-        self._own, self._read_behind = as_effect(file), state.cell_files
-        self._reloaded_behind, self.yields = state.cell_files, False
+    def reloaded(self, file: CellFile, behind: int) -> None:
+        """This file, which was read again when the log had put so many in force, is to be put in force."""
+        self._own, self._read_behind = as_effect(file), behind
+        self._reloaded_behind, self.yields = behind, False
 
     def taken_over(self, file: CellFile, state: CellState) -> CellFile:
         """The file to go by from now on. `file` is the one that the process went by so far."""
