@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fallow.cli.log import repairing
 from fallow.cli.log.repair import lines_of, look_and_repair
-from fallow.cli.log.repairing import From, NotRepairable, Survey, repair, survey
+from fallow.cli.log.repairing import From, NotRepairable, repair, survey
 from fallow.cli.verify.verification import LiveCheck
 from fallow.shared.cluster.fold.fold import DamagedLog
 from fallow.shared.cluster.fold.rows import digest_of
@@ -20,7 +19,7 @@ from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.losses import LossKind
 from fallow.shared.log.machine.snapshot import RowsDigest, hour_slot, manifest_of
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.port import LogTruncated, LogUnavailable, Record, UnreadableRecords
+from fallow.shared.log.port import LogTruncated, Record, UnreadableRecords
 from fallow.shared.log.reading import event_of
 from fallow.shared.log.snapshots import read_catalogue, write_snapshot
 from tests.cli.test_user_name import make_nameless
@@ -143,77 +142,6 @@ async def test_a_lost_tail_is_told_and_the_cell_goes_on_from_the_last_record(lef
     )
     assert (await survey(kept.log, LAYOUT, CELL)).is_whole
     assert (await LiveCheck(kept.log, LAYOUT, CELL).run()).first_violation is None
-
-
-@pytest.mark.parametrize("left", [39, 30, 1])
-async def test_what_a_whole_snapshot_has_and_a_cut_log_gives_up_is_told(left: int) -> None:
-    kept = Kept()
-    await kept.live()
-    before = await kept.state()
-    kept.broker.cut(DECISIONS, left)
-    found = await survey(kept.log, LAYOUT, CELL)
-    over = before.over_next - folded(kept.decisions[:left]).over_next
-    assert f"Versions {left + 1} to 40 are given up, though a whole snapshot has them: {over} job" in told(found)
-
-
-def told(found: Survey) -> str:
-    return "\n".join(lines_of(found))
-
-
-@pytest.mark.parametrize("damaged", [False, True])
-async def test_an_emptied_log_goes_on_from_the_newest_whole_snapshot(*, damaged: bool) -> None:
-    """No job that has ended runs again."""
-    kept = Kept()
-    await kept.live()
-    before = await kept.state()
-    kept.broker.cut(DECISIONS, 0)
-    if damaged:
-        kept.forge(41)
-    found = await survey(kept.log, LAYOUT, CELL)
-    assert found.base is not None
-    assert (found.base.version, found.is_whole, found.losses) == (40, False, {})
-    assert "No version of it is good." in told(found)
-    assert "The snapshot of version 40 is the newest whole one: the cell goes on from it." in told(found)
-    repaired = await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
-    assert (repaired.version, repaired.finished.first, repaired.over_next) == (41, before.over_first, before.over_next)
-    assert (repaired.jobs.keys(), repaired.inputs) == (before.jobs.keys(), before.inputs)
-    assert digest_of(await kept.state()) == digest_of(repaired)
-    assert (await survey(kept.log, LAYOUT, CELL)).is_whole
-    assert (await LiveCheck(kept.log, LAYOUT, CELL).run()).first_violation is None
-
-
-async def test_the_snapshot_from_which_an_emptied_log_goes_on_is_there_until_the_new_one_is(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    kept = Kept()
-    await kept.live()
-    kept.broker.cut(DECISIONS, 0)
-
-    async def ends(*_: object) -> None:
-        raise LogUnavailable("the command was killed here")
-
-    with monkeypatch.context() as killed:
-        killed.setattr(repairing, "_drop", ends)
-        with pytest.raises(LogUnavailable):
-            await repair(kept.log, LAYOUT, await survey(kept.log, LAYOUT, CELL), None, by="ada", wall_ms=0)
-    found = await survey(kept.log, LAYOUT, CELL)
-    assert (found.state.version, found.is_whole) == (40, False)
-    assert (await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)).version == 41
-    assert (await kept.state()).version == 41
-
-
-async def test_an_emptied_log_without_a_whole_snapshot_begins_anew_and_says_what_that_means() -> None:
-    kept = Kept()
-    await kept.live()
-    kept.broker.cut(DECISIONS, 0)
-    snapshots = kept.broker.partition(LAYOUT.tp("snapshots", CELL))
-    names = {
-        record.offset for record in snapshots.records if record.value and isinstance(event_of(record), SnapshotChunk)
-    }
-    kept.broker.damage(LAYOUT.tp("snapshots", CELL), *names)
-    found = await survey(kept.log, LAYOUT, CELL)
-    assert (found.state.version, found.base) == (0, None)
-    assert "None of these is whole: the cell begins anew" in told(found)
 
 
 async def test_a_repaired_log_can_be_folded_from_its_first_record() -> None:

@@ -12,7 +12,6 @@ from fallow.cli.log.repairing import From, NotRepairable, Survey, not_due, repai
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.cli.user_name import user_name
-from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
@@ -108,7 +107,7 @@ def lines_of(found: Survey) -> list[str]:
     state = found.state
     lines = [
         _holds(found),
-        _good_to(0 if found.is_beyond else state.version, state.offset),
+        _good_to(state.version, state.offset),
     ]
     if found.damage:
         lines.append(f"Damaged: {found.damage}.")
@@ -119,10 +118,6 @@ def lines_of(found: Survey) -> list[str]:
         f"which the log {'does not reach' if m.offset >= found.end else 'contradicts'}."
         for m in found.contradicting
     ]
-    if found.given_up is not None:
-        lines.append(_given_up(found, found.given_up))
-    if state.version <= 0 and found.contradicting:
-        lines.append("None of these is whole: the cell begins anew, and what is read again of `jobs` runs again.")
     lines += [f"{loss}." for loss in found.losses.values()]
     lines += [
         f"{source}: {counted(count, 'offset')} before that are still to be read: start the services first."
@@ -142,20 +137,10 @@ def _good_to(version: int, offset: int) -> str:
 
 def _goes_on(found: Survey, base: SnapshotManifest) -> str:
     """What stands behind the damage and is whole."""
-    if found.is_beyond:
-        what = f"The snapshot of version {base.version} is the newest whole one: the cell goes on from it"
-        return f"{what}. What was decided behind it is lost; a job that has ended since may run again."
     what = f"The snapshot of version {base.version} at offset {base.offset} is whole, and the log continues it"
     if found.cut_offset is None:
         return f"{what} to its end: nothing is given up but the records before it."
     return f"{what} up to offset {found.cut_offset}."
-
-
-def _given_up(found: Survey, state: CellState) -> str:
-    """What a whole snapshot beyond the end has, and the log has not."""
-    over = state.over_next - found.state.over_next
-    what = f"Versions {found.state.version + 1} to {state.version} are given up, though a whole snapshot has them"
-    return f"{what}: {counted(over, 'job')} that ended in them may run again."
 
 
 def _holds(found: Survey) -> str:

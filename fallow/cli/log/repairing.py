@@ -6,10 +6,6 @@ the way of every reader, the records up to the end are deleted, and the state be
 
 Where a whole snapshot stands behind the damage, and the log proves that it is of this history, nothing that was decided
 since is given up: the cell goes on from the newest state, and only what stands before that snapshot is deleted.
-
-Where no version of the log is good, as in a topic that was made anew, nothing contradicts the snapshots beyond its end:
-the newest whole one is what is left of the cell, and it goes on from there. A log that has good versions and ends
-before a snapshot may have lost its tail to another writer's: there the log counts, and what that gives up is told.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.losses import loss_met, losses_of
 from fallow.shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, fences
-from fallow.shared.log.machine.snapshot import ORIGIN, Catalogue, DamagedSnapshot
+from fallow.shared.log.machine.snapshot import Catalogue, DamagedSnapshot
 from fallow.shared.log.machine.writer import Draft, Sign, Writer
 from fallow.shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableRecords
 from fallow.shared.log.reading import log_record
@@ -58,8 +54,7 @@ class Survey:
     """What stands in a cell's log. `state` is the newest one that the log proves; nothing was changed.
 
     `damage` and `damage_offset` are of the first damage. `base` is the snapshot behind it from which `state` was
-    folded, if there is one; `given_up` is the state of the newest whole one beyond the end, where the cell does not go
-    on from it. `cut_offset` is the place at which the state ends because the next record is damaged, None
+    folded, if there is one. `cut_offset` is the place at which the state ends because the next record is damaged, None
     where it reaches to the end.
     """
 
@@ -71,14 +66,8 @@ class Survey:
     damage_offset: int | None = None
     cut_offset: int | None = None
     base: SnapshotManifest | None = None
-    given_up: CellState | None = None
     contradicting: list[SnapshotManifest] = field(default_factory=list)
     losses: dict[str, Loss] = field(default_factory=dict)
-
-    @property
-    def is_beyond(self) -> bool:
-        """Whether the cell goes on from a snapshot that the log does not reach."""
-        return self.base is not None and self.base.offset >= self.end
 
     @property
     def is_whole(self) -> bool:
@@ -99,25 +88,8 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
     await _fold(log, layout, found, manifests)
     if found.damage:
         await _go_behind(log, layout, found, manifests)
-    await _look_beyond(log, layout, found, manifests)
     found.losses = await _losses(log, layout, found.state)
     return found
-
-
-async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
-    """Look at the newest whole snapshot that the log does not reach."""
-    for manifest in reversed([m for m in manifests if m.offset >= found.end and m.version > found.state.version]):
-        try:
-            state = await first_readable(log, layout, found.cell, [manifest])
-        except DamagedSnapshot:
-            continue
-        if state is None:
-            continue
-        if found.state.version > 0:
-            found.given_up = state
-        else:
-            found.state, found.base, found.cut_offset = state, manifest, found.end
-        return
 
 
 async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
@@ -278,14 +250,13 @@ async def repair(
             f"{names}: say by --inputs end or --inputs begin from where to read on what has lost records"
         )
     state, tp = found.state, layout.tp("decisions", found.cell)
-    if found.is_beyond:  # that snapshot may be all that is left of the cell: it goes when the new one is there
-        await _write_at_the_end(log, layout, found, wall_ms)
     await _drop(log, layout, found)
     if found.cut_offset is None and found.base is not None:
         await log.delete_before(tp, found.base.offset + 1)
     elif found.cut_offset is not None:
-        if not found.is_beyond:
-            await _write_at_the_end(log, layout, found, wall_ms)
+        state.offset = found.end - 1
+        catalogue = await read_catalogue(log, layout, found.cell)
+        await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
         await log.delete_before(tp, found.end)
     starts = {source: loss.end if inputs is From.END else loss.begin for source, loss in losses.items()}
     await _append(log, layout, found, starts, by=by, wall_ms=wall_ms, sign=sign)
@@ -293,14 +264,6 @@ async def repair(
     await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
     await _compare(log, layout, state)
     return state
-
-
-async def _write_at_the_end(log: Log, layout: Layout, found: Survey, wall_ms: int) -> None:
-    """Write a snapshot of the state as if it stood behind all that is there."""
-    found.state.offset = found.end - 1
-    catalogue = await read_catalogue(log, layout, found.cell)
-    more = () if found.end else (ORIGIN,)  # a log from its first record on is folded from here, as a moved cell's is
-    await write_snapshot(log, layout, found.state, catalogue, writer=WRITER, wall_ms=wall_ms, more_slots=more)
 
 
 async def _drop(log: Log, layout: Layout, found: Survey) -> None:
