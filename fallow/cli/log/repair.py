@@ -26,6 +26,12 @@ WHAT_NEXT = (
 )
 
 
+BEGINS_ANEW = (
+    "A repair begins the cell anew and gives these snapshots up: jobs that have ended may run again, and what operators "
+    "have set is lost."
+)
+
+
 def log_repair(
     context: typer.Context,
     yes: Annotated[bool, typer.Option("--yes", help="Repair; without it only what was found is shown.")] = False,
@@ -118,6 +124,8 @@ def lines_of(found: Survey) -> list[str]:
         f"which the log {'does not reach' if m.offset >= found.end else 'contradicts'}."
         for m in found.contradicting
     ]
+    if state.version <= 0 and found.contradicting:
+        lines.append(BEGINS_ANEW)
     lines += [f"{loss}." for loss in found.losses.values()]
     lines += [
         f"{source}: {counted(count, 'offset')} before that are still to be read: start the services first."
