@@ -23,10 +23,10 @@ def file_of(types: int, *tenants: Tenant) -> CellFile:
     return CellFile(cells=(CellPart(name=CELL, ordinal=0, pools=pools),), tenants=tenants)
 
 
-def family(types: int, tenants: int) -> tuple[Tenant, ...]:
+def family(types: int, tenants: int, name: str = "a") -> tuple[Tenant, ...]:
     """A group with a quota of each type, and so many tenants below it that name none."""
     quotas = tuple(TenantQuota(gpu_type=f"t{number}", guaranteed=1) for number in range(types))
-    below = (Tenant(name=f"a{number}", parent="org") for number in range(tenants))
+    below = (Tenant(name=f"{name}{number}", parent="org") for number in range(tenants))
     return (Tenant(name="org", quotas=quotas), *below)
 
 
@@ -92,15 +92,23 @@ def test_an_operation_that_would_bring_more_is_refused_as_a_whole_with_both_figu
     assert kinds(world.tell(SetQuota(cell=CELL, quotas=(changed,)))) == ["QuotaSet"]  # it is there already
 
 
-def test_a_reload_beside_too_many_leaves_the_last_ones_out_and_says_how_many() -> None:
+def test_a_reload_sets_all_quotas_of_its_file_also_beside_as_many_as_a_cell_takes() -> None:
     world = full()
     world.service.reload(file_of(8, *family(8, 0), Tenant(name="ada"), Tenant(name="bob")))
     reloaded = world.rest()
-    text = f"the cell would have {QUOTAS_MOST + 5} quotas, it takes at most {QUOTAS_MOST}"
-    assert texts(reloaded) == [f"{text}: 5 of the cell file are left out"]
-    assert kinds(reloaded).count("QuotaSet") == 3
-    assert len(world.state.quotas) == QUOTAS_MOST
+    assert (texts(reloaded), kinds(reloaded).count("QuotaSet")) == ([], 8)
     assert kinds(reloaded)[-1] == "CellFileSet"
+    assert kinds(world.tell(SetQuota(cell=CELL, quotas=of_types(0, 1, "bob")))) == ["ProposalRefused"]
+
+
+def test_a_reload_that_names_most_tenants_otherwise_sets_the_quotas_of_all() -> None:
+    """Those of the tenants that go are removed behind that."""
+    stay, go, come = family(8, 1_875), family(8, 624, "go"), family(8, 624, "come")
+    world = world_with(*stay, *go[1:], types=8)
+    file = file_of(8, *stay, *come[1:])
+    world.service.reload(file)
+    assert texts(world.rest()) == []
+    assert world.state.quotas.keys() == {(quota.tenant, quota.gpu_type) for quota in file.quotas()}
 
 
 def test_a_removal_that_no_record_holds_is_refused_with_its_size() -> None:

@@ -27,8 +27,8 @@ WHAT_NEXT = (
 
 
 BEGINS_ANEW = (
-    "A repair begins the cell anew and gives these snapshots up: jobs that have ended may run again, and what operators "
-    "have set is lost."
+    "A repair begins the cell anew and gives these snapshots up: jobs that have ended may run again, and what "
+    "operators have set is lost."
 )
 
 

@@ -57,7 +57,7 @@ def configure(
         return False
     changed += [none for at, none in old.items() if decision.state.quotas.get(at, none) != none]
     # Those that stood below others may stand elsewhere then.
-    return _put_all_that_fit(decision, changed, _tenants(file)) and remove_unused(decision, old)
+    return _put_in_order(decision, changed, _tenants(file)) and remove_unused(decision, old)
 
 
 def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> list[Quota]:
@@ -76,38 +76,16 @@ def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew
     return changed
 
 
-def _put_all_that_fit(decision: DecisionBuilder, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
-    """Set these quotas of the cell file, but for those that contradict others, or are too many beside those that no
-    file has. Whether the record had room for all.
-    """
-    if not changed:
-        return True
-    fitting, left_out = _as_many_as_may_be(decision.state, changed)
-    if not _put_in_order(decision, fitting, tenants):
-        return False
-    if left_out:
-        text = f"{_too_many(decision.state, left_out)}: {left_out} of the cell file are left out"
-        refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, text)
-    return True
-
-
-def _as_many_as_may_be(state: CellState, changed: Sequence[Quota]) -> tuple[list[Quota], int]:
-    """Those of these quotas for which the cell has room, the first ones; and how many others there are."""
-    room, fitting = QUOTAS_MOST - len(state.quotas), list[Quota]()
-    for quota in changed:
-        is_new = (quota.tenant, quota.gpu_type) not in state.quotas
-        if not is_new or room > 0:
-            fitting.append(quota)
-            room -= is_new
-    return fitting, len(changed) - len(fitting)
-
-
 def _too_many(state: CellState, more: int) -> str:
     return f"the cell would have {len(state.quotas) + more} quotas, it takes at most {QUOTAS_MOST}"
 
 
 def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
-    """Set these quotas, but for those that contradict others. Whether the record had room for all."""
+    """Set these quotas of the cell file, but for those that contradict others. Whether the record had room for all.
+    They are never too many: the file is bounded itself, and those of tenants that go are removed behind them.
+    """
+    if not changed:
+        return True
     merged, fault = _merged(decision, changed, tenants)
     if fault is None:
         return _put_first(decision, top_down(merged, changed))
