@@ -19,7 +19,7 @@ from fallow.shared.log.admin.access_rules import Operation, Pattern, Resource, R
 from fallow.shared.log.admin.topic_admin import create_topics
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.opening import declared_access, declared_topics
-from fallow.shared.log.port import LogRefused, LogUnavailable, Outgoing
+from fallow.shared.log.port import LogRefused, LogUnavailable, Outgoing, Refusal
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from fallow.shared.runtime.kafka_access import KafkaAccess
@@ -106,7 +106,7 @@ async def test_a_job_runs_where_each_service_has_its_own_rights_alone(
         assert cell.problems() == []
         await eventually(lambda: is_shown(guarded, "vision/again"), within_s=15)
     said = "".join(path.read_text() for path in (tmp_path / "run").glob("*.log"))
-    assert [word for word in ("pass-of-", "AuthorizationFailed", "NOPERM") if word in said] == []
+    assert [word for word in ("pass-of-", "AuthorizationFailed", Refusal.NOT_ALLOWED, "NOPERM") if word in said] == []
 
 
 async def sent_by_the_own_topic(cell: RunningCell, as_tenant: dict[str, str], as_operator: dict[str, str]) -> None:
@@ -155,11 +155,11 @@ async def may_write(access: KafkaAccess, topics: list[str]) -> set[str]:
 
 
 async def is_taken(log: KafkaLog, topic: str) -> bool:
-    """Whether this record is written; raises LogUnavailable where it is refused for another reason than rights."""
+    """Whether this record is written; raises LogUnavailable where it is not, for another reason than rights."""
     try:
         await log.publish([Outgoing(topic, b"{}", key=b"k", partition=0)])
-    except (LogRefused, LogUnavailable) as error:
-        if "AuthorizationFailed" not in str(error):
+    except LogRefused as error:
+        if error.code is not Refusal.NOT_ALLOWED:
             raise
         return False
     return True
