@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from fallow.shared.events.decisions import SIGNATURE_HEADER
 from fallow.simulator.history.of_world import judge_history
 from fallow.simulator.history.record import History, Logged
-from fallow.simulator.trouble.impostor import NEXT, WRITERS
+from fallow.simulator.trouble.impostor import KINDS, NEXT, WRITERS
 from fallow.simulator.world import SIGNED_EVERY, World
 
 WORLDS = range(0, 10 * SIGNED_EVERY, SIGNED_EVERY)
@@ -42,3 +44,15 @@ def test_all_other_worlds_have_no_keys() -> None:
     world = World(1, Random(1))
     assert world.impostor is None
     assert not any(signature_of(logged) for logged in world.run().records("decisions"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cell_that_a_stranger_wrote_to_before_it_began_begins_once_a_person_says_so(kind: str) -> None:
+    world = World(0, Random(0), keep_faults=frozenset())
+    impostor, first = world.impostor, world.oracles[0]
+    assert impostor is not None
+    world.broker.land(impostor.forged(first, kind))
+    history = world.run()
+    assert history.drained
+    assert (history.violations or judge_history(history)) == []
+    assert first.state.version > 0

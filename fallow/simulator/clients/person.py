@@ -1,4 +1,6 @@
-"""The person who looks after a world's cells: a fenced input is read on from where that person decides."""
+"""The person who looks after a world's cells: a fenced input is read on from where that person decides, and a cell
+begins that a stranger wrote to before it had decided anything.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ INPUTS = ("jobs", "jobs", "nodes", "proposals", "operations")
 
 
 class Person:
-    """Reads what placement says of a fenced input, and starts it again with a decision."""
+    """Reads what placement says of a fenced input, or of a cell that cannot begin, and starts it again with an answer."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -31,11 +33,17 @@ class Person:
         manieth time in just this way.
         """
         self._done: Counter[tuple[str, int, int]] = Counter()
+        self._begins: dict[str, None] = {}
+        """Cells of which placement has said that they do not begin without this person."""
         self.to_mend: dict[str, None] = {}
         """Inputs that have lost what was read, until they are read on."""
 
-    def setting(self) -> str:
-        """What stands in the environment of placement."""
+    def begin_cells(self) -> str:
+        """The cells that the environment of placement names because they have not begun yet."""
+        return ",".join(cell for cell in self._begins if not self._has_begun(cell))
+
+    def resume_inputs(self) -> str:
+        """Which inputs the environment of placement says to read on, and from where."""
         return ",".join(f"{source}@{read}:{start}:{n}" for (source, read), (start, n) in self.resumes.items())
 
     def fenced(self, topic: str, partition: int, offset: int, **_fields: object) -> None:
@@ -50,6 +58,15 @@ class Person:
         self.resumes[key] = start, self._done[*key, start] + 1
         self.to_mend[key[0]] = None
         engine.after(engine.between(300, 3_000), self._start_again)
+
+    def cannot_write(self, cell: str, reason: str) -> None:
+        """Placement has said why it does not write this cell."""
+        if "FALLOW_BEGIN_CELLS" in reason and cell not in self._begins and not self._has_begun(cell):
+            self._begins[cell] = None
+            self._world.engine.after(self._world.engine.between(300, 3_000), self._start_again)
+
+    def _has_begun(self, cell: str) -> bool:
+        return self._world.oracles[self._world.ordinal(cell)].state.version > 0
 
     def resumed(self, effect: InputResumed) -> None:
         """The log says that an input is read on."""

@@ -18,7 +18,7 @@ from fallow.services.executor.processes.supervisor import must_end
 from fallow.services.executor.settings import AgentSettings, ExecutorSettings
 from fallow.services.metrics import app as metrics_app
 from fallow.services.metrics.settings import MetricsSettings
-from fallow.services.placement.app import appending, intake, writer
+from fallow.services.placement.app import appending, cell_writer, intake, writer
 from fallow.services.placement.service import PlacementService
 from fallow.services.placement.settings import PlacementSettings
 from fallow.services.projector import app as projector_app
@@ -98,10 +98,14 @@ def placement(world: World, process: Process) -> Shell:
         appending.REFUSED: partial(world.poison.refused, process),
         intake.SET_ASIDE: world.poison.set_aside,
         INPUT_FENCED: world.person.fenced,
+        cell_writer.CANNOT_WRITE: world.person.cannot_write,
     }
     key = SecretStr("" if world.impostor is None else world.impostor.rotation.writers_key)
     settings = PlacementSettings.model_construct(
-        namespace=NAMESPACE, resume_inputs=world.person.setting(), signing_key=key
+        namespace=NAMESPACE,
+        resume_inputs=world.person.resume_inputs(),
+        begin_cells=world.person.begin_cells(),
+        signing_key=key,
     )
     main = partial(writer.main, deciding=partial(PlacementService, walk=world.poison.walk))
     return Shell("placement", settings, main, hears)

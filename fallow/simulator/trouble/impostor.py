@@ -117,10 +117,10 @@ class Impostor:
             return
         oracle, kind = world.engine.chance.choice(world.oracles), world.engine.chance.choice(KINDS)
         if world.faults.inject(Fault.IMPOSTOR, f"{kind} decision in {oracle.cell}"):
-            world.broker.land(self._forged(oracle, kind))
+            world.broker.land(self.forged(oracle, kind))
         self._begin()
 
-    def _forged(self, oracle: Oracle, kind: str) -> Message:
+    def forged(self, oracle: Oracle, kind: str) -> Message:
         """A record that would extend the state, or stop its readers, were it believed."""
         state, partition = oracle.state, oracle.tp[1]
         decision = _decision(state, ahead=3 if kind == "ahead" else 0)

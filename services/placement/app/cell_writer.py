@@ -53,6 +53,10 @@ OTHERS_AHEAD_MOST = 20_000
 """While so many other records wait for the next decision, the rest of them waits in the log."""
 
 
+CANNOT_WRITE = "cannot write the cell"
+"""What the log of the process says as soon as readers would pass over what it writes, with the reason."""
+
+
 Deciding = Callable[..., PlacementService]
 """What makes the service of a cell, with the arguments of `PlacementService`."""
 
@@ -158,7 +162,7 @@ class CellWriter:
             self._context.health.ready(what)
         else:
             self._context.health.not_ready(why, what, cell=self.cell)
-            self._context.logger.error("cannot write the cell", cell=self.cell, reason=why)
+            self._context.logger.error(CANNOT_WRITE, cell=self.cell, reason=why)
 
     def _is_back(self) -> None:
         self._given_up_at = None
