@@ -24,7 +24,7 @@ INPUTS = ("jobs", "jobs", "nodes", "proposals", "operations")
 
 
 class Person:
-    """Reads what placement says of a fenced input, or of a cell that cannot begin, and starts it again with an answer."""
+    """Reads what placement says of a fenced input, or of a cell that cannot begin, and starts it with an answer."""
 
     def __init__(self, world: World) -> None:
         self._world = world
