@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fallow.services.placement.explain.explain import why_not
 from fallow.services.placement.explain.queue_position import jobs_before, turns_of
 from fallow.services.placement.queue.fair_share_timer import FairShareTimer
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
@@ -13,7 +14,18 @@ from fallow.shared.events.operations import CellPolicy, Cordon, HoldJob, Release
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
-from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_policy, set_quotas, spec_of
+from tests.placement.world import (
+    CELL,
+    World,
+    admitted,
+    finished,
+    joined,
+    quota,
+    set_policy,
+    set_quotas,
+    spec_of,
+    update,
+)
 
 STRICT, BEST, BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BEST_EFFORT_FIFO, QueueDiscipline.BACKFILL
 HALF_LIFE_MS = 64_000
@@ -294,6 +306,80 @@ def test_of_two_heads_that_are_due_the_one_that_has_waited_longest_is_next_whose
     world.pass_time(10_000)
     world.tell(finished("ada-0"), finished("bob-0"))
     assert running(world) == ["bob-1"]
+
+
+def with_labels(*labels: str, wait_ms: int) -> World:
+    """Nodes of four GPUs, one of each of these labels."""
+    world = world_of(BACKFILL)
+    world.tell(set_policy(backfill_wait_ms=wait_ms), *(joined(each, 4, labels={each: "1"}) for each in labels))
+    world.tell(Cordon(cell=CELL, node="n1"))
+    return world
+
+
+def submit_on(world: World, job: str, gpus: int, *labels: str, priority: int = 0) -> None:
+    spec = spec_of(job, gpus, tenant=job[:3], queue="q", priority=priority)
+    world.tell(admitted(replace(spec, node_labels=labels), world.now_ms))
+
+
+def test_a_due_head_is_not_passed_because_a_newer_head_came_before_it_that_waits_for_other_nodes_too() -> None:
+    """It stands behind one of its own tenant until that starts. Eve's head is due as soon as it is one."""
+    world = with_labels("old", "one", "two", wait_ms=0)
+    submit_on(world, "bob-0", 1, "old")
+    submit_on(world, "eve-0", 4, "one")
+    submit_on(world, "eve-1", 4, "two")
+    submit_on(world, "ada-late", 4)
+    submit_on(world, "eve-head", 4, "old")
+    submit_on(world, "ada-first", 4, "!old", priority=-1)
+    submit_on(world, "bob-1", 4, "!old")
+    world.tell(update("ada-first", "ada", priority=1))
+    world.pass_time(1_000)
+    world.tell(finished("eve-0", "one"), finished("eve-1", "two"))
+    assert running(world) == ["ada-first", "ada-late", "bob-0"]
+
+
+def test_a_due_head_behind_one_that_has_waited_longer_is_passed_by_no_tenant_on_its_other_nodes() -> None:
+    world = with_labels("old", "new", wait_ms=10_000)
+    submit_on(world, "eve-0", 1, "old")
+    submit_on(world, "bob-head", 4, "old")
+    submit_on(world, "ada-0", 3, "new")
+    world.pass_time(10_000)
+    submit_on(world, "ada-head", 4)
+    world.pass_time(10_000)
+    assert world.state.heads == {"bob-head": 0, "ada-head": 10_000}
+    submit_on(world, "bob-1", 1, "new")
+    assert running(world) == ["ada-0", "eve-0"]
+    assert world.job("bob-1").deferred is PendingReason.BEHIND_HEAD
+    told = why_not(world.state, world.job("bob-1"), world.file.cells[0].queues, world.now_ms)
+    assert told.behind is not None
+    assert told.behind.job == "ada-head"
+    world.tell(finished("ada-0", "new"))
+    assert world.nodes_of("ada-head") == ["new"]
+
+
+def test_a_due_head_comes_before_a_newer_one_once_no_job_of_its_tenant_stands_before_it() -> None:
+    world = with_labels("old", "new", "spare", wait_ms=0)
+    for number, label in enumerate(("old", "new", "spare")):
+        submit_on(world, f"eve-{number}", 4, label)
+    submit_on(world, "ada-late", 4, "!spare")
+    submit_on(world, "ada-first", 4, "old", priority=1)
+    world.pass_time(1_000)
+    submit_on(world, "bob-head", 4, "!old")
+    assert [job for job in world.state.heads if job != "ada-first"] == ["ada-late", "bob-head"]
+    world.tell(finished("eve-0", "old"), finished("eve-1", "new"))
+    assert running(world) == ["ada-first", "ada-late", "eve-2"]
+
+
+def test_when_a_due_head_starts_one_that_was_due_behind_it_keeps_what_is_left_on_its_node() -> None:
+    world = with_labels("old", "new", wait_ms=10_000)
+    submit_on(world, "eve-0", 3, "old")
+    submit_on(world, "bob-head", 2, "old")
+    submit_on(world, "ada-0", 3, "new")
+    world.pass_time(10_000)
+    submit_on(world, "ada-head", 2)
+    submit_on(world, "eve-1", 2, "old")
+    world.pass_time(10_000)
+    world.tell(finished("eve-0", "old"))
+    assert running(world) == ["ada-0", "ada-head", "bob-head"]
 
 
 def test_a_due_head_takes_room_beside_what_is_kept_for_an_owner_that_is_a_due_head_too() -> None:

@@ -36,9 +36,9 @@ def head_before_turns(state: CellState, job: Job, queue: Queue, waiting: Sequenc
     heads = look.heads
     for each in sorted(due, key=lambda head: (since_ms[head.id], head.number)):
         need = look.need_of(each)
-        over = heads.over(need, each.spec)
-        if each.deferred in WAITS and not (over is not None and over.is_due) and not look.has_own_before(each):
-            heads.add_before_turns(each, need, each.deferred)
+        room = heads.room_before_turns(each, need)
+        if each.deferred in WAITS and room and not look.has_own_before(each):
+            heads.add_before_turns(each, need, each.deferred, room)
     return None if heads.is_before_turns(job.id) else heads.over(look.need_of(job), job.spec)
 
 

@@ -89,6 +89,7 @@ class Heads:
     __slots__ = (
         "_above",
         "_before_turns",
+        "_cut",
         "_first",
         "_index",
         "_is_by_tenant",
@@ -111,13 +112,14 @@ class Heads:
         self._shut: Shut = {}
         self._before_turns: dict[tuple[Need, str], None] = {}
         self._first: dict[str, tuple[Need, str]] = {}
+        self._cut: dict[str, Reach] = {}
         self._to_come: dict[str, None] = {}
 
     def next_queue(self) -> None:
         """The walk is over with a queue."""
         lasting = [head for head in self._index.all if head.is_due and head.is_of_all]
         self._index, self._is_by_tenant, self._before_turns, self._first = HeadIndex[Head](), False, {}, {}
-        self._to_come = {}
+        self._cut, self._to_come = {}, {}
         for head in lasting:
             self._put(replace(head, is_of_earlier=True, is_before_turns=False))
 
@@ -148,27 +150,46 @@ class Heads:
         return over[0] if over else None
 
     def _over(self, need: Need, spec: JobSpec) -> list[Head]:
+        over = self._competing(need, spec)
+        if not self._before_turns:
+            return over
+        job_class = (need, spec.tenant)
+        return [head for head in over if self._holds_for(head, job_class, spec.id)]
+
+    def _competing(self, need: Need, spec: JobSpec) -> list[Head]:
+        """The heads that wait for what the job could use, due ones first."""
         if not self._index.all:
             return []
         job_class = (need, spec.tenant)
         above = self._above.get(job_class, ()) if self._index.has_limits else ()
         if self._index.has_limits and not above:
             above = self._above[job_class] = _above(self._state, spec)
-        over = self._index.over(job_class, self.reach(need, spec), above)
-        if not self._before_turns:
-            return over
-        return [head for head in over if self._holds_for(head, job_class, spec.id)]
+        return self._index.over(job_class, self.reach(need, spec), above)
 
     def _holds_for(self, head: Head, job_class: tuple[Need, str], job_id: str) -> bool:
         """Whether a head holds for a job where some are heads before all turns: these are kept back by no other tenant
-        of their queue. Until its turn comes such a head keeps back also what comes before it in the line of its
-        tenant: that did not wait for the same before this walk.
+        of their queue that has not waited longer. Until its turn comes such a head keeps back also what comes before it
+        in the line of its tenant: that did not wait for the same before this walk.
         """
+        if job_id in self._first:
+            return self._holds_before_turns(head, job_id)
         if head.is_of_earlier:
             return True
         if head.spec.tenant == job_class[1]:
-            return not head.is_before_turns or (head.spec.id in self._to_come and job_id not in self._first)
+            return not head.is_before_turns or head.spec.id in self._to_come
         return job_class not in self._before_turns
+
+    def _holds_before_turns(self, head: Head, job_id: str) -> bool:
+        """Whether a head holds for one that is due whoever has the turn: one that has waited longer, or that has come
+        before it in the line of its tenant.
+        """
+        job = self._state.jobs[job_id]
+        if head.is_of_earlier or (head.spec.tenant == job.spec.tenant and not head.is_before_turns):
+            return True
+        since_ms = self._state.heads.get(job_id)
+        if not head.is_due or head.since_ms is None or since_ms is None:
+            return False
+        return (head.since_ms, self._state.jobs[head.spec.id].number) < (since_ms, job.number)
 
     def kept_by(self, job: Job, need: Need, code: PendingReason | None) -> Reach:
         """The nodes of which a job waits for any as a head, whether or not it is one, if this is why it does not fit:
@@ -182,13 +203,23 @@ class Heads:
             found = together(found, part.reach)
         return found
 
-    def add_before_turns(self, job: Job, need: Need, code: PendingReason | None) -> None:
+    def room_before_turns(self, job: Job, need: Need) -> Reach:
+        """Where this head, which is due, may keep what it waits for whoever has the turn: beside what others keep that
+        come before it.
+        """
+        over = [head for head in self._competing(need, job.spec) if self._holds_before_turns(head, job.spec.id)]
+        return self._beside(need, job.spec, over)
+
+    def add_before_turns(self, job: Job, need: Need, code: PendingReason | None, room: Reach | None = None) -> None:
         """By shares the turn of this head, which is due, may come behind that of any other tenant: from these what it
-        waits for is kept before, or its room where it may start now (`code` is None).
+        waits for is kept before, or its room where it may start now (`code` is None); within this `room`.
         """
         if is_ever_allowed(self._state, job):
             since_ms, spec = self._state.heads[job.spec.id], in_line(job)
-            for part in _kept_for(self._state, spec, self.reach(need, job.spec), code, self._shut):
+            reach = self.reach(need, job.spec)
+            if room is not None and room != reach:
+                self._cut[job.spec.id], reach = reach, room
+            for part in _kept_for(self._state, spec, reach, code, self._shut):
                 head = Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=part.code)
                 self._put(replace(head, is_for_owners=True, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
@@ -196,11 +227,19 @@ class Heads:
             self._before_turns[need, job.spec.tenant] = None
 
     def started(self, job_id: str) -> bool:
-        """A job of this queue starts. Whether it kept its room from other tenants: then another head may do so now."""
+        """A job of this queue starts. Whether it kept its room from other tenants: then another head may do so now, and
+        those that did so beside it are to be added anew.
+        """
         if self._first.pop(job_id, None) is None:
             return False
+        own = [head.reach for head in self._index.all if head.spec.id == job_id]
+        again = [each for each, reach in self._cut.items() if each == job_id or any(meet(reach, kept) for kept in own)]
+        for each in again:
+            del self._cut[each]
+            self._first.pop(each, None)
         self._before_turns = dict.fromkeys(self._first.values())
         left = [head for head in self._index.all if head.spec.id != job_id]
+        left = [head for head in left if not (head.is_before_turns and head.spec.id in again)]
         self._index = HeadIndex[Head]()
         for head in left:
             self._index.add(head)
@@ -217,8 +256,11 @@ class Heads:
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
         """Where the job could be and takes from no head that it may not be started past what that one waits for."""
+        return self._beside(need, spec, self._over(need, spec))
+
+    def _beside(self, need: Need, spec: JobSpec, over: Sequence[Head]) -> Reach:
         beside, lined = self.reach(need, spec), _lined(need, spec)
-        for head in self._over(need, spec):
+        for head in over:
             kept = _kept_from(self._state, lined, head) if head.is_due else {}
             beside = {name: left for name, mask in beside.items() if (left := mask & ~kept.get(name, 0))}
         return beside

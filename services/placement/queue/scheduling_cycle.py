@@ -157,36 +157,49 @@ class _QueueScan:
 
     def _keep_for_due_heads(self) -> None:
         """By shares a head that is due keeps what it waits for from other tenants whoever has the turn: one behind
-        another such head is none, nor is one that stands behind a job of its tenant that waits for the same.
+        others that have waited longer only what is beside these; one that stands behind a job of its tenant that waits
+        for the same, nothing.
         """
         begun = self._state.capacity.effort.looks
         due = due_heads(self._state, self._lines, self._queue, self._now_ms)
         self._own_before.look_for(due)
         for job, line, row in due:
             need = row.rows.need
-            over = self._heads.over(need, job.spec)
+            room = {} if self._heads.is_before_turns(job.spec.id) else self._heads.room_before_turns(job, need)
             known = row.code or need.code or job.deferred
-            is_none = self._heads.is_before_turns(job.spec.id) or (over is not None and over.is_due)
-            if is_none or self._own_before.has_one_for(job, line, row, known):
+            if not room or self._own_before.has_one_for(job, line, row, known):
                 continue
-            code = self._waits_for(line, row, job)
+            code = self._waits_for(line, row, job, room)
             if is_of_quota(code) and not is_of_quota(known) and self._own_before.has_one_for(job, line, row, code):
                 continue
             if code is None or code in WAITED_FOR:
-                self._heads.add_before_turns(job, need, code)
+                self._heads.add_before_turns(job, need, code, room)
         # One try is left in any case: else a walk that looks at dear heads first would come to nobody's turn.
         self._walk.tries_left -= min(self._tries_since(begun), max(0, self._walk.tries_left - 1))
 
-    def _waits_for(self, line: Line, row: Row, job: Job) -> PendingReason | None:
-        """What keeps a head now, None where it could start."""
+    def _waits_for(self, line: Line, row: Row, job: Job, room: Reach) -> PendingReason | None:
+        """What keeps a head from this room now, None where it could start."""
         if row.is_limited and not may_start_one_more(self._state, job.spec):
             return PendingReason.ARRAY_LIMIT
+        if room != self._heads.reach(row.rows.need, job.spec):
+            return self._waits_beside(row, job, room)
         code = row.code or row.rows.need.code
         is_stale = is_of_quota(code) and not is_over_limits(self._state, job.spec)
         if code is None or is_stale:
             found = self._try(line, row, job) if job.spec.gang else self._enter(job)
             code = found if isinstance(found, PendingReason) else None
         return code
+
+    def _waits_beside(self, row: Row, job: Job, beside: Reach) -> PendingReason | None:
+        """The same of room beside other heads."""
+        need, known = row.rows.need, self._known_beside(row, beside)
+        if known is not None:
+            return known
+        found = place_beside(self._state, job, self._heads.reach(need, job.spec), beside, self._now_ms)
+        if not isinstance(found, PendingReason):
+            return None
+        self._note_in_vain(row, job, found, beside, is_of_row=False)
+        return found
 
     def _serve(self, course: Course, row: Row) -> bool:
         """The first job of the row whose turn it is starts, or something keeps its class. Whether the record has room
@@ -485,9 +498,7 @@ class _QueueScan:
         if beside:
             self._tries -= not is_planned
             row.tried = self._lines.tries
-            # Why a job that runs gets no more workers says nothing of others that need the same room.
-            is_of_row = found in _OF_TENANT or job.status is not _QUEUED or bool(off)
-            (row if is_of_row else need).in_vain = InVain(self._lines.freed, found, beside)
+            self._note_in_vain(row, job, found, beside, is_of_row=bool(off))
             self._note_beside(row, job, found, beside, is_planned=is_planned, may_be_head=may_be_head)
         self._pass_kept(course, row, job, over, found, off)
         return True
@@ -497,6 +508,13 @@ class _QueueScan:
         found = place_beside(self._state, job, self._heads.reach(need, job.spec), beside, self._now_ms)
         self._walk.tries_left -= self._tries_since(begun)
         return found
+
+    def _note_in_vain(self, row: Row, job: Job, code: PendingReason, beside: Reach, *, is_of_row: bool) -> None:
+        """It was looked for there in vain. Why a job that runs gets no more workers says nothing of others that need
+        the same room.
+        """
+        is_of_row = is_of_row or code in _OF_TENANT or job.status is not _QUEUED
+        (row if is_of_row else row.rows.need).in_vain = InVain(self._lines.freed, code, beside)
 
     def _known_beside(self, row: Row, beside: Reach) -> PendingReason | None:
         """Why it found no place there when it was tried last, if no more has become free since."""
