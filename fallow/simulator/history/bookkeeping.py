@@ -69,8 +69,15 @@ class Bookkeeper:
             e.CellFileSet: self._cell_file_set,
         }
 
-    def take(self, entry: InForce, before: Mapping[type, Callable[[Any], None]] = NOTHING) -> None:
-        """Take in one decision. `before` has what is called when an effect of that kind comes next."""
+    def take(
+        self,
+        entry: InForce,
+        before: Mapping[type, Callable[[Any], None]] = NOTHING,
+        behind: Callable[[e.AnyEffect, Books], None] | None = None,
+    ) -> None:
+        """Take in one decision. `before` has what is called when an effect of that kind comes next; `behind` is called
+        when an effect is in the books.
+        """
         decision = entry.decision
         self._where = f"{self.books.cell}, version {decision.version}, offset {entry.offset}"
         self.books.version, self.books.at_ms = decision.version, decision.at_ms
@@ -81,6 +88,8 @@ class Bookkeeper:
             note = self._table.get(kind)
             if note is not None:
                 note(effect)
+            if behind is not None:
+                behind(effect, self.books)
         for wrong in arrays.not_whole(self.books):
             self._say("I2", wrong)
         for wrong in planned.forgotten(self.books):

@@ -56,7 +56,8 @@ def _in_the_log(cell: CellEvidence, decisions: Sequence[InForce]) -> list[Violat
             order.next(decision)
         if asked is not None:
             asked.reads(decision.decision.inputs)
-        keeper.take(decision, before)
+        operations.reads(decision.decision, keeper.books)
+        keeper.take(decision, before, operations.behind)
         keeper.found += settlements.take(decision.decision, keeper.books)
         keeper.found += operations.take(decision.decision, keeper.books)
         keeper.found += [] if cell.is_damaged else showings.compare(keeper.books)
@@ -66,6 +67,7 @@ def _in_the_log(cell: CellEvidence, decisions: Sequence[InForce]) -> list[Violat
         return keeper.found
     keeper.found += showings.of_no_version()
     if cell.is_drained:
+        keeper.found += operations.unasked()
         keeper.found += settlements.unread(keeper.books)
         keeper.found += _left_over(keeper.books)
     return keeper.found

@@ -281,6 +281,91 @@ def test_an_operation_is_carried_out_or_refused_by_the_record_that_has_read_it(n
     assert sorted(story.broken(has_all_requests=True, operations=asked)) == found
 
 
+# Operations that one record reads, each against the books of its place in it.
+
+SPREAD, PACK = o.CellPolicy(placement="e-spread"), o.CellPolicy(placement="e-binpack")
+
+
+def to(policy: o.CellPolicy) -> o.SetPolicy:
+    return o.SetPolicy(cell=CELL, policy=policy, fields=("placement",))
+
+
+def file_with(policy: o.CellPolicy) -> e.CellFileSet:
+    part = {"name": CELL, "policy": {"placement": policy.placement}}
+    return e.CellFileSet(digest="0" * 32, content=json.dumps({"cells": [part], "tenants": []}))
+
+
+IS_SPREAD, IS_PACK = e.PolicySet(policy=SPREAD), e.PolicySet(policy=PACK)
+PAIR = [enqueued(f"pair.{n}", array=2, array_of="pair", array_index=n, **SPEC) for n in (0, 1)]
+ONE_RUNS = [*PAIR, started("pair.0", place(0, "n1", 0)), e.JobRunning(job="pair.0", attempt=1)]
+ONE_IS_BACK = e.JobRequeued(job="pair.0", reason=RequeueReason.WORKER_FAILED, not_before_ms=0, failures=1)
+HOLD_PAIR, RELEASE_PAIR = o.HoldJob(cell=CELL, job="pair"), o.ReleaseJob(cell=CELL, job="pair")
+HELD = e.JobHeld(job="pair.1")
+LOWER, SET_LOWER = quota("ada", limit=1), o.SetQuota(cell=CELL, quotas=(quota("ada", limit=1).quota,))
+REMOVE, REMOVED = o.RemoveQuota(cell=CELL, tenant="ada"), e.QuotaRemoved(tenant="ada", gpu_type="gpu")
+PLAN = o.PlanMaintenance(cell=CELL, node="n1", begin_ms=5, end_ms=9)
+CORDON = o.Cordon(cell=CELL, node="n1")
+
+READ_TOGETHER: dict[str, tuple[list[Any], list[o.Operation], list[Any], list[str]]] = {
+    "a policy in force, and a file": ([IS_SPREAD], [to(SPREAD)], [IS_PACK, file_with(PACK)], []),
+    "a policy in force twice, and a file": ([IS_SPREAD], [to(SPREAD), to(SPREAD)], [IS_PACK, file_with(PACK)], []),
+    "a policy, and a file": ([IS_PACK], [to(SPREAD)], [IS_SPREAD, IS_PACK, file_with(PACK)], []),
+    "a policy that is passed over before a file": ([IS_PACK], [to(SPREAD)], [file_with(PACK)], ["I2"]),
+    "a policy in force, and another one": ([IS_SPREAD], [to(SPREAD), to(PACK)], [IS_PACK], []),
+    "a policy in force, and leases": ([IS_SPREAD], [to(SPREAD)], [replace(IS_SPREAD, longest_patience_ms=9)], []),
+    "a policy that is not set again": ([IS_SPREAD], [to(PACK), to(SPREAD)], [IS_PACK], ["I2"]),
+    "another policy than the file's": ([IS_SPREAD], [to(SPREAD)], [IS_PACK, file_with(SPREAD)], ["I2"]),
+    "a hold of what is held, and an element that comes back": ([*ONE_RUNS, HELD], [HOLD_PAIR], [ONE_IS_BACK], []),
+    "a hold of an element that is back": ([*ONE_RUNS, HELD, ONE_IS_BACK], [HOLD_PAIR], [], ["I2"]),
+    "a hold of what a file holds": ([*PAIR, replace(HELD, reason="gone")], [HOLD_PAIR], [], ["I2"]),
+    "a hold of nothing that waits": ([], [HOLD_PAIR], [], ["I2"]),
+    "a release behind a hold": ([*PAIR], [HOLD_PAIR, RELEASE_PAIR], [HELD, e.JobReleased(job="pair.1")], []),
+    "a release that is passed over behind a hold": ([*PAIR, HELD], [HOLD_PAIR, RELEASE_PAIR], [
+        e.JobHeld(job="pair.0")], ["I2"]),
+    "a quota twice": ([], [SET_LIMIT, SET_LIMIT], [LIMIT, LIMIT], []),
+    "a quota that is not set again": ([LIMIT], [SET_LIMIT, SET_LOWER, SET_LIMIT], [LIMIT, LOWER], ["I2"]),
+    "a quota that is removed and set": ([LIMIT], [REMOVE, SET_LIMIT], [REMOVED, LIMIT], []),
+    "a quota that is removed and not set": ([LIMIT], [REMOVE, SET_LIMIT], [REMOVED], ["I2"]),
+    "a quota that is set and not removed": ([LIMIT], [REMOVE, SET_LIMIT, REMOVE], [REMOVED, LIMIT], ["I2"]),
+    "a cordon twice": ([], [CORDON, CORDON], [CORDONED, CORDONED], []),
+    "the second of two cordons that is passed over": ([], [CORDON, CORDON], [CORDONED], ["I2"]),
+    "maintenance at another time": ([], [PLAN], [e.MaintenanceSet(node="n1", begin_ms=6, end_ms=9)], ["I2"]),
+    "maintenance that is given up": ([], [PLAN, o.CancelMaintenance(cell=CELL, node="n1")], [
+        e.MaintenanceSet(node="n1", begin_ms=5, end_ms=9), e.MaintenanceSet(node="n1")], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(READ_TOGETHER))
+def test_each_of_several_operations_is_judged_where_it_was_read(name: str) -> None:
+    before, events, effects, found = READ_TOGETHER[name]
+    story = two_nodes().decide(*before).decide(*effects, inputs={"operations-0": len(events)})
+    assert passed_over(story, events, is_drained=True) == found
+
+
+def passed_over(story: Story, events: Sequence[o.Operation], **more: Any) -> list[str]:
+    asked = [Answer(event, "operations-0", offset) for offset, event in enumerate(events)]
+    found = judge(Evidence([story.evidence(has_all_requests=True, operations=asked, **more)]))
+    texts = ("neither carried out nor refused", "has asked for the policy")
+    return [each.invariant for each in found if any(text in each.text for text in texts)]
+
+
+@pytest.mark.parametrize(
+    ("behind", "found"),
+    [
+        ([], ["I2"]),
+        ([file_with(PACK)], []),
+        ([file_with(SPREAD)], ["I2"]),
+        ([e.WriterStarted(epoch=2, writer="two"), file_with(SPREAD)], []),
+    ],
+    ids=["none", "its file", "another file", "another writer"],
+)
+def test_only_a_file_takes_the_place_of_the_policy_that_was_asked_for(behind: list[Any], found: list[str]) -> None:
+    story = two_nodes().decide(IS_SPREAD).decide(IS_PACK, inputs={"operations-0": 1})
+    for effect in behind:
+        story.decide(effect)
+    assert passed_over(story, [to(SPREAD)], is_drained=True) == found
+
+
 def test_a_drain_stops_what_still_runs_at_its_deadline() -> None:
     story = two_nodes().decide(*RUNS, replace(DRAINING, drain_deadline_ms=5))
     for at_ms in (6, 7, 8):

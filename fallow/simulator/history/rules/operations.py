@@ -1,26 +1,35 @@
-"""What operators wish is carried out, or refused, by the decision that has read it: nothing is read and forgotten."""
+"""What operators wish is carried out, or refused, by the decision that has read it: nothing is read and forgotten.
+
+A decision takes operations in their order, and one that changes nothing is written nowhere. So each is held against the
+books as they are at one place among the effects, no sooner than the one before it: what is so there already needs no
+effect, whatever a cell file, or a node, changes behind it in the same record.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from fallow.shared.events import effects as e
 from fallow.shared.events import operations as o
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.values import NodeStatus
-from fallow.simulator.history.books import HELD, WAITS, Books, NodePage
+from fallow.simulator.history.books import HELD, WAITS, Books, JobPage, NodePage
 from fallow.simulator.history.evidence import Answer, CellEvidence, Violation
+from fallow.simulator.history.rules.rules_in_force import policy_in
 
 _STATUS: dict[type[o.Operation], NodeStatus] = {
     o.Cordon: NodeStatus.CORDONED,
     o.Uncordon: NodeStatus.READY,
     o.Drain: NodeStatus.DRAINING,
 }
-_OF_NODES: dict[type[o.Operation], type[e.NodeEffect]] = {
-    o.PlanMaintenance: e.MaintenanceSet,
-    o.CancelMaintenance: e.MaintenanceSet,
-    o.DeclareLost: e.LeaseExpired,
-    o.RemoveNode: e.NodeRemoved,
+_REFUSED_AS: dict[type[o.Operation], str] = {
+    o.HoldJob: "hold",
+    o.ReleaseJob: "release",
+    o.SetQuota: "set-quota",
+    o.SetPolicy: "set-policy",
+    o.RemoveQuota: "remove-quota",
 }
 
 DECISIONS_MOST = 4
@@ -39,12 +48,58 @@ class Operations:
             is_cut = each.offset >= evidence.cut.get(each.source, each.offset + 1)
             if not is_cut and (each.source, each.offset) not in evidence.dead:
                 self._ahead.setdefault(each.source, []).append(each)
+        is_cut = any(each.source in evidence.cut for each in evidence.operations)
+        self._knows_all = evidence.has_all_requests and not is_cut and not evidence.lost_operations
+        self._where, self._open, self._sets_policy = "", deque[o.Operation](), False
+        self._policy = o.CellPolicy()
+        self._unasked: tuple[o.CellPolicy, str] | None = None
+
+    def reads(self, decision: Decision, books: Books) -> None:
+        """A decision comes that is not in the books yet."""
+        self._where, self._policy = f"{self._cell}, version {decision.version}", books.policy
+        self._open = deque(self._read_by(decision))
+        self._sets_policy = any(isinstance(event, o.SetPolicy) for event in self._open)
+        self._settle(books)
+
+    def behind(self, effect: e.AnyEffect, books: Books) -> None:
+        """The next effect of that decision is in the books."""
+        settled = self._settle(books, effect) if self._open else ()
+        if isinstance(effect, e.PolicySet) and self._sets_policy and effect.policy != self._policy:
+            is_asked = any(isinstance(event, o.SetPolicy) for event in settled)
+            self._unasked = None if is_asked else (effect.policy, self._where)
+            self._policy = effect.policy
+        elif isinstance(effect, e.WriterStarted):
+            self._unasked = None  # the one before it may have died while it put its file in force
+        elif isinstance(effect, e.CellFileSet) and self._unasked is not None:
+            named = policy_in(json.loads(effect.content), self._cell)
+            if all(getattr(self._unasked[0], name, None) == value for name, value in named.items()):
+                self._unasked = None
 
     def take(self, decision: Decision, books: Books) -> list[Violation]:
-        """Take in a decision that is in the books already; what it has read and passed over."""
-        where = f"{self._cell}, version {decision.version}"
-        found = [text for event in self._read_by(decision) if (text := _passed_over(event, decision.effects, books))]
-        return [Violation("I2", text, where) for text in (*found, *not_emptied(books))]
+        """The decision is wholly in the books; what it has read and passed over."""
+        passed = [f"{event.type} was read and neither carried out nor refused: {event}" for event in self._open][:1]
+        is_in_force = any(isinstance(effect, e.CellFileSet) for effect in decision.effects)
+        found = [Violation("I2", text, self._where) for text in (*passed, *not_emptied(books))]
+        return [*found, *(self.unasked() if is_in_force else ())]
+
+    def unasked(self) -> list[Violation]:
+        """A policy that took the place of what an operator had asked for, though neither another one nor a file did."""
+        unasked, self._unasked = self._unasked, None
+        if unasked is None or not self._knows_all:
+            return []
+        return [Violation("I2", f"no operator and no cell file has asked for the policy {unasked[0]}", unasked[1])]
+
+    def _settle(self, books: Books, effect: e.AnyEffect | None = None) -> Sequence[o.Operation]:
+        """What is so by now, one after the other; the effect answers one of them."""
+        settled = []
+        while self._open:
+            event = self._open[0]
+            if not _is_so(event, books):
+                if effect is None or not _is_answer(event, effect, books):
+                    break
+                effect = None
+            settled.append(self._open.popleft())
+        return settled
 
     def _read_by(self, decision: Decision) -> Iterable[o.Operation]:
         for source, ahead in self._ahead.items():
@@ -55,66 +110,82 @@ class Operations:
                     yield event
 
 
-def _passed_over(event: o.Operation, effects: Sequence[e.AnyEffect], books: Books) -> str | None:
-    is_done = True
+def _is_so(event: o.Operation, books: Books) -> bool:
+    """Whether nothing is left to be done."""
     match event:
         case o.HoldJob() | o.ReleaseJob():
-            is_done = _is_held_or_let_go(event, effects, books)
+            waiting = [page for page in _pages(event.job, books) if page.status in WAITS]
+            is_hold = isinstance(event, o.HoldJob)
+            return bool(waiting) and all(_is_held(page) if is_hold else page.status != HELD for page in waiting)
         case o.SetQuota():
-            is_done = _is_refused(effects, "set-quota") or all(
-                _is_quota(quota, event.fields, effects, books) for quota in event.quotas
-            )
-        case o.RemoveQuota(tenant=tenant):
-            gone = any(isinstance(each, e.QuotaRemoved) and each.tenant == tenant for each in effects)
-            is_done = gone or _is_refused(effects, "remove-quota")
+            quotas = {(quota.tenant, quota.gpu_type): quota for quota in event.quotas}
+            return all(_is_quota(quota, event.fields, books) for quota in quotas.values())
         case o.SetPolicy(policy=policy):
             names = event.fields or policy.__struct_fields__
-            # A cell file that is put in force by the same record comes behind.
-            policies = [books.policy, *(each.policy for each in effects if isinstance(each, e.PolicySet))]
-            is_so = any(all(getattr(policy, n) == getattr(now, n, None) for n in names) for now in policies)
-            is_done = is_so or _is_refused(effects, "set-policy")
-        case o.Cordon(node=node) | o.Uncordon(node=node) | o.Drain(node=node):
-            changed = [each for each in effects if isinstance(each, e.NodeChanged) and each.spec.id == node]
-            is_done = any(each.status is _STATUS[type(event)] for each in changed) or _is_refused(effects, node)
+            return all(getattr(policy, name) == getattr(books.policy, name, None) for name in names)
         case (
-            o.PlanMaintenance(node=node)
-            | o.CancelMaintenance(node=node)
-            | o.DeclareLost(node=node)
-            | o.RemoveNode(node=node)
-        ):
-            kind = _OF_NODES[type(event)]
-            is_done = any(isinstance(each, kind) and each.node == node for each in effects)
-            is_done = is_done or _is_refused(effects, node)
-    return None if is_done else f"{event.type} was read and neither carried out nor refused: {event}"
+            o.RemoveQuota() | o.Cordon() | o.Uncordon() | o.Drain() | o.PlanMaintenance() | o.CancelMaintenance()
+            | o.DeclareLost() | o.RemoveNode()
+        ):  # fmt: skip
+            return False  # these are always told
+    return True
 
 
-def _is_refused(effects: Sequence[e.AnyEffect], what: str) -> bool:
-    return any(isinstance(each, e.ProposalRefused) and each.proposal == what for each in effects)
+def _is_answer(event: o.Operation, effect: e.AnyEffect, books: Books) -> bool:
+    """Whether the effect, which is in the books, carries it out or refuses it."""
+    match effect:
+        case e.JobRefused(job=job, request=request):
+            return (job, request) == (getattr(event, "job", None), _REFUSED_AS.get(type(event)))
+        case e.ProposalRefused(proposal=proposal):
+            return proposal == _REFUSED_AS.get(type(event), getattr(event, "node", None))
+    return _is_carried_out(event, effect, books)
 
 
-def _is_quota(quota: o.Quota, fields: Sequence[str], effects: Sequence[e.AnyEffect], books: Books) -> bool:
-    known = books.quotas.get((quota.tenant, quota.gpu_type))
-    quotas = [each.quota for each in effects if isinstance(each, e.QuotaSet)]
-    quotas += [] if known is None else [known]
-    names = ("tenant", "gpu_type", *fields) if fields else quota.__struct_fields__
-    return any(all(getattr(now, name) == getattr(quota, name, None) for name in names) for now in quotas)
+def _is_carried_out(event: o.Operation, effect: e.AnyEffect, books: Books) -> bool:
+    match event:
+        case o.HoldJob(job=job):
+            return isinstance(effect, e.JobHeld) and not effect.reason and _is_of(effect.job, job)
+        case o.ReleaseJob(job=job):
+            return isinstance(effect, e.JobReleased) and _is_of(effect.job, job)
+        case o.RemoveQuota(tenant=tenant, gpu_type=kind):
+            is_left = any(user == tenant and kind in (None, of) for user, of in books.quotas)
+            return isinstance(effect, e.QuotaRemoved) and effect.tenant == tenant and not is_left
+        case o.Cordon(node=node) | o.Uncordon(node=node) | o.Drain(node=node):
+            status = _STATUS[type(event)]
+            return isinstance(effect, e.NodeChanged) and (effect.spec.id, effect.status) == (node, status)
+        case o.PlanMaintenance(node=node, begin_ms=begin_ms, end_ms=end_ms):
+            planned = (node, begin_ms, end_ms)
+            return isinstance(effect, e.MaintenanceSet) and (effect.node, effect.begin_ms, effect.end_ms) == planned
+        case o.CancelMaintenance(node=node):
+            return isinstance(effect, e.MaintenanceSet) and (effect.node, effect.begin_ms) == (node, None)
+        case o.DeclareLost(node=node):
+            return isinstance(effect, e.LeaseExpired) and effect.node == node
+        case o.RemoveNode(node=node):
+            return isinstance(effect, e.NodeRemoved) and effect.node == node
+    return False
 
 
-def _is_held_or_let_go(event: o.HoldJob | o.ReleaseJob, effects: Sequence[e.AnyEffect], books: Books) -> bool:
-    """A wish for a job, or for elements of an array, is fulfilled or refused; of two wishes in one record either."""
-    array = books.arrays.get(event.job)
-    for each in effects:
-        if isinstance(each, e.JobHeld | e.JobReleased) and (each.job == event.job or _is_element(each.job, event.job)):
-            return True
-        if isinstance(each, e.JobRefused) and each.job == event.job and each.request in ("hold", "release"):
-            return True
-    pages = [books.jobs[job] for job in (array.left if array is not None else (event.job,)) if job in books.jobs]
-    wants_hold = isinstance(event, o.HoldJob)
-    return not any((page.status == HELD) is not wants_hold for page in pages if page.status in WAITS)
+def _is_quota(quota: o.Quota, fields: Sequence[str], books: Books) -> bool:
+    now = books.quotas.get((quota.tenant, quota.gpu_type))
+    names = fields or quota.__struct_fields__
+    return now is not None and all(getattr(now, name) == getattr(quota, name, None) for name in names)
 
 
-def _is_element(job: str, array: str) -> bool:
-    return job.startswith(f"{array}.")
+def _pages(job: str, books: Books) -> Iterable[JobPage]:
+    """The job, or the elements of the array, that are not over."""
+    array = books.arrays.get(job)
+    jobs = array.left if array is not None else (job,)
+    return [books.jobs[each] for each in jobs if each in books.jobs]
+
+
+def _is_held(page: JobPage) -> bool:
+    """Whether a person holds it: a hold takes the place of one for another reason."""
+    return page.status == HELD and not page.held_why
+
+
+def _is_of(job: str, wanted: str) -> bool:
+    """Whether the job is the wanted one, or an element of it."""
+    return job == wanted or job.startswith(f"{wanted}.")
 
 
 def not_emptied(books: Books) -> Iterable[str]:

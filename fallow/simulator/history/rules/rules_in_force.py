@@ -22,7 +22,7 @@ class RulesInForce:
     def __init__(self, books: Books, files: Sequence[File], operations: Sequence[Operation]) -> None:
         self._books = books
         self._quotas = [quotas_in(file) for file in files]
-        self._policies = [_policy_in(file, books.cell) for file in files]
+        self._policies = [policy_in(file, books.cell) for file in files]
         self._set_quotas = [
             (quota, each.fields) for each in operations if isinstance(each, SetQuota) for quota in each.quotas
         ]
@@ -93,6 +93,7 @@ def _in_milli(tenant: str, kind: str, parent: str | None, said: Mapping[str, Any
     return {**fields, **{name: said[name] for name in _AS_THEY_ARE if name in said}}
 
 
-def _policy_in(file: File, cell: str) -> dict[str, Any]:
+def policy_in(file: File, cell: str) -> dict[str, Any]:
+    """What this file says of the policy of the cell."""
     parts = [part for part in file["cells"] if part["name"] == cell]
     return dict(parts[0].get("policy") or {}) if parts else {}
