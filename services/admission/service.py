@@ -14,7 +14,7 @@ from fallow.services.admission.policy.admissible import Admissible
 from fallow.services.admission.policy.duplicates import key_twice
 from fallow.services.admission.policy.known_arrays import KnownArrays
 from fallow.services.admission.policy.rates import NOBODY, OF_NOBODY, Kept, SubmissionRates
-from fallow.services.admission.policy.resolve import Rejection, cell_of, tenant_of
+from fallow.services.admission.policy.resolve import Rejection, cell_of, cell_of_cancel, tenant_of
 from fallow.shared.cluster.model.config import CellFile, SubmissionRate
 from fallow.shared.events.base import Event, JobId, replace
 from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, shorten
@@ -169,12 +169,15 @@ class AdmissionService:
         strange = beside_room.names_another_tenants(tenant, job)
         if strange is not None:
             return _rejected(event, job, tenant, strange)
+        if isinstance(event, CancelJob):
+            cell = cell_of_cancel(self._file, tenant, event.cell)
+            if isinstance(cell, Rejection):
+                return _rejected(event, job, tenant, cell)
+            return JobCancelRequested(cell=cell.name, job=full_id(tenant, job), tenant=tenant, reason=event.reason)
         known = tenant_of(self._file, tenant)
         cell = known if isinstance(known, Rejection) else cell_of(self._file, known, event.cell)
         if isinstance(cell, Rejection):
             return _rejected(event, job, tenant, cell)
-        if isinstance(event, CancelJob):
-            return JobCancelRequested(cell=cell.name, job=full_id(tenant, job), tenant=tenant, reason=event.reason)
         changes = event.changes
         over = limits.over_update_limits(self._file, changes)
         if over is None and changes.priority is not None:

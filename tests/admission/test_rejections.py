@@ -14,11 +14,12 @@ from fallow.services.admission.service import AdmissionService
 from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
 from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Tenant
 from fallow.shared.events.base import TEXT_CHARACTERS_MOST
-from fallow.shared.events.jobs import JobAdmitted, JobRejected
+from fallow.shared.events.job_ids import full_id
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.rules_told import LABEL_RULE, LINE_RULE, NAME_RULE
 from fallow.shared.events.values import WORKERS_MOST, JobSpec
-from tests.admission.commands import CANCEL, NOW_MS, SUBMIT, UPDATE, answer, bytes_of, rejected, submit
+from tests.admission.commands import CANCEL, FILE, NOW_MS, SUBMIT, UPDATE, answer, bytes_of, rejected, submit
 from tests.hypothesis_profile import reaches
 
 Numbers = tuple[int | None, int | None]
@@ -177,6 +178,8 @@ def _marks() -> list[Any]:
     ("type_", "command", "code"),
     [
         (CANCEL, {"job": "job-1", "tenant": "eve"}, RejectCode.UNKNOWN_TENANT),
+        (CANCEL, {"job": "job-1", "tenant": "eve", "cell": "north"}, RejectCode.UNKNOWN_CELL),
+        (CANCEL, {"job": "ada/job-1", "tenant": "eve", "cell": "east"}, RejectCode.INVALID_FIELD),
         (CANCEL, {"job": "job-1", "tenant": "any"}, RejectCode.CELL_NEEDED),
         (CANCEL, {"job": "job-1", "tenant": "ada", "cell": "north"}, RejectCode.UNKNOWN_CELL),
         (CANCEL, {"job": "job-1", "tenant": "ada", "why": "x"}, RejectCode.INVALID_FIELD),
@@ -198,7 +201,29 @@ def _marks() -> list[Any]:
 )
 def test_a_cancel_or_update_is_turned_away(type_: str, command: dict[str, Any], code: RejectCode) -> None:
     found = rejected(bytes_of(command), type_)
-    assert (found.code, found.job, found.tenant) == (code, f"{command['tenant']}/job-1", command["tenant"])
+    assert (found.code, found.tenant) == (code, command["tenant"])
+    assert found.job == full_id(command["tenant"], command["job"])
+
+
+def test_who_may_have_jobs_left_in_several_cells_is_told_to_name_the_cell() -> None:
+    found = rejected(bytes_of({"job": "job-1", "tenant": "eve"}), CANCEL)
+    assert found.rule.endswith("; to cancel a job of it, name the cell of the job")
+
+
+@pytest.mark.parametrize("topic_tenant", [None, "eve"])
+@pytest.mark.parametrize("job", ["job-1", "eve/job-1", "many.3"])
+def test_a_cancel_of_a_tenant_that_the_file_does_not_name_goes_on_to_the_cell_that_it_names(
+    job: str, topic_tenant: str | None
+) -> None:
+    """A tenant that is taken out of the file has jobs left."""
+    found = answer(bytes_of({"job": job, "tenant": "eve", "cell": "west"}), CANCEL, topic_tenant)
+    assert found == JobCancelRequested(cell="west", job=full_id("eve", job), tenant="eve")
+
+
+def test_a_cancel_of_such_a_tenant_goes_on_where_there_is_one_cell() -> None:
+    service = AdmissionService(FILE.model_copy(update={"cells": FILE.cells[:1]}))
+    found = service.answer(CANCEL, bytes_of({"job": "job-1", "tenant": "eve"}), None, NOW_MS)
+    assert found == JobCancelRequested(cell="east", job="eve/job-1", tenant="eve")
 
 
 @pytest.mark.parametrize(

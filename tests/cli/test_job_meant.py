@@ -63,6 +63,13 @@ async def test_the_job_that_is_most_like_the_word_is_named() -> None:
     assert await hint_by(client, "manny", "main") == " (did you mean search/many?)"
 
 
+@pytest.mark.parametrize("job", ["vision/hello", "vision/many.3"])
+async def test_a_job_that_the_view_knows_by_this_very_name_is_what_was_meant(job: str) -> None:
+    """Also one that stands behind those that the view lists."""
+    assert not await hint_by(cast("CellClient", View()), job, None)
+    assert not await hint_by(cast("CellClient", OneCell()), job, "main")
+
+
 async def test_without_such_a_job_or_without_a_view_nothing_is_named() -> None:
     client = cast("CellClient", View())
     assert not await hint_by(client, "quite-another", None)

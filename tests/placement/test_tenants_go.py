@@ -7,13 +7,18 @@ from random import Random
 import pytest
 
 from fallow.cli.job.reason import as_object, lines, reason_in
+from fallow.services.admission.service import AdmissionService
 from fallow.services.placement.requests.tenants import NOT_IN_THE_FILE
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.model.config import CellFile, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
+from fallow.shared.events.base import replace
+from fallow.shared.events.encoding import encode
+from fallow.shared.events.jobs import JobCancelRequested
 from fallow.shared.events.operations import DeclareLost, HoldJob, Quota, ReleaseJob, RemoveQuota
+from fallow.shared.events.submissions import CancelJob
 from fallow.shared.events.values import RetryPolicy
 from tests.placement.world import (
     CELL,
@@ -141,6 +146,20 @@ def test_a_tenant_that_the_file_no_longer_names_keeps_what_runs_and_its_waiting_
         "waits": JobStatus.HELD,
         "other": JobStatus.QUEUED,
     }
+
+
+@pytest.mark.parametrize("job", ["runs", "waits", "many", "many.1"])
+def test_such_a_job_ends_by_a_cancel_that_admission_passes_on(job: str) -> None:
+    world = cell_with(joined("n1", 1))
+    world.run(spec_of("runs"))
+    world.tell(admitted(spec_of("many", array=3)), admitted(spec_of("waits", 2)))
+    reload(world, "bob")
+    wish = encode(CancelJob(job=job, tenant="ada"))
+    requested = AdmissionService(world.file).answer(CancelJob.type, wish, None, 0)
+    assert isinstance(requested, JobCancelRequested)
+    assert requested.job == f"ada/{job}"
+    made = kinds(world.tell(replace(requested, job=job)))
+    assert made == {"runs": ["JobStopping"], "many": ["JobCancelled"] * 3}.get(job, ["JobCancelled"])
 
 
 def test_who_asks_why_such_a_job_waits_is_told() -> None:

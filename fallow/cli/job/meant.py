@@ -24,19 +24,23 @@ async def hint_for(access: Access, job: str, cell: str | None) -> str:
 
 
 async def hint_by(client: CellClient, job: str, cell: str | None) -> str:
-    """The same of a client that is open. What is really there counts more than what is only like it."""
-    found = await elsewhere(client, job, cell)
-    return f" ({found})" if found else meant_job(job, await known_jobs(client, cell))
-
-
-async def elsewhere(client: CellClient, job: str, cell: str | None) -> str:
-    """`teamB has no job train; there is teamA/train`, or in which other cell the job is; nothing where no job has the
-    id, where it stands alone, and where the view does not say.
+    """The same of a client that is open. What is really there counts more than what is only like it; where this very
+    job is there nothing else was meant.
     """
     tenant, own = parted(job)
-    if not tenant:
-        return ""
-    found = [(name, each) for name in client.cells for each in await _names(client, name, own)]
+    found = [(name, each) for name in client.cells for each in await _names(client, name, own)] if tenant else []
+    told = elsewhere(client, found, job, cell)
+    if told:
+        return f" ({told})"
+    return "" if any(each == job for _, each in found) else meant_job(job, await known_jobs(client, cell))
+
+
+def elsewhere(client: CellClient, found: Sequence[tuple[str, str]], job: str, cell: str | None) -> str:
+    """`teamB has no job train; there is teamA/train`, or in which other cell the job is; nothing where no job has the
+    id, where it stands alone, and where the view does not say. `found` are the jobs that have the id, each behind its
+    cell.
+    """
+    tenant, own = parted(job)
     cells = [name for name, each in found if each == job]
     if cells:
         return f"it is a job of cell {listed(cells)}" if cell is not None and cell not in cells else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.events.reasons import RejectCode
@@ -61,6 +61,16 @@ def cell_of(file: CellFile, tenant: Tenant, named: str | None, pools: tuple[str,
     if pools and cells:
         return Rejection(RejectCode.POOLS_IN_SEVERAL_CELLS, "pools", ", ".join(pools), "must lie in one cell")
     return Rejection(RejectCode.CELL_NEEDED, "cell", "", "must be named: the tenant may use several cells")
+
+
+def cell_of_cancel(file: CellFile, name: str, named: str | None) -> CellPart | Rejection:
+    """The cell in which a tenant's job is to end. One that the file does not name any more may have jobs left, in any
+    cell: which one it is has to be named where there are several.
+    """
+    tenant = tenant_of(file, name)
+    if isinstance(tenant, Rejection) and named is None and len(file.cells) > 1:
+        return replace(tenant, rule=f"{tenant.rule}; to cancel a job of it, name the cell of the job")
+    return cell_of(file, Tenant(name=name) if isinstance(tenant, Rejection) else tenant, named)
 
 
 def home_of(file: CellFile, tenant: Tenant, spec: JobSpec) -> Home | Rejection:
