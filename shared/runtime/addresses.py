@@ -24,7 +24,10 @@ WITH_TLS = ("rediss", "valkeys")
 PLAIN_OPTIONS = frozenset({"db", "username", "password"})
 TLS_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 
-_PASSWORD_OPTION = re.compile(r"((?:^|[?&])[^=&]*pass[^=&]*=)[^&]*", re.IGNORECASE)
+_MAY_HOLD_OPTIONS = re.compile(r"[?#;&]|pass[A-Za-z]*=", re.IGNORECASE)
+_PLACE = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|(?<=,) |[^?#;&=%\s])*")
+_OPTIONS = re.compile(rf"\?(?:(?:db|username|{'|'.join(sorted(TLS_OPTIONS))})=[^?#;&=\s]*(?:&|\Z))*(?:[A-Za-z_]+=)?")
+"""Behind the place: those that hold no secret, up to the value of the first other one."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+._-]*:)?//")
 _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})")
 
@@ -85,10 +88,28 @@ def _why_not_read(path: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """The address as it may be shown: a password in it is not, neither that of its user nor one behind the `?`."""
-    before, at, place = url.rpartition("@")
-    scheme = _SCHEME.match(before)  # not just what stands before `//`: a password may hold that
-    if "?" in before:  # in a password, or before options: where the password ends nobody can tell
-        return f"{scheme[0] if scheme else ''}***"
-    shown = f"{scheme[0] if scheme else ''}***@{place}" if at else url
-    return _PASSWORD_OPTION.sub(r"\1***", shown)
+    """The address as it may be shown, up to where a password could begin: behind the `@` of a user, to a port that is
+    none, or to an option of which it is not known that it holds no secret. Where that ends nobody can tell.
+    """
+    scheme = _SCHEME.match(url)  # not just what stands before `//`: a password may hold that
+    start = scheme[0] if scheme else ""
+    before, at, behind = url[len(start) :].rpartition("@")
+    if _MAY_HOLD_OPTIONS.search(before):  # a password of a user, or an option with an `@`
+        return f"{start}***"
+    return f"{start}{'***@' if at else ''}{_without_secret_end(behind)}"
+
+
+def _without_secret_end(text: str) -> str:
+    """Places and options, up to what may be a secret."""
+    place = _PLACE.match(text)
+    assert place is not None, "it may be empty"
+    if not _are_places(place[0].partition("/")[0]):
+        return f"{text.partition(':')[0]}:***"
+    options = _OPTIONS.match(text, place.end())
+    end = place.end() if options is None else options.end()
+    return text[:end] + ("***" if end < len(text) else "")
+
+
+def _are_places(text: str) -> bool:
+    """Whether a port, and no password, stands behind each colon."""
+    return all(":" not in each or _HOST_AND_PORT.fullmatch(each.strip()) for each in text.split(","))

@@ -6,6 +6,8 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from fallow.services.projector.settings import ProjectorSettings
@@ -13,6 +15,7 @@ from fallow.shared.events.values import JobSpec, ProcessRun
 from fallow.shared.runtime.addresses import without_password
 from fallow.shared.runtime.logs import rendering
 from fallow.shared.runtime.settings import LogFormat
+from tests.hypothesis_profile import reaches
 
 PASSWORD, TOKEN = "hunter2-redis", "alices-token"
 
@@ -57,7 +60,7 @@ def test_settings_do_not_show_the_password_of_redis() -> None:
     [
         ("redis://host:1/0", "redis://host:1/0"),
         ("redis://user:secret@host:1/0", "redis://***@host:1/0"),
-        ("redis://host:1/0?username=u&password=secret&db=1", "redis://host:1/0?username=u&password=***&db=1"),
+        ("redis://host:1/0?username=u&password=secret&db=1", "redis://host:1/0?username=u&password=***"),
         ("unix:///path?password=secret", "unix:///path?password=***"),
         ("user:secret@host:9092", "***@host:9092"),
         ("redis://host:1/0?password=sec@ret", "redis://***"),
@@ -66,7 +69,43 @@ def test_settings_do_not_show_the_password_of_redis() -> None:
         ("user:sec?ret@host:1", "***"),
         ("user:sec//ret@host:1", "***@host:1"),
         ("SASL_SSL://user:sec//ret@host:1,other:2", "SASL_SSL://***@host:1,other:2"),
+        ("redis://host:1/0?password=sec&ret", "redis://host:1/0?password=***"),
+        ("redis://host:1/0?db=1&username=u", "redis://host:1/0?db=1&username=u"),
+        ("redis://host:1/0?db=1;password=secret", "redis://host:1/0?db=***"),
+        ("redis://host:1/0?token=secret", "redis://host:1/0?token=***"),
+        ("redis://host:1/0?secret", "redis://host:1/0?***"),
+        ("redis://host:1/0#password=sec@ret", "redis://***"),
+        ("redis://host:1/0%3Fpassword=secret", "redis://host:1/0***"),
+        ("redis://user%3Asecret%40host:1", "redis://user***"),
+        ("redis://user:secret", "redis://user:***"),
+        ("[::1]:9092,[fe80::1%1]:9092, host:1", "[::1]:9092,[fe80::1%1]:9092, host:1"),
     ],
 )
 def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
     assert without_password(url) == shown
+
+
+FORMS = [
+    "redis://user:{}@host:1/0",
+    "redis://:{}@host:1?db=1",
+    "user:{}@host:1,other:2",
+    "redis://user:{}@host:x/0?password={}&db=1",
+    "redis://host:1/0?password={}",
+    "redis://host:1/0?db=1&password={}&username=u",
+    "redis://host:1/0?pwd={}",
+    "redis://host:1/0;password={}",
+    "redis://host:1/0#password={}",
+    "redis://host:1/0&password={}",
+    "redis://host:1/0 password={}",
+    "redis://host:1/0%3Fpassword={}",
+    "unix:///path?username=u&password={}",
+]
+
+
+@given(form=st.sampled_from(FORMS), password=st.text("XYZ0&;#/?@:=%, \t'", min_size=3, max_size=12))
+def test_no_three_signs_of_a_password_are_shown_whatever_signs_it_has(form: str, password: str) -> None:
+    reaches("a password with a sign at which a part of an address ends", not password.isalnum())
+    shown = without_password(form.format(*[password] * form.count("{}")))
+    kept = without_password(form.format(*["QQQ"] * form.count("{}")))
+    parts = {password[at : at + 3] for at in range(len(password) - 2)}
+    assert [part for part in parts if part in shown and part not in kept] == []
