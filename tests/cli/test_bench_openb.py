@@ -148,6 +148,12 @@ def test_a_row_that_is_no_pod_is_told_with_its_line(files: list[str], tmp_path: 
     assert (done.exit_code, says in done.output) == (Exit.USAGE, True)
 
 
+def test_a_node_has_one_row(files: list[str], tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("\n".join([*NODES[:2], "t-0,8000,8192,1,T4"]))
+    done = RUN.invoke(app, files)
+    assert (done.exit_code, "line 3: node 't-0': line 2 has it already" in " ".join(done.output.split())) == (2, True)
+
+
 @NEEDS_TRACES
 def test_a_real_cluster_is_handed_out_at_least_as_well_as_promised(tmp_path: Path) -> None:
     pods, nodes = Path(FOLDER) / "openb_pods_default.csv.gz", Path(FOLDER) / "nodes_openb.csv.gz"

@@ -92,6 +92,10 @@ def test_a_file_sets_several_at_once_each_whole(tmp_path: Path) -> None:
         ("- {tenant: ada, limits: 1}", f"quotas[0].limits = 1: unknown field (did you mean limit?); {FIELDS}"),
         ("- {tenant: ada, guaranteed: 2, limit: 1}", "quotas[0]: limit 1 is below guaranteed 2"),
         ("- {limit: 1}", "quotas[0].tenant: is missing"),
+        (
+            "[{tenant: ada, limit: 5}, {tenant: ada, gpu_type: h100}, {tenant: ada, gpu_type: gpu, limit: 9000}]",
+            "quotas[2]: tenant ada has a row for GPU type gpu in quotas[0] already",
+        ),
     ],
 )
 def test_a_file_that_holds_no_quotas_is_wrong_use(

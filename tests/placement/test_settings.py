@@ -161,6 +161,15 @@ def test_a_field_is_named_once_at_most(count: int) -> None:
         assert "'limit_milli' is named more than once" in refusal(cell_with().tell(wish))
 
 
+@pytest.mark.parametrize("fields", [(), ("limit_milli",)])
+def test_a_quota_is_named_once_at_most_by_one_operation(fields: tuple[str, ...]) -> None:
+    world = cell_with()
+    before = dict(world.state.quotas)
+    told = world.tell(SetQuota(cell=CELL, quotas=(quota("ada", 4), quota("bob", 1), quota("ada", 9)), fields=fields))
+    assert refusal(told) == "the quota of ada/gpu is named more than once"
+    assert (kinds(told), world.state.quotas) == (["ProposalRefused"], before)
+
+
 def test_a_setting_of_the_policy_is_named_once_at_most() -> None:
     wish = SetPolicy(cell=CELL, policy=CellPolicy(), fields=("node_lease_wall_ms", "placement", "node_lease_wall_ms"))
     assert "'node_lease_wall_ms' is named more than once" in refusal(cell_with().tell(wish))

@@ -41,7 +41,14 @@ def pool_of(gpu_type: str) -> str:
 
 def read_nodes(path: Path) -> tuple[NodeSpec, ...]:
     """The nodes that have GPUs, by their names. Each GPU type is a pool of its own. Raises OpenbError."""
-    found = [_node(path, number, row) for number, row in _rows(path)]
+    found, seen = list[NodeSpec](), dict[str, int]()
+    for number, row in _rows(path):
+        node = _node(path, number, row)
+        if node.id in seen:
+            rule = f"line {seen[node.id]} has it already"
+            raise OpenbError(f"{path}, line {number}: node {shorten(repr(node.id))}: {rule}")
+        seen[node.id] = number
+        found.append(node)
     nodes = sorted((node for node in found if node.gpus), key=lambda node: node.id)
     if not nodes:
         raise OpenbError(f"{path}: no node has a GPU")

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.output.when import DURATION_RULE, duration_of
 from fallow.shared.cluster.model.config import CellFile, TenantQuota
+from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.base import Name
 from fallow.shared.events.encoding import shorten, written
 from fallow.shared.events.operations import Quota
@@ -84,7 +85,19 @@ def read_quotas(path: Path, file: CellFile) -> list[dict[str, Any]]:
         rule = f"must hold a list of quotas, or one under the key `quotas` (got {written(data)})"
         end_with(Exit.USAGE, f"fallow: {path}: {rule}")
     parents = {tenant.name: tenant.parent for tenant in file.tenants}
-    return [plain(_quota(path, number, row, parents)) for number, row in enumerate(rows)]
+    quotas = [_quota(path, number, row, parents) for number, row in enumerate(rows)]
+    _are_once(path, quotas)
+    return [plain(quota) for quota in quotas]
+
+
+def _are_once(path: Path, quotas: list[Quota]) -> None:
+    """Ends the command where a tenant has two rows for one GPU type: which is meant nobody could tell."""
+    seen: dict[Account, int] = {}
+    for number, quota in enumerate(quotas):
+        first = seen.setdefault((quota.tenant, quota.gpu_type), number)
+        if first != number:
+            rule = f"tenant {quota.tenant} has a row for GPU type {quota.gpu_type} in quotas[{first}] already"
+            end_with(Exit.USAGE, f"fallow: {path}: quotas[{number}]: {rule}")
 
 
 def _unknown(field: str) -> str:

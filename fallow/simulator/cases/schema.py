@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -276,6 +277,18 @@ class Case(Strict):
     expect_words: str = ""
     expect: Expect = Expect()
     then: tuple[Then, ...] = ()
+
+    @model_validator(mode="after")
+    def _names_are_given_once(self) -> Case:
+        for kind, names in (
+            ("node", [node.name for node in self.cluster.nodes]),
+            ("queue", [queue.name for queue in self.queues]),
+            ("job", [row.job for row in (*self.running, *self.pending)]),
+        ):
+            twice = [name for name, count in Counter(names).items() if count > 1]
+            if twice:
+                raise ValueError(f"{kind} {twice[0]!r} stands twice")
+        return self
 
     @model_validator(mode="after")
     def _names_are_known(self) -> Case:

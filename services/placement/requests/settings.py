@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from fallow.services.placement.decision.decision import DecisionBuilder
@@ -126,6 +127,11 @@ def set_quota(decision: DecisionBuilder, event: SetQuota, file: CellFile) -> Non
         return
     if _is_named_twice(decision, SET_QUOTA, event.fields):
         return
+    accounts = Counter((quota.tenant, quota.gpu_type) for quota in event.quotas)
+    twice = [f"{tenant}/{gpu_type}" for (tenant, gpu_type), count in accounts.items() if count > 1]
+    if twice:
+        refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, f"the quota of {twice[0]} is named more than once")
+        return
     quotas = event.quotas
     if event.fields:
         parents = {tenant.name: tenant.parent for tenant in file.tenants}
@@ -135,7 +141,7 @@ def set_quota(decision: DecisionBuilder, event: SetQuota, file: CellFile) -> Non
         text = f"{len(quotas)} quotas need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MOST}: set fewer at once"
         refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, text)
         return
-    new = len({(quota.tenant, quota.gpu_type): None for quota in quotas}.keys() - decision.state.quotas.keys())
+    new = len(accounts.keys() - decision.state.quotas.keys())
     if new and len(decision.state.quotas) + new > QUOTAS_MOST:
         refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, _too_many(decision.state, new))
         return

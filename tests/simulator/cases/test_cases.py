@@ -247,6 +247,20 @@ def test_a_queue_that_is_not_there_is_an_error() -> None:
         line(pending=[{"job": "j", "queue": "other"}])
 
 
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [("cluster", "node 'n0' stands twice"), ("queues", "queue 'q' stands twice"), ("pending", "job 'r' stands twice")],
+)
+def test_two_rows_of_one_name_are_an_error(key: str, said: str) -> None:
+    twice = {
+        "cluster": {"nodes": [*LINE["cluster"]["nodes"], {"name": "n0", "gpus": 2}]},
+        "queues": [*LINE["queues"], {"name": "q", "quota": 1}],
+        "pending": [*LINE["pending"], {"job": "r", "queue": "q"}],
+    }
+    with pytest.raises(CaseError, match=said):
+        line(**{key: twice[key]})
+
+
 def test_names_lead_both_ways() -> None:
     names = Names(None)
     assert names.outside(names.inside("job", "A")) == "A"
