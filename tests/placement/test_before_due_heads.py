@@ -74,18 +74,21 @@ def test_a_job_before_a_due_head_counts_no_more_once_the_walk_has_started_it_or_
     world, lines = with_a_due_head("before", priority=1)
     state = world.state
     ((line,),) = lines.in_order()
-    own = OwnBefore(state, lines, Heads(state, world.now_ms), [Course(line, lambda *_: False)])
+    heads = Heads(state, world.now_ms)
+    own = OwnBefore(state, lines, heads, [Course(line, lambda *_: False)])
     due = due_heads(state, lines, FAIR, world.now_ms)
     own.look_for(due)
     job, line, row = next(each for each in due if each[0].spec.id == "head")
-    assert own.has_one_for(job, line, row, PendingReason.NO_FREE_GPUS)
+    room = heads.room_before_turns(job, row.rows.need)
+    assert own.has_one_for(job, line, row, PendingReason.NO_FREE_GPUS, room)
+    assert not own.has_one_for(job, line, row, PendingReason.NO_FREE_GPUS, {})
     place = lines.place_of("before")
     assert place is not None
     if change == "it started":
         lines.started(place[1])
     elif change == "its array is full":
         lines.refuse(*place, PendingReason.ARRAY_LIMIT, is_shut=True)
-    assert own.has_one_for(job, line, row, PendingReason.NO_FREE_GPUS) is (change == "nothing")
+    assert own.has_one_for(job, line, row, PendingReason.NO_FREE_GPUS, room) is (change == "nothing")
 
 
 def test_a_due_head_keeps_its_own_tenants_jobs_off_before_its_turn_until_that_has_come() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fallow.services.placement.fit.empty_capacity import Reach
-from fallow.services.placement.queue.due_heads import WAITS, InOrder, is_too_far, waits_on
+from fallow.services.placement.queue.due_heads import WAITS, InOrder, is_too_far, kept_within, waits_on
 from fallow.services.placement.queue.heads import Head, Heads, is_due
 from fallow.services.placement.queue.lines.blocked import ANY
 from fallow.services.placement.queue.lines.classes import Key, room_of
@@ -37,7 +37,7 @@ def head_before_turns(state: CellState, job: Job, queue: Queue, waiting: Sequenc
     for each in sorted(due, key=lambda head: (since_ms[head.id], head.number)):
         need = look.need_of(each)
         room = heads.room_before_turns(each, need)
-        if each.deferred in WAITS and room and not look.has_own_before(each):
+        if each.deferred in WAITS and room and not look.has_own_before(each, room):
             heads.add_before_turns(each, need, each.deferred, room)
     return None if heads.is_before_turns(job.id) else heads.over(look.need_of(job), job.spec)
 
@@ -62,9 +62,9 @@ class _Look:
         key = room_of(self._state, in_line(job))
         return self._needs.setdefault(key, Need(key, "", ANY))
 
-    def has_own_before(self, head: Job) -> bool:
-        """Whether a job of its tenant that stands before this head waits for the same, or more kinds stand there than
-        are looked at.
+    def has_own_before(self, head: Job, room: Reach) -> bool:
+        """Whether a job of its tenant that stands before this head waits for what it may keep (`room`), or more kinds
+        stand there than are looked at.
         """
         tenant, place = head.spec.tenant, self._place_of(head)
         if tenant not in self._before:
@@ -72,7 +72,7 @@ class _Look:
         competing, end = self._before[tenant]
         if end is not None and end < place:
             return True
-        kept = self.heads.kept_by(head, self.need_of(head), head.deferred)
+        kept = kept_within(self.heads, head, self.need_of(head), head.deferred, room)
         return competing.first_for(place, kept) is not None
 
     def _begin(self, tenant: str) -> tuple[InOrder, Order | None]:

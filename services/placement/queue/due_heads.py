@@ -112,13 +112,15 @@ class OwnBefore:
             self._last[line] = max(order, self._last.get(line, order))
             self._due[row.rows] = None
 
-    def has_one_for(self, job: Job, line: Line, row: Row, code: PendingReason | None) -> bool:
-        """Whether a job of its tenant that stands before this head waits for what it waits for by this code."""
+    def has_one_for(self, job: Job, line: Line, row: Row, code: PendingReason | None, room: Reach) -> bool:
+        """Whether a job of its tenant that stands before this head waits for what it waits for by this code, and may
+        keep (`room`).
+        """
         order = self._order_of(job)
         before = self._before.get(line) or self._begin(line)
         if not before.rows or order <= before.competing.orders[0]:
             return False
-        kept = self._heads.kept_by(job, row.rows.need, code)
+        kept = kept_within(self._heads, job, row.rows.need, code, room)
         at = before.competing.first_for(order, kept)
         if at is not None and not before.is_as_it_was(at):  # the walk has come by since
             before = self._begin(line)
@@ -169,6 +171,16 @@ class OwnBefore:
         job, need = self._state.jobs[row.first[-1]], row.rows.need
         code = row.code or need.code or _told(job, row)
         return waits_on(self._heads, job, need, code, is_due=row.rows in self._due)
+
+
+def kept_within(heads: Heads, job: Job, need: Need, code: PendingReason | None, room: Reach) -> Reach:
+    """The nodes that a due head waits for by this code and may keep: of those where it could be these (`room`). Where
+    limits keep it, it waits for others to end wherever they are.
+    """
+    kept = heads.kept_by(job, need, code)
+    if is_of_quota(code) or code is PendingReason.RESERVED_FOR_OTHER:
+        return kept
+    return {name: left for name, mask in kept.items() if (left := mask & room.get(name, 0))}
 
 
 def waits_on(heads: Heads, job: Job, need: Need, code: PendingReason | None, *, is_due: bool) -> Reach:

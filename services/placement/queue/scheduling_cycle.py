@@ -167,39 +167,35 @@ class _QueueScan:
             need = row.rows.need
             room = {} if self._heads.is_before_turns(job.spec.id) else self._heads.room_before_turns(job, need)
             known = row.code or need.code or job.deferred
-            if not room or self._own_before.has_one_for(job, line, row, known):
+            if not room or self._own_before.has_one_for(job, line, row, known, room):
                 continue
-            code = self._waits_for(line, row, job, room)
-            if is_of_quota(code) and not is_of_quota(known) and self._own_before.has_one_for(job, line, row, code):
+            is_cut = room != self._heads.reach(need, job.spec)
+            code = self._waits_for(line, row, job, is_cut=is_cut)
+            if (
+                is_of_quota(code)
+                and not is_of_quota(known)
+                and self._own_before.has_one_for(job, line, row, code, room)
+            ):
                 continue
             if code is None or code in WAITED_FOR:
                 self._heads.add_before_turns(job, need, code, room)
         # One try is left in any case: else a walk that looks at dear heads first would come to nobody's turn.
         self._walk.tries_left -= min(self._tries_since(begun), max(0, self._walk.tries_left - 1))
 
-    def _waits_for(self, line: Line, row: Row, job: Job, room: Reach) -> PendingReason | None:
-        """What keeps a head from this room now, None where it could start."""
+    def _waits_for(self, line: Line, row: Row, job: Job, *, is_cut: bool) -> PendingReason | None:
+        """What keeps a head now, None where it could start, and of one that keeps a part of its room only (`is_cut`)
+        where no walk has told it: a look there closes nodes, and would be made for each head in each walk anew.
+        """
         if row.is_limited and not may_start_one_more(self._state, job.spec):
             return PendingReason.ARRAY_LIMIT
-        if room != self._heads.reach(row.rows.need, job.spec):
-            return self._waits_beside(row, job, room)
         code = row.code or row.rows.need.code
         is_stale = is_of_quota(code) and not is_over_limits(self._state, job.spec)
-        if code is None or is_stale:
-            found = self._try(line, row, job) if job.spec.gang else self._enter(job)
-            code = found if isinstance(found, PendingReason) else None
-        return code
-
-    def _waits_beside(self, row: Row, job: Job, beside: Reach) -> PendingReason | None:
-        """The same of room beside other heads."""
-        need, known = row.rows.need, self._known_beside(row, beside)
-        if known is not None:
-            return known
-        found = place_beside(self._state, job, self._heads.reach(need, job.spec), beside, self._now_ms)
-        if not isinstance(found, PendingReason):
+        if code is not None and not is_stale:
+            return code
+        if is_cut:
             return None
-        self._note_in_vain(row, job, found, beside, is_of_row=False)
-        return found
+        found = self._try(line, row, job) if job.spec.gang else self._enter(job)
+        return found if isinstance(found, PendingReason) else None
 
     def _serve(self, course: Course, row: Row) -> bool:
         """The first job of the row whose turn it is starts, or something keeps its class. Whether the record has room
