@@ -121,7 +121,7 @@ async def open_log(context: Context[Any], file: CellFile) -> KafkaLog | None:
         await log.stop()
         raise
     context.run_beside(watch_lag(context, log), "watch of the lag")
-    context.run_beside(watch_log(context, log, f"{settings.namespace}.cells"), "watch of Kafka")
+    context.run_beside(watch_log(context, log), "watch of Kafka")
     return log
 
 

@@ -1,5 +1,11 @@
 """Watches whether Kafka answers and has the topics that a process reads, so that the process says what it waits for
 even while it has nothing to write: a reader of a topic that is gone gets nothing, and no error.
+
+Each service says once which topics it reads (`Context.reads`), also what it reads at its start alone (`snapshots`).
+Where it stands in them does not tell that: it lets go of a topic that goes. Left out are
+
+- the tenants' own topics of submissions: admission answers all others without them, and notes which are missing;
+- topics that are only written: what cannot be written is told by whoever writes it.
 """
 
 from __future__ import annotations
@@ -7,19 +13,18 @@ from __future__ import annotations
 from typing import Any
 
 from fallow.shared.log.port import Log, LogUnavailable
-from fallow.shared.log.reading import SUBMISSIONS, name_of
 from fallow.shared.runtime.process import Context
 
 ASK_EVERY_S = 2.0
 SUBJECT = "kafka"
 
 
-async def watch_log(context: Context[Any], log: Log, topic: str) -> None:
+async def watch_log(context: Context[Any], log: Log) -> None:
     """Ask now and then, until the process stops; readiness and one line at each change tell the answer."""
     what, told, pause = f"Kafka at {context.settings.kafka}", "", context.back_off()
     while await context.pause(pause.next_s() if told else ASK_EVERY_S):
         try:
-            reason = await _missing(context, log, topic)
+            reason = await _missing(context, log)
         except LogUnavailable as error:
             reason = str(error)
         if context.stopping.is_set():
@@ -36,12 +41,8 @@ async def watch_log(context: Context[Any], log: Log, topic: str) -> None:
         told = reason
 
 
-async def _missing(context: Context[Any], log: Log, topic: str) -> str:
-    """Which topics of which the process says how far it has come are not there, "" where all are; tenants' own topics
-    come and go. Raises LogUnavailable.
-    """
-    read = {name.rpartition("/")[0] for name in context.health.progress.cursors}
-    names = sorted(name for name in read if name_of(name) != SUBMISSIONS or name.endswith(f".{SUBMISSIONS}"))
-    counts = await log.partition_counts([topic, *names])
-    gone = [name for name in names if not counts[name]]
+async def _missing(context: Context[Any], log: Log) -> str:
+    """Which topics that the process reads are not there, "" where all are. Raises LogUnavailable."""
+    counts = await log.partition_counts([f"{context.settings.namespace}.{name}" for name in sorted(context.reads)])
+    gone = [topic for topic, count in counts.items() if not count]
     return f"it has no topic {', '.join(gone)}. Run: fallow topics create" if gone else ""

@@ -57,6 +57,8 @@ class Context(Generic[SettingsT_co]):
     stopping: asyncio.Event
     host: Host = field(default_factory=Host)
     beside: list[asyncio.Task[None]] = field(default_factory=list)
+    reads: set[str] = field(default_factory=set)
+    """The topics that it reads, by their names without the namespace: it is not ready while one is gone."""
 
     def run_beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run something for as long as the process lives, whose end would change nothing of what it does."""

@@ -1,5 +1,5 @@
 """Tenants come to have topics of their own and lose them while admission goes on: what is there is read soon, what is
-not is told, and none keeps another one waiting.
+not is told, and none keeps another one waiting. Without a topic that is everybody's admission is not ready.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from fallow.services.admission.app.answering import main
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.operations import ReloadCell
+from fallow.shared.log import watch
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.watch import watch_log
 from fallow.shared.runtime.files.cell_file import parse_cell_file
 from fallow.shared.runtime.host import Host
-from fallow.shared.runtime.process import make_context
+from fallow.shared.runtime.process import end_beside, make_context
 from tests.contract.eventually import eventually
 
 LAYOUT = Layout("t", {"main": 0})
@@ -57,6 +59,7 @@ class Running:
     async def opened(self, _: object, __: object) -> MemoryLog:
         log = MemoryLog(self.broker)
         await log.start()
+        self.context.run_beside(watch_log(self.context, log), "watch of Kafka")
         return log
 
     def sharing(self, _: object, topics: Sequence[str], __: object, ___: object) -> Running:
@@ -97,6 +100,7 @@ class Running:
 def _quick_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answering, "LOOK_FOR_TOPICS_MS", 0)
     monkeypatch.setattr(answering, "OPERATIONS_PAUSE_S", 0.05)
+    monkeypatch.setattr(watch, "ASK_EVERY_S", 0.05)
 
 
 @asynccontextmanager
@@ -108,6 +112,7 @@ async def going_on(admission: Running) -> AsyncIterator[None]:
     finally:
         admission.context.stopping.set()
         await process
+        await end_beside(admission.context)
 
 
 async def test_a_topic_that_is_deleted_and_comes_to_be_declared_again_is_read_as_soon_as_it_is_there() -> None:
@@ -194,3 +199,30 @@ async def test_of_each_topic_that_is_read_there_is_a_0_of_what_was_deleted_unrea
         for topic in admission.reads:
             name, found = "fallow_submissions_deleted_unread_total", admission.context.registry
             assert found.get_sample_value(name, {"topic": topic}) == 0
+
+
+@pytest.mark.parametrize("topic", ["submissions", "snapshots"])
+async def test_without_a_topic_of_everybody_it_is_not_ready_and_names_it_until_it_is_back(topic: str) -> None:
+    admission = Running()
+    async with going_on(admission):
+        await admission.comes_to_read()
+        await eventually(lambda: admission.context.health.is_ready)
+        admission.broker.delete_topic(f"t.{topic}")
+        told = f"it has no topic t.{topic}. Run: fallow topics create"
+        await eventually(lambda: told in str(admission.context.health.waiting_for))
+        admission.broker.create_topic(f"t.{topic}", 1)
+        await eventually(lambda: admission.context.health.is_ready)
+
+
+async def test_it_stays_ready_without_the_topic_of_a_tenant_whether_the_file_names_it_or_not() -> None:
+    admission = Running("ada", "bob")
+    admission.create("ada", "bob")
+    async with going_on(admission):
+        await admission.comes_to_read("ada", "bob")
+        admission.reload("ada")
+        admission.delete("ada")
+        admission.delete("bob")
+        await eventually(lambda: admission.misses("ada"))
+        await admission.looks_again()
+        assert admission.context.health.is_ready
+        assert not admission.misses("bob")

@@ -56,6 +56,9 @@ from fallow.shared.runtime.files.cell_file import reloaded
 from fallow.shared.runtime.process import Context, wait_for
 from fallow.shared.runtime.together import together
 
+READS = ("submissions", "operations", "decisions", "snapshots")
+"""The topics that it reads, beside those of tenants."""
+
 OPERATIONS_PAUSE_S, OPERATIONS_PATIENT_MS = 1.0, 500
 LOOK_FOR_TOPICS_MS = 5_000
 
@@ -118,6 +121,7 @@ async def main(
     """Answer commands until told to stop. While Kafka is away they wait. A batch that cannot be answered for a minute
     for another reason ends the process; it is not lost.
     """
+    context.reads.update(READS)
     file = context.host.cell_file(context.settings.cell_file)
     log = await opening(context, file)
     if log is None:

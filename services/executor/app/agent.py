@@ -35,6 +35,7 @@ from fallow.shared.runtime.process import Context, wait_for
 from fallow.shared.runtime.settings import ClockKind
 from fallow.shared.runtime.together import together
 
+READS = ("decisions", "snapshots")
 POLL_WAIT_MS, RECORDS_PER_POLL = 1_000, 500
 
 AWAY_FIRST_S = 0.25
@@ -62,6 +63,7 @@ async def main(
     settings = context.settings
     if settings.clock is ClockKind.STEPPED:
         raise ValueError("clock = stepped: processes do not wait for a stepped clock")
+    context.reads.update(READS)
     file = context.host.cell_file(settings.cell_file)
     machine = finding(settings, file)
     if machine.not_held:

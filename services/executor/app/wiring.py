@@ -26,6 +26,10 @@ from fallow.shared.runtime.process import Context, wait_for
 from fallow.shared.runtime.settings import ClockKind
 
 SLOTS_TOPIC = "executor-slots"
+READS = (SLOTS_TOPIC, "decisions", "snapshots")
+READS_BY_STEPS = ("operations",)
+"""Where time goes by steps it is told there."""
+
 SETTLE_WAIT_S = 3.0
 
 
@@ -52,6 +56,7 @@ async def main(
     keeping: Keeping = keep_on_disk,
 ) -> None:
     """Run one executor until the process stops. Raises CellFileError, NodesFileError."""
+    context.reads.update(READS if context.settings.clock is ClockKind.WALL else (*READS, *READS_BY_STEPS))
     file = context.host.cell_file(context.settings.cell_file)
     nodes = loading(context.settings.nodes_file)
     log = await opening(context, file)

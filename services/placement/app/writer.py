@@ -10,22 +10,27 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from fallow.services.placement.app.cell_writer import CellWriter, Deciding
+from fallow.services.placement.app.intake import PLANS
 from fallow.services.placement.app.metrics import PlacementMetrics
 from fallow.services.placement.app.ownership import Ownership
 from fallow.services.placement.app.signing import tell_of_unsigned
 from fallow.services.placement.service import PlacementService
 from fallow.services.placement.settings import PlacementSettings, check_cells
 from fallow.shared.cluster.model.config import CellPart
+from fallow.shared.events.decisions import INPUTS
 from fallow.shared.log.opening import OpenLog, joined, layout_for, open_log
 from fallow.shared.log.sharing.cell_work import work_apart
 from fallow.shared.runtime.process import Context
 from fallow.shared.runtime.together import together
+
+READS = ("cells", "decisions", "snapshots", *INPUTS, PLANS)
 
 
 async def main(
     context: Context[PlacementSettings], opening: OpenLog = open_log, deciding: Deciding = PlacementService
 ) -> None:
     """Follow and write until told to stop. An error in one cell leaves the others alone. Raises SettingsError."""
+    context.reads.update(READS)
     file = context.host.cell_file(context.settings.cell_file)
     check_cells(context.settings, file)
     log = await opening(context, file)

@@ -12,6 +12,9 @@ from fallow.shared.log.sharing.cell_tasks import CellTasks, Tenure, Work
 from fallow.shared.log.sharing.cell_work import work_apart
 from fallow.shared.runtime.process import Context
 
+READS = ("cells", "decisions", "snapshots")
+"""Which cells are owned, and what whoever works on one follows."""
+
 
 async def work_on_owned_cells(
     context: Context[Any],
@@ -34,6 +37,7 @@ async def work_on_owned_cells(
         finally:
             context.health.let_go(layout.ordinals[tenure.cell])
 
+    context.reads.update(READS)
     member = log.member(layout.group(group), layout.topic("cells"))
     try:
         if await joined(context, member):
