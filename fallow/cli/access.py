@@ -128,7 +128,7 @@ class Access:
         except NotYet as error:
             raise await self._no_cell(error.cell) or error from error
         except ClientUnavailable as error:
-            raise await self._no_topics(str(error)) or error from error
+            raise await self._no_topics(error) or error from error
         finally:
             await client.stop()
             await functions.stop()
@@ -138,11 +138,13 @@ class Access:
 
         return await no_such(self, cell)
 
-    async def _no_topics(self, told: str) -> Exception | None:
-        """What is to be told where Kafka answers, and did not say what was asked since it has no such topics."""
+    async def _no_topics(self, error: Exception) -> Exception | None:
+        """What is to be told where Kafka answers, and has none of the topics of the namespace."""
         from fallow.cli.cells_there import no_topics  # noqa: PLC0415 - the same
+        from fallow.shared.log.port import NoTopics  # noqa: PLC0415 - the same
 
-        return await no_topics(self) if told.startswith("Kafka: offsets of ") else None
+        is_asked = isinstance(error.__cause__, NoTopics) or str(error).startswith("Kafka: offsets of ")
+        return await no_topics(self) if is_asked else None
 
 
 def _address(variable: str, given: str | None) -> str | None:

@@ -11,6 +11,9 @@ from fallow.shared.log.port import Log, LogUnavailable
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.kafka_access import KafkaAccess, Protocol
 
+USUAL_TOPICS = ("decisions", "jobs", "operations", "snapshots")
+"""Where one of these is the namespace has topics. The topics of submissions others see, too."""
+
 
 class NoCellHere(ClientUnavailable):
     """The log holds no decision of this cell. One line: the cell, the namespace, and the cell file that names it."""
@@ -43,12 +46,12 @@ async def no_topics(access: Access) -> NoCellHere | None:
     log = KafkaLog(kafka, "fallow-cli")
     try:
         await log.start()
-        there = await log.partitions(access.layout().topic("decisions"))
+        there = await log.partition_counts([access.layout().topic(name) for name in USUAL_TOPICS])
     except LogUnavailable:
         return None
     finally:
         await log.stop()
-    if there:
+    if any(there.values()):
         return None
     return NoCellHere(none_seen(access.namespace, kafka))
 

@@ -17,7 +17,7 @@ from fallow.shared.events.operations import Operation
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from fallow.shared.events.values import JobSpec
 from fallow.shared.log.layout import Layout, tenant_of
-from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable
+from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, NoTopics
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.view.reader import Read, ViewBehind, ViewReader, ViewRebuilding
 from fallow.shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
@@ -222,6 +222,8 @@ def told() -> Iterator[None]:
         yield
     except LogRefused:
         raise  # waiting would not help
+    except NoTopics as error:
+        raise ClientUnavailable(str(error)) from error
     except (LogUnavailable, LogTruncated) as error:
         raise ClientUnavailable(f"Kafka: {error}") from error
     except (ViewRebuilding, ViewBehind) as error:

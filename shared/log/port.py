@@ -126,6 +126,18 @@ class LogUnavailable(Exception):
     """The log did not answer within its bound. Any part of what was asked may have happened; back off and try again."""
 
 
+class NoTopics(LogUnavailable):
+    """The log answers, and has none of these topics, or none that this user may see."""
+
+    def __init__(self, topics: Collection[str]) -> None:
+        super().__init__(no_topics(topics, "Kafka"))
+
+
+def no_topics(topics: Collection[str], who: str = "it") -> str:
+    """What is told of topics that are not there: which ones, and what makes them anew."""
+    return f"{who} has no topic {', '.join(topics)}. Run: fallow topics create"
+
+
 class LogRefused(LogUnavailable):
     """The log refuses a record for good, and any part of the others may be there. For its caller the log is away until
     a person grants a right or changes a setting: back off, and say so.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fallow.shared.log.port import Log, LogUnavailable
+from fallow.shared.log.port import Log, LogUnavailable, no_topics
 from fallow.shared.runtime.process import Context
 
 ASK_EVERY_S = 2.0
@@ -45,4 +45,4 @@ async def _missing(context: Context[Any], log: Log) -> str:
     """Which topics that the process reads are not there, "" where all are. Raises LogUnavailable."""
     counts = await log.partition_counts([f"{context.settings.namespace}.{name}" for name in sorted(context.reads)])
     gone = [topic for topic, count in counts.items() if not count]
-    return f"it has no topic {', '.join(gone)}. Run: fallow topics create" if gone else ""
+    return no_topics(gone) if gone else ""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
 from redis.asyncio import Redis
 
 from fallow.cli.app import COMMANDS
@@ -283,6 +285,25 @@ def test_who_sends_to_a_namespace_without_topics_is_told_its_name(fallow: Fallow
     first, again = (fallow("topics", "create").stdout.splitlines() for _ in range(2))
     assert (first[0].startswith("created: "), f"topics of namespace {namespace} at" in first[1]) == (True, True)
     assert f"topics of namespace {namespace} at" in again[0]
+
+
+@pytest.mark.real_kafka
+def test_a_topic_that_is_gone_is_named_with_what_makes_it_anew(fallow: Fallow, namespace: str, kafka: str) -> None:
+    async def delete(*topics: str) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
+        await admin.start()
+        await admin.delete_topics(list(topics))
+        await admin.close()
+
+    fallow("topics", "create")
+    asyncio.run(delete(f"{namespace}.decisions"))
+    words = "fallow: Kafka has no topic {}. Run: fallow topics create\n"
+    repair = fallow("log", "repair")
+    assert (repair.returncode, repair.stderr) == (Exit.AWAY, words.format(f"{namespace}.decisions"))
+    fallow("topics", "create")
+    asyncio.run(delete(f"{namespace}.submissions"))
+    sent = fallow("submit", "-", stdin="{id: first, tenant: vision}")
+    assert (sent.returncode, sent.stderr) == (Exit.AWAY, words.format(f"{namespace}.submissions"))
 
 
 @pytest.mark.real_kafka

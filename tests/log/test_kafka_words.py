@@ -63,3 +63,40 @@ async def test_of_somebody_who_answers_it_is_not_said_that_nobody_does() -> None
         with pytest.raises(LogUnavailable, match="or not as a Kafka with these settings"):
             await log.start()
         await log.stop()
+
+
+class _Asked:
+    """Kafka's client, before a Kafka that has these topics, or does not answer."""
+
+    def __init__(self, *topics: str, is_away: bool = False) -> None:
+        self._topics, self._is_away, self._client = topics, is_away, self
+
+    async def end_offsets(self, tps: object) -> None:
+        raise KafkaTimeoutError("Failed to get offsets by times in 2500 ms")
+
+    async def fetch_all_metadata(self) -> _Asked:
+        if self._is_away:
+            raise KafkaConnectionError("closed")
+        return self
+
+    def partitions_for_topic(self, topic: str) -> set[int] | None:
+        return {0} if topic in self._topics else None
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (_Asked("t.jobs"), "Kafka has no topic t.decisions. Run: fallow topics create"),
+        (
+            _Asked("t.jobs", "t.decisions"),
+            "offsets of t.decisions/0, t.jobs/0: Failed to get offsets by times in 2500 ms",
+        ),
+        (_Asked(is_away=True), "offsets of t.decisions/0, t.jobs/0: Failed to get offsets by times in 2500 ms"),
+    ],
+)
+async def test_that_a_topic_is_gone_is_told_where_kafka_says_so(asked: _Asked, told: str) -> None:
+    log = KafkaLog("127.0.0.1:1", "tests")
+    log._queries = asked
+    with pytest.raises(LogUnavailable) as found:
+        await log.end_offsets([("t.jobs", 0), ("t.decisions", 0)])
+    assert str(found.value) == told

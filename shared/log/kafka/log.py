@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as KafkaTopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from aiokafka.structs import RecordMetadata
 
 from fallow.shared.log.admin.topic_admin import delete_records
@@ -28,6 +29,7 @@ from fallow.shared.log.port import (
     AppendUnknown,
     LogRefused,
     LogUnavailable,
+    NoTopics,
     Outgoing,
     Reader,
     Record,
@@ -38,6 +40,9 @@ from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 APPEND_BOUND_MS = 3_000
 PUBLISH_BOUND_MS = 10_000
 REQUEST_BOUND_MS = 2_500
+LOOK_BOUND_S = 0.5
+"""So long, beyond a bound, is looked whether a topic is there at all. A Kafka that is there answers at once."""
+
 LOG_APPEND_TIME = 1
 """The type of a time stamp that is the broker's."""
 
@@ -149,7 +154,7 @@ class KafkaLog:
             if isinstance(error, LogUnavailable):
                 raise
             what = f"publish of {len(messages)} records"
-            raise (refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")) from error
+            raise await self._told(error, what, [message.topic for message in messages]) from error
         return max((stamp for answer in answers if (stamp := self._stamp_of(answer)) is not None), default=None)
 
     async def append(self, message: Outgoing) -> AppendAnswer:
@@ -162,10 +167,10 @@ class KafkaLog:
         except (KafkaError, TimeoutError, OSError, LogUnavailable) as error:
             self._abandon(producer)
             what = f"append to {message.topic}"
-            refusal = error if isinstance(error, LogRefused) else refused(what, error)
-            if refusal is not None:
-                return AppendRefused(refusal.code, str(refusal))
-            return AppendUnknown(reason=f"{what}: {words_of(error)}")
+            told = error if isinstance(error, LogRefused) else await self._told(error, what, [message.topic])
+            if isinstance(told, LogRefused):
+                return AppendRefused(told.code, str(told))
+            return AppendUnknown(reason=str(told))
         if metadata.offset < 0:
             # A duplicate whose metadata the broker has forgotten is acknowledged without an offset.
             return AppendUnknown(reason=f"append to {message.topic}: acknowledged without an offset")
@@ -194,9 +199,19 @@ class KafkaLog:
             async with asyncio.timeout(self._append_bound_s):
                 answer = await ask([KafkaTopicPartition(*tp) for tp in tps])
         except (KafkaError, TimeoutError, OSError) as error:
-            what = f"offsets of {sorted(tps)}"
-            raise (refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")) from error
+            what = f"offsets of {_some_of([f'{topic}/{partition}' for topic, partition in sorted(tps)])}"
+            raise await self._told(error, what, [topic for topic, _ in tps]) from error
         return {(tp.topic, tp.partition): offset for tp, offset in answer.items()}
+
+    async def _told(self, error: Exception, what: str, topics: Collection[str]) -> LogUnavailable:
+        """What is told of an error: where it may come of topics that are not there, and these are not, that."""
+        if isinstance(error, UnknownTopicOrPartitionError | KafkaTimeoutError):
+            with contextlib.suppress(LogUnavailable, TimeoutError):
+                async with asyncio.timeout(LOOK_BOUND_S):
+                    counts = await self.partition_counts(sorted(set(topics)))
+                if gone := [topic for topic, count in counts.items() if not count]:
+                    return NoTopics(gone)
+        return refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")
 
     async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """By a consumer of its own, which is opened by the first look."""
@@ -213,7 +228,8 @@ class KafkaLog:
             async with asyncio.timeout(self._append_bound_s):
                 found = (await self._asking().offsets_for_times({asked: timestamp_ms}))[asked]
         except (KafkaError, TimeoutError, OSError) as error:
-            raise LogUnavailable(f"offset of {tp} at {timestamp_ms}: {words_of(error)}") from error
+            what = f"offset of {tp[0]}/{tp[1]} at {timestamp_ms}"
+            raise await self._told(error, what, [tp[0]]) from error
         return None if found is None else found.offset
 
     async def delete_before(self, tp: TopicPartition, offset: int) -> None:
