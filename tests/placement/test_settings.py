@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from fallow.services.placement.decision import decision_room
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.requests.settings import configure
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
@@ -23,6 +25,10 @@ def file_with(*tenants: Tenant, **policy: object) -> CellFile:
     pools = (Pool(name="train", gpus=1_000),)
     part = CellPart(name=CELL, ordinal=0, pools=pools, policy=build_valid(CellPolicy, **policy))
     return CellFile(cells=(part,), tenants=tenants or (Tenant(name="ada"),))
+
+
+def texts(effects: Iterable[e.AnyEffect]) -> list[str]:
+    return [effect.text for effect in effects if isinstance(effect, e.ProposalRefused)]
 
 
 LIMITED = Tenant(name="ada", quotas=(TenantQuota(limit=8),))
@@ -50,13 +56,92 @@ def test_a_reload_puts_the_file_in_force_anew() -> None:
     assert world.rest() == []
 
 
-def test_a_file_whose_quotas_contradict_those_of_run_time_is_refused_there_and_stops_nobody() -> None:
+def test_a_quota_of_a_file_that_would_close_a_circle_is_told_and_its_limit_counts_all_the_same() -> None:
     world = World(file_with(Tenant(name="lab"), Tenant(name="ada", parent="lab")))
     world.tell(set_quotas(quota("lab", None, parent="ada")))
     world.file = file_with(Tenant(name="lab"), Tenant(name="ada", parent="lab", quotas=(TenantQuota(limit=1),)))
     world.restart()
-    assert ("ada", "gpu") not in world.state.quotas
+    assert world.state.quotas["ada", "gpu"] == quota("ada", 1)
     assert codes(world.decisions[-1].effects) == [ProposalCode.NOT_ALLOWED]
+    text = "ada/gpu is set not below lab: ada/gpu: parent 'lab': cycle: ada -> lab -> ada"
+    assert texts(world.decisions[-1].effects) == [text]
+
+
+def family(*below: tuple[str, int], limit: int = 8) -> CellFile:
+    """Tenants with guarantees below a lab that has 8 GPUs."""
+    lab = Tenant(name="lab", quotas=(TenantQuota(guaranteed=8, limit=limit),))
+    below_it = (Tenant(name=name, parent="lab", quotas=(TenantQuota(guaranteed=gpus),)) for name, gpus in below)
+    return file_with(lab, *below_it)
+
+
+GUEST = replace(quota("guest", None, parent="lab"), guaranteed_milli=2_000)
+
+
+@pytest.mark.parametrize("anew", [True, False])
+def test_a_quota_of_a_file_that_contradicts_one_of_run_time_keeps_its_parent_and_loses_its_guarantee(
+    *, anew: bool
+) -> None:
+    world = World(family(("ada", 1)))
+    world.tell(set_quotas(GUEST))
+    world.file = family(("ada", 2), ("bob", 6))
+    if anew:
+        world.service.reload(world.file)
+        made = world.rest()
+    else:
+        world.restart()
+        made = list(world.decisions[-1].effects)
+    (told,) = texts(made)
+    assert told == (
+        "bob/gpu is set without its guarantee, for what was set at run time of guest: lab/gpu: guaranteed 8: the "
+        "children of 'lab' are guaranteed 10 GPUs together"
+    )
+    assert {name: each.guaranteed_milli for (name, _), each in world.state.quotas.items()} == {
+        "lab": 8_000, "ada": 2_000, "bob": 0, "guest": 2_000
+    }  # fmt: skip
+    assert world.state.quotas["bob", "gpu"].parent == "lab"
+    world.check()
+
+
+def test_the_limit_of_a_file_counts_also_where_more_was_guaranteed_below_it_at_run_time() -> None:
+    world = World(family(limit=16))
+    world.tell(set_quotas(replace(GUEST, guaranteed_milli=8_000)))
+    world.service.reload(file_with(Tenant(name="lab", quotas=(TenantQuota(limit=4),))))
+    (told,) = texts(world.rest())
+    assert told == (
+        "lab/gpu is set all the same, for what was set at run time of guest: lab/gpu: limit 4: the children of 'lab' "
+        "are guaranteed 8 GPUs together"
+    )
+    assert world.state.quotas["lab", "gpu"] == quota("lab", 4)
+    world.check()
+
+
+def test_beside_a_contradiction_no_quota_of_the_file_contradicts_what_the_file_itself_changes() -> None:
+    world = World(family(("bob", 1), ("ada", 6), ("eve", 1)))
+    world.tell(set_quotas(quota("odd", None), quota("zed", None, parent="odd")))
+    odd = Tenant(name="odd", parent="zed", quotas=(TenantQuota(limit=1),))
+    other = family(("bob", 6), ("ada", 1), ("eve", 1)).tenants
+    world.service.reload(file_with(*other, Tenant(name="zed"), odd))
+    (told,) = texts(world.rest())
+    assert told.startswith("odd/gpu is set not below zed")
+    wanted = {each.tenant: each for each in family(("bob", 6), ("ada", 1), ("eve", 1)).quotas()}
+    assert {name: world.state.quotas[name, "gpu"] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("room", [1, 300, 900])
+def test_what_contradicts_is_told_also_where_the_file_needs_several_records(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision_room, "BYTES_MOST", room)
+    world = World(family())
+    world.tell(set_quotas(GUEST))
+    before = len(world.decisions)
+    world.file = family(("ada", 1), ("bob", 6), ("eve", 1))
+    world.restart()
+    made = [effect for each in world.decisions[before:] for effect in each.effects]
+    assert len(texts(made)) >= 1
+    assert sum(each.guaranteed_milli for each in world.state.quotas.values()) - 8_000 <= 8_000
+    assert all(each.parent == "lab" for (name, _), each in world.state.quotas.items() if name != "lab")
+    assert isinstance(made[-1], e.CellFileSet)
 
 
 def test_what_a_file_with_a_contradiction_costs_grows_with_its_quotas_and_not_with_their_square() -> None:
@@ -70,7 +155,7 @@ def test_what_a_file_with_a_contradiction_costs_grows_with_its_quotas_and_not_wi
     file = file_with(Tenant(name="lab"), Tenant(name="ada", parent="lab", quotas=(TenantQuota(limit=1),)), *others)
     world.writer.begin()
     assert configure(turn, file, ("e-spread",), anew=True)
-    assert sorted(kinds(turn.effects)) == ["ProposalRefused"] + ["QuotaSet"] * 200
+    assert sorted(kinds(turn.effects)) == ["ProposalRefused"] + ["QuotaSet"] * 201
     assert turn.steps < 100 * len(names)
 
 

@@ -1,7 +1,8 @@
-"""Quotas that a cell file no longer has, though it still names their tenants.
+"""Quotas that a cell file no longer has.
 
-One whose tenant has no living jobs, and below which no other stands, is removed. Another one comes to say nothing: no
-limit, and no guarantee. For starts that is the same.
+One whose tenant has no living jobs, and below which no other stands, is removed. Another one, where the file still
+names its tenant, comes to say nothing: no limit, and no guarantee. For starts that is the same. Where the tenant goes
+too, it keeps its limit and its place, and guarantees nothing any more.
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Quota
+from fallow.shared.events.value import replace
 
 
 def dropped(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> dict[Account, Quota]:
     """The quotas that the file `in_force` until now has and this one has not, as they are when they say nothing. One
-    that was changed at run time is among them only where the file is put in force `anew`. Those of tenants that the
-    file does not name go by other rules.
+    that was changed at run time is among them only where the file is put in force `anew`. And all of tenants that only
+    the file in force names, as they are without guarantee.
     """
     parents = {tenant.name: tenant.parent for tenant in file.tenants}
     found: dict[Account, Quota] = {}
     for quota in () if in_force is None else quotas_dropped(in_force, file):
         account = (quota.tenant, quota.gpu_type)
-        now = state.quotas.get(account)
-        if now is not None and (anew or now == quota):
-            found[account] = says_nothing(account, parents[quota.tenant])
-    return found
+        now, none = state.quotas.get(account), says_nothing(account, parents[quota.tenant])
+        if now is not None and (anew or now in (quota, none)):
+            found[account] = none
+    gone = {tenant.name for tenant in (() if in_force is None else in_force.tenants)} - parents.keys()
+    return found | {at: replace(now, guaranteed_milli=0) for at, now in state.quotas.items() if at[0] in gone}
 
 
 def says_nothing(account: Account, parent: str | None) -> Quota:
@@ -38,18 +41,12 @@ def says_nothing(account: Account, parent: str | None) -> Quota:
 
 
 def remove_unused(decision: DecisionBuilder, accounts: Collection[Account]) -> bool:
-    """Remove those of these quotas of whose tenants no job lives. Whether the record had room for all."""
-    live = {job.spec.tenant for job in decision.state.jobs.values()} if accounts else ()
-    return remove_lowest(decision, [account for account in accounts if account[0] not in live])
-
-
-def remove_lowest(decision: DecisionBuilder, accounts: Collection[Account]) -> bool:
-    """Remove those of these quotas below which no other stands; a parent's when those below it are removed. Whether the
-    record had room for all.
+    """Remove those of these quotas of whose tenants no job lives, and below which no other stands; a parent's when
+    those below it are removed. Whether the record had room for all.
     """
-    state, may_go = decision.state, dict.fromkeys(accounts)
-    if not may_go:
-        return True
+    state = decision.state
+    live = {job.spec.tenant for job in state.jobs.values()} if accounts else ()
+    may_go = dict.fromkeys(account for account in accounts if account[0] not in live)
     lowest = [each for each in sorted(may_go) if each in state.quotas and each not in state.tree.index.children]
     for account in lowest:  # it grows meanwhile
         if decision.is_full:

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from fallow.services.placement.decision.decision import DecisionBuilder
+from fallow.services.placement.requests.contradictions import set_at_run_time, told
 from fallow.services.placement.requests.dropped_quotas import dropped, remove_unused, says_nothing
 from fallow.services.placement.requests.requests import too_old
 from fallow.shared.cluster.model.arrays import elements_of
-from fallow.shared.cluster.model.config import LEASE_MS_LEAST, CellFile
+from fallow.shared.cluster.model.config import LEASE_MS_LEAST, CellFile, depths_of
 from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
@@ -47,7 +48,7 @@ def configure(
 ) -> bool:
     """Bring the state to the cell file, as far as the record has room. What was changed at run time stays, unless the
     file is put in force `anew`: also that a quota was removed which the file `in_force` until now names already. What
-    only that file has goes. Whether all of it is in force now.
+    only that file has goes first, so that it is in nobody's way. Whether all of it is in force now.
     """
     if anew or decision.state.version == 0:
         _put_policy(decision, file.cell(decision.state.cell).policy, known, "cell-file")
@@ -58,56 +59,89 @@ def configure(
         return False
     changed += [none for at, none in old.items() if decision.state.quotas.get(at, none) != none]
     # Those that stood below others may stand elsewhere then.
-    return _put_in_order(decision, changed, _tenants(file)) and remove_unused(decision, old)
+    return _put_in_order(decision, changed, file) and remove_unused(decision, old)
 
 
 def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> list[Quota]:
-    """The quotas of a file that are to be set. One that says nothing counts as none: a file that did not have it has
-    left it so, as jobs lived.
-    """
-    there = frozenset[Account]() if in_force is None else frozenset((q.tenant, q.gpu_type) for q in in_force.quotas())
+    """The quotas of a file that are to be set."""
+    there = {} if in_force is None else _by_account(in_force)
     changed = []
     for quota in file.quotas():
         account = (quota.tenant, quota.gpu_type)
         before = state.quotas.get(account)
-        if before == quota or not (anew or account not in there):
-            continue
-        if anew or before is None or before == says_nothing(account, before.parent):
+        if before != quota and (anew or _is_as_left(before, quota, there.get(account))):
             changed.append(quota)
     return changed
+
+
+def _is_as_left(before: Quota | None, quota: Quota, in_force: Quota | None) -> bool:
+    """Whether nobody has changed it at run time: it is as the file in force has it. Where that has none, one that says
+    nothing counts as none, and so does one that lacks its guarantee alone: a file has left it so, as jobs lived.
+    """
+    if in_force is not None or before is None:
+        return before == in_force
+    left = replace(quota, guaranteed_milli=0, parent=before.parent)
+    return before in (left, says_nothing((quota.tenant, quota.gpu_type), before.parent))
 
 
 def _too_many(state: CellState, more: int) -> str:
     return f"the cell would have {len(state.quotas) + more} quotas, it takes at most {QUOTAS_MOST}"
 
 
-def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], tenants: frozenset[str]) -> bool:
-    """Set these quotas of the cell file, but for those that contradict others. Whether the record had room for all.
-    They are never too many: the file is bounded itself, and those of tenants that go are removed behind them.
+def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> bool:
+    """Set these quotas of the cell file. Whether the record had room for all. They are never too many: the file is
+    bounded itself, and those of tenants that go are removed before them, or behind them what stood above others.
     """
     if not changed:
         return True
-    merged, fault = _merged(decision, changed, tenants)
+    merged, fault = _merged(decision, changed, _tenants(file))
     if fault is None:
         return _put_first(decision, top_down(merged, changed))
-    # Some contradict what was set at run time: the rest of the file still counts.
-    faults, quotas = list[Fault](), QuotasOneByOne(decision.state.quotas, tenants)
+    return _put_one_by_one(decision, changed, file)
+
+
+def _put_one_by_one(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> bool:
+    """The same where some contradict what was set at run time. These are set without their guarantees: their limits
+    count, and who stands below whom. None contradicts what the file itself is about to change.
+    """
+    depths = depths_of(file.tenants)
+    changed = sorted(changed, key=lambda quota: depths.get(quota.tenant, len(depths)))
+    quotas = QuotasOneByOne(decision.state.quotas, depths)
     decision.steps += _STEPS_OF_A_QUOTA * len(decision.state.quotas)
-    for quota in changed:
+    placed = [quotas.place(quota) for quota in changed]
+    contradicting, is_whole = list[tuple[Quota, Quota, Fault]](), True
+    for quota, (least, unplaced) in zip(changed, placed, strict=True):
         if decision.is_full:
-            return False
-        fault = quotas.put(quota)
-        if fault is None:
-            decision.emit(e.QuotaSet(quota=quota))
-        else:
-            faults.append(fault)
-    for number, each in enumerate(faults):
+            is_whole = False
+            break
+        fault = unplaced or quotas.put(quota)
+        put = quota if fault is None else least
+        if decision.state.quotas.get((quota.tenant, quota.gpu_type)) != put:
+            decision.emit(e.QuotaSet(quota=put))
+        if fault is not None:
+            contradicting.append((quota, put, fault))
+    if contradicting:
+        accounts = {(quota.tenant, quota.gpu_type): None for quota in changed}
+        _tell(decision, contradicting, set_at_run_time(decision.state.quotas, _by_account(file), accounts))
+    return is_whole
+
+
+def _tell(
+    decision: DecisionBuilder,
+    contradicting: Sequence[tuple[Quota, Quota, Fault]],
+    run_time: Mapping[Account, list[str]],
+) -> None:
+    """Refuse these quotas of the cell file, as many as the record has room for."""
+    for number, (quota, put, fault) in enumerate(contradicting):
         if decision.is_full:
-            text = f"{len(faults) - number} more quotas contradict others"
+            text = f"{len(contradicting) - number} more quotas contradict others"
             refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, text)
             break
-        refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, str(each))
-    return True
+        refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, told(quota, put, fault, run_time))
+
+
+def _by_account(file: CellFile) -> dict[Account, Quota]:
+    return {(quota.tenant, quota.gpu_type): quota for quota in file.quotas()}
 
 
 def _put_first(decision: DecisionBuilder, quotas: Sequence[Quota]) -> bool:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fallow.services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
-from fallow.services.placement.requests.dropped_quotas import remove_lowest
 from fallow.services.placement.requests.settings import QUOTAS_BYTES_MOST, STEPS_OF_A_BRANCH, refuse
 from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.quota.tree import Account
@@ -82,10 +81,9 @@ def _named(names: Collection[str]) -> str:
 
 
 def follow_file(decision: DecisionBuilder, tenants: Collection[str], before: Collection[str] | None) -> bool:
-    """Hold the waiting jobs of the tenants that go with this cell file, release those whose tenant is back, and remove
-    the quotas of those that go, if nothing needs them. The file names `tenants`, the one in force until now `before`
-    (None: nobody knows). A job whose tenant was gone before and that waits is one that an operator has let go. Whether
-    the record had room for all.
+    """Hold the waiting jobs of the tenants that go with this cell file, and release those whose tenant is back. The
+    file names `tenants`, the one in force until now `before` (None: nobody knows). A job whose tenant was gone before
+    and that waits is one that an operator has let go. Whether the record had room for all.
     """
     jobs, gone = decision.state.jobs.values(), frozenset(before or ()) - frozenset(tenants)
     to_hold = [job.id for job in jobs if _is_to_be_held(job, tenants) and (before is None or job.spec.tenant in gone)]
@@ -96,8 +94,7 @@ def follow_file(decision: DecisionBuilder, tenants: Collection[str], before: Col
         if decision.is_full:
             return False
         decision.emit(effect)
-    live = {job.spec.tenant for job in decision.state.jobs.values()}
-    return remove_lowest(decision, [each for each in decision.state.quotas if each[0] in gone and each[0] not in live])
+    return True
 
 
 def hold_requeued(decision: DecisionBuilder, tenants: Collection[str]) -> None:

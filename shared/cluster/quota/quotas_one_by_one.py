@@ -11,6 +11,7 @@ from collections.abc import Collection
 from fallow.shared.cluster.quota.rules import LEVELS_MOST, Fault, contradiction, fault_of_holder
 from fallow.shared.cluster.quota.tree import Account, Quotas
 from fallow.shared.events.operations import Quota
+from fallow.shared.events.value import replace
 
 
 class QuotasOneByOne:
@@ -24,6 +25,21 @@ class QuotasOneByOne:
         self._below_milli: Counter[Account] = Counter()
         for account, quota in quotas.items():
             self._place(account, quota)
+
+    def place(self, quota: Quota) -> tuple[Quota, Fault | None]:
+        """Set it without its guarantee, whatever rule that breaks, so that its limit counts, and what it is now. It
+        stands where it says; or, with the reason, where it stood, if the log may not hold it there.
+        """
+        least, account = replace(quota, guaranteed_milli=0), (quota.tenant, quota.gpu_type)
+        before, why = self._quotas.get(account), contradiction(self._quotas, least)
+        if why is not None and before is not None:
+            least = replace(least, parent=before.parent)
+        if contradiction(self._quotas, least) is not None:
+            least = replace(least, parent=None)
+        self._place(account, least)
+        if why is not None:
+            return least, Fault(quota.tenant, quota.gpu_type, "parent", repr(quota.parent), why)
+        return least, self._too_deep(quota) if self._level(account) > LEVELS_MOST else None
 
     def put(self, quota: Quota) -> Fault | None:
         """Set it; or the rule that it would break, and nothing is changed."""
@@ -76,10 +92,7 @@ class QuotasOneByOne:
         parent = quota.parent
         if parent is None:
             return None if self._levels_from(account) <= LEVELS_MOST else self._too_deep(quota)
-        above, level = self._above(account), 1
-        while above is not None:
-            above, level = self._above(above), level + 1
-        if level - 1 + self._levels_from(account) > LEVELS_MOST:
+        if self._level(account) - 1 + self._levels_from(account) > LEVELS_MOST:
             return self._too_deep(quota)
         if (parent, quota.gpu_type) in self._quotas or parent in self._tenants:
             return None
@@ -89,6 +102,12 @@ class QuotasOneByOne:
     def _too_deep(self, quota: Quota) -> Fault:
         rule = f"stands more than {LEVELS_MOST} levels deep, or others below it do"
         return Fault(quota.tenant, quota.gpu_type, "parent", repr(quota.parent), rule)
+
+    def _level(self, account: Account) -> int:
+        above, level = self._above(account), 1
+        while above is not None:
+            above, level = self._above(above), level + 1
+        return level
 
     def _levels_from(self, account: Account) -> int:
         """How many levels there are from here down, with this one."""

@@ -38,7 +38,8 @@ class RulesInForce:
         account = (quota.tenant, quota.gpu_type)
         wanted = _fields(quota)
         named = [file.get(account) for file in self._quotas]
-        is_of_file = any(each is not None and each == wanted for each in named)
+        # One that contradicts others is set without its guarantee, and so is one of a tenant that goes.
+        is_of_file = any(each is not None and wanted in (each, {**each, "guaranteed_milli": 0}) for each in named)
         # Where a file has none, one that says nothing means the same.
         is_of_file = is_of_file or (None in named and wanted == _fields(Quota(
             tenant=quota.tenant, gpu_type=quota.gpu_type, parent=quota.parent)))  # fmt: skip
