@@ -102,7 +102,7 @@ def test_a_reload_sets_all_quotas_of_its_file_also_beside_as_many_as_a_cell_take
 
 
 def test_a_reload_that_names_most_tenants_otherwise_sets_the_quotas_of_all() -> None:
-    """Those of the tenants that go are removed behind that."""
+    """Those of the tenants that go are removed before that."""
     stay, go, come = family(8, 1_875), family(8, 624, "go"), family(8, 624, "come")
     world = world_with(*stay, *go[1:], types=8)
     file = file_of(8, *stay, *come[1:])
