@@ -172,11 +172,17 @@ def test_a_request_is_refused_for_what_holds(name: str) -> None:
 # What admission passes on, and rejects.
 
 FILE: dict[str, Any] = {
-    "cells": [{"name": CELL, "pools": [{"name": "train", "gpus": 8, "gpus_per_node": 4, "driver": "virtual"}],
-               "queues": [{"name": "default"}]}],
+    "cells": [{"name": CELL, "queues": [{"name": "default"}], "pools": [
+        {"name": "train", "gpu_type": "h100", "role": "training", "gpus": 8, "gpus_per_node": 4, "driver": "virtual"},
+        {"name": "serve", "gpu_type": "l4", "role": "inference", "gpus": 1, "gpus_per_node": 1, "driver": "virtual"},
+        {"name": "old", "gpu_type": "v100", "role": "training", "gpus": 8, "gpus_per_node": 4, "driver": "virtual"}]},
+        {"name": "cell-b", "queues": [{"name": "default"}], "pools": [
+        {"name": "far", "gpu_type": "h100", "role": "training", "gpus": 8, "gpus_per_node": 4, "driver": "virtual"}]}],
     "tenants": [{"name": "ada", "parent": None, "quotas": [{"gpu_type": "gpu", "limit": 2, "guaranteed": 0}],
-                 "max_priority": 5, "own_topic": False, "submissions": None, "pools": []}],
-    "limits": {"workers_per_job": 10, "gpus_per_job": 6, "retry_budget": 1, "submit_skew_ms": None},
+                 "max_priority": 5, "own_topic": False, "submissions": None, "pools": ["train", "serve"]},
+                {"name": "eve", "parent": None, "quotas": [], "max_priority": None, "own_topic": True,
+                 "submissions": {"per_s": 1, "burst": 5}, "pools": []}],
+    "limits": {"workers_per_job": 10, "gpus_per_job": 6, "retry_budget": 1, "submit_skew_ms": 9},
 }  # fmt: skip
 
 
@@ -210,6 +216,8 @@ def rejected(code: RejectCode, field: str = "", **numbers: Any) -> JobRejected:
     return JobRejected(job="ada/job", tenant="ada", command="submit", code=code, field=field, **numbers)
 
 
+OF_EVE = JobRejected(job="eve/job", tenant="eve", command="submit", code=RejectCode.UNKNOWN_TENANT)
+AT_ONCE = replace(submit(), submit_ms=1)
 TENANT, JOB, POOL = RejectCode.OVER_TENANT_LIMIT, RejectCode.OVER_JOB_LIMIT, RejectCode.LARGER_THAN_POOL
 REJECTED: dict[str, tuple[JobRejected, SubmitJob, list[str]]] = {
     "more than the tenant may have": (rejected(TENANT, "workers", wanted=3, allowed=2), submit(workers=3), []),
@@ -228,10 +236,41 @@ REJECTED: dict[str, tuple[JobRejected, SubmitJob, list[str]]] = {
     "a known pool": (rejected(RejectCode.UNKNOWN_POOL), submit(pools=("train",)), ["I2"]),
     "an unknown queue": (rejected(RejectCode.UNKNOWN_QUEUE), submit(queue="no"), []),
     "a known queue": (rejected(RejectCode.UNKNOWN_QUEUE), submit(queue="default"), ["I2"]),
+    "an unknown GPU type": (rejected(RejectCode.UNKNOWN_GPU_TYPE), submit(gpu_type="no"), []),
+    "a known GPU type": (rejected(RejectCode.UNKNOWN_GPU_TYPE), submit(gpu_type="h100"), ["I2"]),
+    "no GPU type": (rejected(RejectCode.UNKNOWN_GPU_TYPE), submit(), ["I2"]),
+    "the GPU type of services": (rejected(RejectCode.UNKNOWN_GPU_TYPE), submit(gpu_type="l4"), []),
+    "the GPU type of a service": (
+        rejected(RejectCode.UNKNOWN_GPU_TYPE),
+        submit(gpu_type="l4", kind=JobKind.INFERENCE),
+        ["I2"],
+    ),
+    "the GPU type of a pool that it names": (
+        rejected(RejectCode.UNKNOWN_GPU_TYPE),
+        submit(gpu_type="l4", pools=("serve",)),
+        ["I2"],
+    ),
+    "the GPU type of a pool that is not open": (rejected(RejectCode.UNKNOWN_GPU_TYPE), submit(gpu_type="v100"), []),
+    "a pool that is not open": (rejected(RejectCode.POOL_NOT_ALLOWED), submit(pools=("old",)), []),
+    "a pool that is open": (rejected(RejectCode.POOL_NOT_ALLOWED), submit(pools=("train",)), ["I2"]),
+    "a cell with a pool that is open": (rejected(RejectCode.POOL_NOT_ALLOWED), submit(cell=CELL), ["I2"]),
+    "a cell that must be named": (replace(OF_EVE, code=RejectCode.CELL_NEEDED), submit(tenant="eve"), []),
+    "a cell that is named": (replace(OF_EVE, code=RejectCode.CELL_NEEDED), submit(tenant="eve", cell=CELL), ["I2"]),
+    "the only cell of its tenant": (rejected(RejectCode.CELL_NEEDED), submit(), ["I2"]),
+    "pools of two cells": (rejected(RejectCode.POOLS_IN_SEVERAL_CELLS), submit(pools=("train", "far")), []),
+    "pools of one cell": (rejected(RejectCode.POOLS_IN_SEVERAL_CELLS), submit(pools=("train", "serve")), ["I2"]),
+    "a pool beside the cell": (rejected(RejectCode.POOLS_IN_SEVERAL_CELLS), submit(cell=CELL, pools=("far",)), []),
+    "the driver of its pools": (rejected(RejectCode.UNSUPPORTED, "run.driver"), submit(), ["I2"]),
+    "as much as the larger pool": (rejected(POOL, "workers"), submit(workers=8, pools=("train", "serve")), ["I2"]),
     "a known tenant": (rejected(RejectCode.UNKNOWN_TENANT), submit(), ["I2"]),
     "no topic of its own": (rejected(RejectCode.TENANT_NOT_OF_TOPIC), submit(), ["I2"]),
+    "the topic of another": (replace(rejected(RejectCode.TENANT_NOT_OF_TOPIC), tenant="eve"), submit(), []),
+    "its own topic": (replace(OF_EVE, code=RejectCode.TENANT_NOT_OF_TOPIC), submit(tenant="eve"), ["I2"]),
     "no limit of submissions": (rejected(RejectCode.TOO_MANY_SUBMISSIONS), submit(), ["I2"]),
-    "no bound of times": (rejected(RejectCode.SUBMIT_TIME_TOO_FAR), submit(), ["I2"]),
+    "a limit of submissions": (replace(OF_EVE, code=RejectCode.TOO_MANY_SUBMISSIONS), submit(tenant="eve"), []),
+    "a time that it does not name": (rejected(RejectCode.SUBMIT_TIME_TOO_FAR, wanted=10, allowed=9), submit(), ["I2"]),
+    "a time that is too far": (rejected(RejectCode.SUBMIT_TIME_TOO_FAR, wanted=10, allowed=9), AT_ONCE, []),
+    "a time that is near": (rejected(RejectCode.SUBMIT_TIME_TOO_FAR, wanted=9, allowed=9), AT_ONCE, ["I2"]),
 }
 
 

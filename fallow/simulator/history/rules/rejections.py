@@ -97,11 +97,36 @@ def _over_job_limit(answer: JobRejected, command: Command, file: File) -> bool:
     return bool(spec.retry.budget > limits["retry_budget"])
 
 
+def _pools(spec: JobSpec, file: File) -> list[list[dict[str, Any]]]:
+    """The pools that the job may use, whatever their GPUs, of each cell in which it may be."""
+    cells = [cell for cell in file["cells"] if spec.cell in (None, cell["name"])]
+    found = [[pool for pool in cell["pools"] if _is_open(pool, spec, file)] for cell in cells]
+    if not spec.pools:
+        role = "inference" if spec.kind is JobKind.INFERENCE else "training"
+        found = [[pool for pool in pools if pool["role"] == role] or pools for pools in found]
+    return [pools for pools in found if pools]
+
+
+def _is_open(pool: Mapping[str, Any], spec: JobSpec, file: File) -> bool:
+    of_tenant = (_tenant(file, spec.tenant) or {}).get("pools")
+    return all(not names or pool["name"] in names for names in (of_tenant, spec.pools))
+
+
+def _homes(spec: JobSpec, file: File) -> list[list[dict[str, Any]]]:
+    """Those of them that have GPUs of its type."""
+    of_type = [[pool for pool in pools if spec.gpu_type in (None, pool["gpu_type"])] for pools in _pools(spec, file)]
+    return [pools for pools in of_type if pools]
+
+
 def _larger_than_pool(answer: JobRejected, spec: JobSpec, file: File) -> bool:
-    """Some pool that the job accepts is too small: which of the others it may use goes by more than this."""
-    pools = [pool for cell in file["cells"] for pool in cell["pools"] if not spec.pools or pool["name"] in spec.pools]
-    each, workers = spec.resources.gpu_milli, _together(spec)
-    return any(each > pool["gpus_per_node"] * GPU or workers * each > _usable(pool, each) for pool in pools)
+    """All pools that the job may use are too small, of those that can run it."""
+    homes = [[pool for pool in pools if pool["driver"] == spec.run.driver] for pools in _homes(spec, file)]
+    return any(pools and all(_is_too_small(pool, spec) for pool in pools) for pools in homes)
+
+
+def _is_too_small(pool: Mapping[str, Any], spec: JobSpec) -> bool:
+    each = spec.resources.gpu_milli
+    return bool(each > pool["gpus_per_node"] * GPU or _together(spec) * each > _usable(pool, each))
 
 
 def _usable(pool: Mapping[str, Any], each: int) -> int:
@@ -118,13 +143,12 @@ def _usable(pool: Mapping[str, Any], each: int) -> int:
 def _unsupported(answer: JobRejected, spec: JobSpec, file: File) -> bool:
     is_service = spec.kind is JobKind.INFERENCE
     is_gang = not is_service and (spec.gang or spec.workers == 1)
-    drivers = [pool["driver"] for cell in file["cells"] for pool in cell["pools"]]
     return (
         (is_gang and spec.workers_min not in (None, spec.workers))
         or (not is_service and spec.spread is not None)
         or (not is_gang and spec.topology is not None)
         or bool(spec.scaling or spec.fungible or spec.heterogeneous)
-        or any(driver != spec.run.driver for driver in drivers)
+        or any(all(pool["driver"] != spec.run.driver for pool in pools) for pools in _homes(spec, file))
     )
 
 
@@ -134,12 +158,25 @@ def _unknown_pool(answer: JobRejected, spec: JobSpec, file: File) -> bool:
 
 
 def _unknown_queue(answer: JobRejected, spec: JobSpec, file: File) -> bool:
-    queues = [[queue["name"] for queue in cell["queues"]] for cell in file["cells"]]
-    return spec.queue is not None and any(spec.queue not in names for names in queues)
+    queue = spec.queue or (_tenant(file, spec.tenant) or {}).get("queue")
+    cells = [cell for cell in file["cells"] if spec.cell in (None, cell["name"])]
+    return queue is not None and any(queue not in [each["name"] for each in cell["queues"]] for cell in cells)
 
 
 def _unknown_gpu_type(answer: JobRejected, spec: JobSpec, file: File) -> bool:
-    return spec.gpu_type is not None
+    types = [[pool["gpu_type"] for pool in pools] for pools in _pools(spec, file)]
+    return spec.gpu_type is not None and any(spec.gpu_type not in each for each in types)
+
+
+def _pool_not_allowed(answer: JobRejected, spec: JobSpec, file: File) -> bool:
+    """A pool that the job names, or each one of the cell that it names, is not open to its tenant."""
+    may_use = (_tenant(file, spec.tenant) or {}).get("pools")
+    cells = [[pool["name"] for pool in cell["pools"]] for cell in file["cells"] if spec.cell in (None, cell["name"])]
+    if not may_use:
+        return False
+    if spec.pools:
+        return any(pool not in may_use for pool in spec.pools)
+    return spec.cell is not None and any(all(name not in may_use for name in names) for names in cells)
 
 
 def _unknown_cell(answer: JobRejected, command: Command, file: File) -> bool:
@@ -147,10 +184,44 @@ def _unknown_cell(answer: JobRejected, command: Command, file: File) -> bool:
     return cell is not None and all(cell != each["name"] for each in file["cells"])
 
 
+def _cell_needed(answer: JobRejected, command: Command, file: File) -> bool:
+    """It names neither a cell nor a pool, and its tenant may use pools of several cells."""
+    is_named, tenant = _names_a_place(command), _tenant(file, answer.tenant)
+    if is_named or tenant is None:
+        return False
+    cells = [[pool["name"] for pool in cell["pools"]] for cell in file["cells"]]
+    return sum(not tenant["pools"] or any(name in tenant["pools"] for name in names) for names in cells) > 1
+
+
+def _names_a_place(command: Command) -> bool:
+    if isinstance(command, SubmitJob):
+        return command.job.cell is not None or bool(command.job.pools)
+    return command.cell is not None
+
+
+def _pools_in_several_cells(answer: JobRejected, spec: JobSpec, file: File) -> bool:
+    """No cell in which it may be has all of its pools."""
+    cells = [[pool["name"] for pool in cell["pools"]] for cell in file["cells"] if spec.cell in (None, cell["name"])]
+    return bool(spec.pools) and not any(all(pool in names for pool in spec.pools) for names in cells)
+
+
+def _tenant_not_of_topic(answer: JobRejected, command: Command, file: File) -> bool:
+    """It came by the own topic of another tenant: the answer is that one's."""
+    tenant = command.job.tenant if isinstance(command, SubmitJob) else command.tenant
+    return tenant != answer.tenant and bool((_tenant(file, answer.tenant) or {}).get("own_topic"))
+
+
 def _submits_too_many(answer: JobRejected, command: Command, file: File) -> bool:
     """Its tenant has a limit; for whom no tenant answers there is one in any case."""
     tenant = _tenant(file, answer.tenant)
-    return tenant is None or tenant["own_topic"] or tenant["submissions"] is not None
+    return tenant is None or tenant["submissions"] is not None
+
+
+def _submit_time_too_far(answer: JobRejected, command: Command, file: File) -> bool:
+    """By the distance that the answer tells: when the command came is not known here."""
+    most = file["limits"]["submit_skew_ms"]
+    is_told = isinstance(command, SubmitJob) and command.submit_ms is not None
+    return is_told and most is not None and answer.wanted is not None and answer.wanted > most == answer.allowed
 
 
 _HOLDS: dict[RejectCode, Callable[[JobRejected, Command, File], bool]] = {
@@ -162,9 +233,11 @@ _HOLDS: dict[RejectCode, Callable[[JobRejected, Command, File], bool]] = {
     RejectCode.UNKNOWN_QUEUE: _of_spec(_unknown_queue),
     RejectCode.UNKNOWN_GPU_TYPE: _of_spec(_unknown_gpu_type),
     RejectCode.UNKNOWN_CELL: _unknown_cell,
+    RejectCode.CELL_NEEDED: _cell_needed,
+    RejectCode.POOLS_IN_SEVERAL_CELLS: _of_spec(_pools_in_several_cells),
     RejectCode.UNKNOWN_TENANT: lambda answer, _, file: _tenant(file, answer.tenant) is None,
-    RejectCode.POOL_NOT_ALLOWED: lambda answer, _, file: bool((_tenant(file, answer.tenant) or {}).get("pools")),
-    RejectCode.TENANT_NOT_OF_TOPIC: lambda _, __, file: any(each["own_topic"] for each in file["tenants"]),
+    RejectCode.POOL_NOT_ALLOWED: _of_spec(_pool_not_allowed),
+    RejectCode.TENANT_NOT_OF_TOPIC: _tenant_not_of_topic,
     RejectCode.TOO_MANY_SUBMISSIONS: _submits_too_many,
-    RejectCode.SUBMIT_TIME_TOO_FAR: lambda _, __, file: file["limits"]["submit_skew_ms"] is not None,
+    RejectCode.SUBMIT_TIME_TOO_FAR: _submit_time_too_far,
 }
