@@ -483,6 +483,7 @@ class Bookkeeper:
         self.books.ages = ages_in(effect.content, self.books.cell)
         self.books.rules = rules_in(effect.content, self.books.cell)
         self.books.waiting_most = waiting_most_in(effect.content)
+        self.books.cell_file = effect.content
 
     def _policy_set(self, effect: e.PolicySet) -> None:
         self.books.policy = effect.policy

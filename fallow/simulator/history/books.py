@@ -130,6 +130,7 @@ class Books:
     ages: dict[str, tuple[int, int]] = field(default_factory=dict)
     rules: dict[str, QueueRule] = field(default_factory=dict)
     waiting_most: dict[str, int] = field(default_factory=dict)
+    cell_file: str = ""
 
     def hold(self, job_id: str, page: JobPage, places: tuple[WorkerPlace, ...]) -> None:
         """Let the job hold these places instead of those it held."""

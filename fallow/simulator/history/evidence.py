@@ -81,14 +81,15 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One record of the topic `jobs`.
+    """One record of the topic `jobs`, or `operations`.
 
-    `source` and `offset` are where it lies, as `inputs` of a decision name it.
+    `source` and `offset` are where it lies, as `inputs` of a decision name it; `moment` is when the topic took it.
     """
 
     event: Event
     source: str
     offset: int
+    moment: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,8 @@ class CellEvidence:
     set aside as dead letters. `deaf` is the reign whose writer does not know that its own record was damaged.
     `has_all_requests`: what is neither in `answers` nor in `lost_answers` nobody asked for.
     `operations` are the records of the cell's partition of that topic, `lost_operations` those that were lost or
-    damaged there. `files` are the cell files by which the cell's writers may have gone, as what their JSON says.
+    damaged there. `files` are the cell files by which the cell's writers may have gone, as what their JSON says,
+    `on_disk` those that lay on the disk of every machine, as the log holds them: from which moment on each did.
     `late` is by how much (in moments) something may end behind the time at which it had to be over, `unaware` for how
     long after a harm to the log a writer may not have looked yet. From `quiet_from` on a writer lives at all times; the
     order of starts is judged where it is given.
@@ -174,6 +176,7 @@ class CellEvidence:
     operations: Sequence[Answer] = ()
     lost_operations: Sequence[Event] = ()
     files: Sequence[Mapping[str, Any]] = ()
+    on_disk: Sequence[tuple[int, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def _in_the_log(cell: CellEvidence, decisions: Sequence[InForce]) -> list[Violat
             order.next(decision)
         if asked is not None:
             asked.reads(decision.decision.inputs)
-        operations.reads(decision.decision, keeper.books)
+        operations.reads(decision.decision, keeper.books, decision.moment)
         keeper.take(decision, before, operations.behind)
         keeper.found += settlements.take(decision.decision, keeper.books)
         keeper.found += operations.take(decision.decision, keeper.books)

@@ -48,7 +48,7 @@ def judge_history(history: History) -> list[Violation]:
 
 def evidence_of(history: History) -> Evidence:
     """What is left of a world, as plain data."""
-    files = [json.loads(file.model_dump_json()) for file in (history.file, *history.files)]
+    files = [json.loads(file.model_dump_json()) for file in (history.file, *(file for _, file in history.files))]
     cells = [_cell(history, cell.name, cell.ordinal, files) for cell in history.file.cells]
     wishes = [*_wishes(history)] if history.drained else ()
     return Evidence(cells, wishes, submissions=[*_submissions(history)], files=files)
@@ -87,6 +87,7 @@ def _cell(history: History, cell: str, ordinal: int, files: Sequence[Mapping[str
         operations=[*_answers(history.log.get(("operations", ordinal), ()), ordinal, "operations")],
         lost_operations=[answer.event for answer in _answers(_lost_of("operations", history, ordinal), ordinal)],
         files=files,
+        on_disk=[(at_ms, file.content()) for at_ms, file in ((0, history.file), *history.files)],
     )
 
 
@@ -220,7 +221,7 @@ def _answers(records: Iterable[Logged], ordinal: int, topic: str = "jobs") -> It
                 one = JobAdmitted(cell=event.cell, spec=job.spec, submit_ms=job.submit_ms, digest=job.digest)
                 yield Answer(one, input_name(topic, ordinal), logged.offset)
         elif isinstance(event, Event):
-            yield Answer(event, input_name(topic, ordinal), logged.offset)
+            yield Answer(event, input_name(topic, ordinal), logged.offset, logged.at_ms)
 
 
 def _reading(answer: ViewAnswer) -> Reading:

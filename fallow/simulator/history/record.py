@@ -233,7 +233,7 @@ class History:
     """All of it. `log` holds what each partition held at the end; `lost_tails` what was taken out of the decisions, and
     `lost_inputs` what was taken out of inputs.
 
-    `files` are those that came in the place of `file`.
+    `files` are those that came in the place of `file`, with the time of each.
     `drained` tells whether everything came to its end after the faults had stopped; `stuck` says what did not.
     """
 
@@ -242,7 +242,7 @@ class History:
     nodes: dict[str, tuple[NodeSpec, ...]]
     log: dict[TopicPartition, list[Logged]] = field(default_factory=dict)
     diaries: dict[str, list[DiaryEntry]] = field(default_factory=dict)
-    files: list[CellFile] = field(default_factory=list)
+    files: list[tuple[int, CellFile]] = field(default_factory=list)
     moments: list[NodeMoment] = field(default_factory=list)
     taken: list[TakenOver] = field(default_factory=list)
     submissions: list[Submission] = field(default_factory=list)

@@ -185,7 +185,7 @@ class Mishaps:
         """Put another cell file in its place and say so to everybody."""
         world = self._world
         world.file = file
-        world.history.files.append(file)
+        world.history.files.append((world.engine.now_ms, file))
         for cell in world.first_file.cells:
             world.broker.land(message_of(ReloadCell(cell=cell.name, by="operator"), cell.ordinal))
 

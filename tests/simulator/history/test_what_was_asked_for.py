@@ -383,7 +383,8 @@ def test_each_of_several_operations_is_judged_where_it_was_read(name: str) -> No
 
 def passed_over(story: Story, events: Sequence[o.Operation], **more: Any) -> list[str]:
     asked = [Answer(event, "operations-0", offset) for offset, event in enumerate(events)]
-    found = judge(Evidence([story.evidence(has_all_requests=True, operations=asked, **more)]))
+    known: dict[str, Any] = {"has_all_requests": True, "operations": asked, **more}
+    found = judge(Evidence([story.evidence(**known)]))
     texts = ("neither carried out nor refused", "has asked for the policy")
     return [each.invariant for each in found if any(text in each.text for text in texts)]
 
@@ -403,6 +404,67 @@ def test_only_a_file_takes_the_place_of_the_policy_that_was_asked_for(behind: li
     for effect in behind:
         story.decide(effect)
     assert passed_over(story, [to(SPREAD)], is_drained=True) == found
+
+
+# Reloads of the cell file.
+
+
+def limited_to(gpus: int, most: int = 2) -> e.CellFileSet:
+    tenant = {"name": "ada", "quotas": [{"gpu_type": "gpu", "limit": gpus}]}
+    part = {"name": CELL, "policy": {"max_pending_jobs": most}}
+    return e.CellFileSet(digest=f"{gpus}" * 32, content=json.dumps({"cells": [part], "tenants": [tenant]}))
+
+
+OLD, NEW, OTHER = limited_to(1), limited_to(2), limited_to(3)
+AS_OLD = [FEW, quota("ada", limit=1), OLD]
+NO = e.ProposalRefused(proposal="cell-file", code="not_allowed")  # type: ignore[arg-type]
+RELOADED: dict[str, tuple[list[list[Any]], list[Any], list[str]]] = {
+    "its file in force": ([[quota("ada", limit=2), NEW]], [], []),
+    "no file": ([], [], ["I2"]),
+    "the file before it": ([[quota("ada", limit=2), OLD]], [], ["I2"]),
+    "a file that never lay there": ([[quota("ada", limit=3), OTHER]], [], ["I2"]),
+    "its file without its quota": ([[NEW]], [], ["I2"]),
+    "its file without the quota that contradicts others": ([[NO, NEW]], [], []),
+    "its file in several records": ([[quota("ada", limit=2)], [NEW]], [], []),
+    "its file, and a quota behind it": ([[quota("ada", limit=2), NEW]], [quota("ada", limit=3)], []),
+    "its file by another writer": ([[e.WriterStarted(epoch=2, writer="two"), quota("ada", limit=2)], [NEW]], [], []),
+}
+
+
+@pytest.mark.parametrize("name", list(RELOADED))
+def test_a_reload_puts_the_file_in_force_that_lies_there(name: str) -> None:
+    records, together, found = RELOADED[name]
+    story = two_nodes().decide(*AS_OLD)
+    asked = [Answer(o.ReloadCell(cell=CELL), "operations-0", 0, story.moment)]
+    for effects in records:
+        story.decide(*effects)
+    story.decide(*together, inputs={"operations-0": 1})
+    on_disk = [(0, OLD.content), (story.moment - len(records) - 1, NEW.content)]
+    judged = judge(Evidence([story.evidence(operations=asked, on_disk=on_disk)]))
+    assert [each.invariant for each in judged if "neither carried out nor refused" in each.text] == found
+
+
+def test_a_reload_puts_no_file_in_force_that_came_later() -> None:
+    story = two_nodes().decide(*AS_OLD)
+    asked = [Answer(o.ReloadCell(cell=CELL), "operations-0", 0, story.moment)]
+    on_disk = [(0, OLD.content), (story.moment, NEW.content), (story.moment + 3, OTHER.content)]
+    story.decide(quota("ada", limit=3), OTHER).decide(inputs={"operations-0": 1})
+    assert passed_over(story, [], operations=asked, on_disk=on_disk) == ["I2"]
+
+
+def test_two_reloads_of_a_file_that_contradicts_others_are_told_of_it_once() -> None:
+    story = two_nodes().decide(*AS_OLD)
+    asked = [Answer(o.ReloadCell(cell=CELL), "operations-0", offset, story.moment) for offset in (0, 1)]
+    story.decide(NO, NEW).decide(inputs={"operations-0": 1}).decide(inputs={"operations-0": 2})
+    on_disk = [(0, OLD.content), (story.moment - 3, NEW.content)]
+    assert passed_over(story, [], operations=asked, on_disk=on_disk) == []
+
+
+def test_loans_are_refused() -> None:
+    loan = o.OfferLoan(cell=CELL, loan="loan-1", nodes=("n1",))
+    no = e.ProposalRefused(proposal="loan-1", code="unsupported")  # type: ignore[arg-type]
+    assert passed_over(two_nodes().decide(inputs={"operations-0": 1}), [loan]) == ["I2"]
+    assert passed_over(two_nodes().decide(no, inputs={"operations-0": 1}), [loan]) == []
 
 
 def test_a_drain_stops_what_still_runs_at_its_deadline() -> None:

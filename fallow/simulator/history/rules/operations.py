@@ -13,18 +13,20 @@ from collections.abc import Iterable, Sequence
 
 from fallow.shared.events import effects as e
 from fallow.shared.events import operations as o
+from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.values import NodeStatus
 from fallow.simulator.history.books import HELD, WAITS, Books, JobPage, NodePage
 from fallow.simulator.history.evidence import Answer, CellEvidence, Violation
+from fallow.simulator.history.rules.reloads import Reloads
 from fallow.simulator.history.rules.rules_in_force import policy_in
 
-_STATUS: dict[type[o.Operation], NodeStatus] = {
+_STATUS: dict[type[Event], NodeStatus] = {
     o.Cordon: NodeStatus.CORDONED,
     o.Uncordon: NodeStatus.READY,
     o.Drain: NodeStatus.DRAINING,
 }
-_REFUSED_AS: dict[type[o.Operation], str] = {
+_REFUSED_AS: dict[type[Event], str] = {
     o.HoldJob: "hold",
     o.ReleaseJob: "release",
     o.SetQuota: "set-quota",
@@ -50,19 +52,22 @@ class Operations:
                 self._ahead.setdefault(each.source, []).append(each)
         is_cut = any(each.source in evidence.cut for each in evidence.operations)
         self._knows_all = evidence.has_all_requests and not is_cut and not evidence.lost_operations
-        self._where, self._open, self._sets_policy = "", deque[o.Operation](), False
+        self._where, self._open, self._sets_policy = "", deque[Answer](), False
+        self._reloads = Reloads(evidence)
+        self._read_at: int | None = None
         self._policy = o.CellPolicy()
         self._unasked: tuple[o.CellPolicy, str] | None = None
 
-    def reads(self, decision: Decision, books: Books) -> None:
-        """A decision comes that is not in the books yet."""
+    def reads(self, decision: Decision, books: Books, moment: int | None = None) -> None:
+        """A decision comes that is not in the books yet; the log took it at this moment."""
         self._where, self._policy = f"{self._cell}, version {decision.version}", books.policy
-        self._open = deque(self._read_by(decision))
-        self._sets_policy = any(isinstance(event, o.SetPolicy) for event in self._open)
+        self._open, self._read_at = deque(self._read_by(decision)), moment
+        self._sets_policy = any(isinstance(each.event, o.SetPolicy) for each in self._open)
         self._settle(books)
 
     def behind(self, effect: e.AnyEffect, books: Books) -> None:
         """The next effect of that decision is in the books."""
+        self._reloads.behind(effect)
         settled = self._settle(books, effect) if self._open else ()
         if isinstance(effect, e.PolicySet) and self._sets_policy and effect.policy != self._policy:
             is_asked = any(isinstance(event, o.SetPolicy) for event in settled)
@@ -77,7 +82,8 @@ class Operations:
 
     def take(self, decision: Decision, books: Books) -> list[Violation]:
         """The decision is wholly in the books; what it has read and passed over."""
-        passed = [f"{event.type} was read and neither carried out nor refused: {event}" for event in self._open][:1]
+        events = [each.event for each in self._open][:1]
+        passed = [f"{event.type} was read and neither carried out nor refused: {event}" for event in events]
         is_in_force = any(isinstance(effect, e.CellFileSet) for effect in decision.effects)
         found = [Violation("I2", text, self._where) for text in (*passed, *not_emptied(books))]
         return [*found, *(self.unasked() if is_in_force else ())]
@@ -89,29 +95,35 @@ class Operations:
             return []
         return [Violation("I2", f"no operator and no cell file has asked for the policy {unasked[0]}", unasked[1])]
 
-    def _settle(self, books: Books, effect: e.AnyEffect | None = None) -> Sequence[o.Operation]:
+    def _settle(self, books: Books, effect: e.AnyEffect | None = None) -> Sequence[Event]:
         """What is so by now, one after the other; the effect answers one of them."""
         settled = []
         while self._open:
-            event = self._open[0]
-            if not _is_so(event, books):
+            event = self._open[0].event
+            if not self._is_so(self._open[0], books):
                 if effect is None or not _is_answer(event, effect, books):
                     break
                 effect = None
-            settled.append(self._open.popleft())
+            settled.append(self._open.popleft().event)
         return settled
 
-    def _read_by(self, decision: Decision) -> Iterable[o.Operation]:
+    def _is_so(self, operation: Answer, books: Books) -> bool:
+        """Whether nothing is left to be done."""
+        if isinstance(operation.event, o.ReloadCell):
+            return self._reloads.is_in_force(operation, self._read_at, books)
+        return _is_so(operation.event, books)
+
+    def _read_by(self, decision: Decision) -> Iterable[Answer]:
         for source, ahead in self._ahead.items():
             position = decision.inputs.get(source, 0)
             while ahead and ahead[-1].offset < position:
-                event = ahead.pop().event
-                if isinstance(event, o.Operation) and event.cell == self._cell:
-                    yield event
+                each = ahead.pop()
+                if isinstance(each.event, o.Operation) and each.event.cell == self._cell:
+                    yield each
 
 
-def _is_so(event: o.Operation, books: Books) -> bool:
-    """Whether nothing is left to be done."""
+def _is_so(event: Event, books: Books) -> bool:
+    """Whether nothing is left to be done. What is not named here is always told."""
     match event:
         case o.HoldJob() | o.ReleaseJob():
             waiting = [page for page in _pages(event.job, books) if page.status in WAITS]
@@ -123,25 +135,30 @@ def _is_so(event: o.Operation, books: Books) -> bool:
         case o.SetPolicy(policy=policy):
             names = event.fields or policy.__struct_fields__
             return all(getattr(policy, name) == getattr(books.policy, name, None) for name in names)
-        case (
-            o.RemoveQuota() | o.Cordon() | o.Uncordon() | o.Drain() | o.PlanMaintenance() | o.CancelMaintenance()
-            | o.DeclareLost() | o.RemoveNode()
-        ):  # fmt: skip
-            return False  # these are always told
-    return True
+        case o.AdvanceTime():
+            return True  # a stepped clock goes on by it, and no effect says so
+    return False
 
 
-def _is_answer(event: o.Operation, effect: e.AnyEffect, books: Books) -> bool:
+def _is_answer(event: Event, effect: e.AnyEffect, books: Books) -> bool:
     """Whether the effect, which is in the books, carries it out or refuses it."""
     match effect:
         case e.JobRefused(job=job, request=request):
             return (job, request) == (getattr(event, "job", None), _REFUSED_AS.get(type(event)))
         case e.ProposalRefused(proposal=proposal):
-            return proposal == _REFUSED_AS.get(type(event), getattr(event, "node", None))
+            return proposal == (_REFUSED_AS.get(type(event)) or _about(event))
     return _is_carried_out(event, effect, books)
 
 
-def _is_carried_out(event: o.Operation, effect: e.AnyEffect, books: Books) -> bool:
+def _about(event: Event) -> str:
+    """What a refusal names where it does not name the kind of operation."""
+    match event:
+        case o.OfferLoan(loan=loan) | o.RecallLoan(loan=loan):
+            return loan
+    return getattr(event, "node", event.type)
+
+
+def _is_carried_out(event: Event, effect: e.AnyEffect, books: Books) -> bool:
     match event:
         case o.HoldJob(job=job):
             return isinstance(effect, e.JobHeld) and not effect.reason and _is_of(effect.job, job)
