@@ -60,6 +60,23 @@ class Listed(Numbers):
         self.heard.append((made_ms, len(list(events))))
 
 
+class Tried(Numbers):
+    """Knows how many words each record was to have. This happens when one is in the log."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+        self._then = then
+
+    def confirmed(self, events: Iterable[Said], made_ms: int) -> None:
+        self._then()
+
+    def still_ours(self, events: Iterable[Said]) -> list[Said]:
+        ours = super().still_ours(events)
+        self.sizes.append(len(ours))
+        return ours
+
+
 class Silenced(Numbers):
     """Lets go of all its nodes once it has looked."""
 
@@ -103,6 +120,12 @@ async def strict_log() -> Strict:
     log = Strict(broker)
     await log.start()
     return log
+
+
+def bytes_of_a_word() -> int:
+    """How many a record of one word of one job takes."""
+    one = LAYOUT.outgoing(n.RunsReported(cell=CELL, words=(finished("job-00", 1),)), id="", source="", wall_ms=0)
+    return len(one.value or b"")
 
 
 async def records_in(log: MemoryLog) -> list[Event | Undecodable]:
@@ -262,8 +285,7 @@ async def test_a_word_that_the_topic_refuses_for_its_size_is_kept_and_no_lease_i
 async def test_of_a_record_that_is_too_large_the_words_go_out_in_smaller_ones_and_each_counts_once(words: int) -> None:
     context, speaker, log = make_context("executor", ServiceSettings()), Stamped(), await strict_log()
     outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
-    one = LAYOUT.outgoing(n.RunsReported(cell=CELL, words=(finished("job-00", 1),)), id="", source="", wall_ms=0)
-    log.bytes_most = len(one.value or b"") + 20
+    log.bytes_most = bytes_of_a_word() + 20
     running = asyncio.create_task(outbox.run())
     outbox.put([finished(f"job-{number:02}", number) for number in range(words)], 3)
     async with asyncio.timeout(5):
@@ -275,6 +297,49 @@ async def test_of_a_record_that_is_too_large_the_words_go_out_in_smaller_ones_an
     assert said[0].seq >= 100, "some of it may have arrived"
     assert sum(count for _, count in speaker.heard) == words
     assert "size" not in (context.health.waiting_for or "")
+
+
+async def test_what_waits_behind_words_that_are_too_large_together_is_said_too() -> None:
+    context, speaker, log = make_context("executor", ServiceSettings()), Listed(), await strict_log()
+    outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
+    log.bytes_most = bytes_of_a_word() + 20
+    outbox.put([finished(f"job-{number:02}", number) for number in range(7)], 3)
+    outbox.put([finished(f"job-{number:02}", number) for number in range(7, 9)], 4)
+    running = asyncio.create_task(outbox.run())
+    async with asyncio.timeout(5):
+        await outbox.drained()
+    running.cancel()
+    assert [word.job for word in await words_in(log)] == [f"job-{number:02}" for number in range(9)]
+    assert sum(count for made_ms, count in speaker.heard if made_ms == 4) == 2
+
+
+async def test_what_the_log_refuses_for_another_reason_than_its_size_is_not_cut_and_the_process_not_ready(
+    log: Moody,
+) -> None:
+    context, speaker = make_context("executor", ServiceSettings()), Tried()
+    outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
+    running = asyncio.create_task(outbox.run())
+    outbox.put([finished(f"job-{number}", number) for number in range(8)], 3)
+    await eventually(lambda: len(speaker.sizes) > 1)
+    assert "node reports are not being published: not now" in (context.health.waiting_for or "")
+    log.is_away = False
+    async with asyncio.timeout(5):
+        await outbox.drained()
+    running.cancel()
+    assert set(speaker.sizes) == {8}
+
+
+async def test_after_a_record_that_was_too_large_the_next_ones_grow_from_what_the_topic_took() -> None:
+    context, log = make_context("executor", ServiceSettings()), await strict_log()
+    speaker = Tried(lambda: setattr(log, "bytes_most", 10**5))
+    outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
+    log.bytes_most = bytes_of_a_word() + 20
+    outbox.put([finished(f"job-{number:02}", number) for number in range(16)], 3)
+    running = asyncio.create_task(outbox.run())
+    async with asyncio.timeout(5):
+        await outbox.drained()
+    running.cancel()
+    assert speaker.sizes == [16, 8, 4, 2, 1, 2, 4, 8, 1]
 
 
 async def test_what_stands_before_a_word_that_is_too_large_counts_and_what_stands_behind_it_waits() -> None:
