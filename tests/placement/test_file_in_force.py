@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -263,33 +263,39 @@ ORDERS = st.lists(st.sampled_from([*STEPS, "reload"]), min_size=1, max_size=6)
 
 @given(
     batches=st.lists(
-        st.tuples(ORDERS, st.sampled_from(["train", "late", None]), st.booleans()), min_size=1, max_size=4
+        st.tuples(ORDERS, st.sampled_from(["train", "late", None]), st.sampled_from(["decide", "rest", "wait"])),
+        min_size=1,
+        max_size=4,
     ),
     fates=st.lists(st.sampled_from(Fate), max_size=4),
     stepped=st.booleans(),
 )
 @example(
-    batches=[(["quota of a type of one file", "reload"], "late", False)], fates=[Fate.BEATEN, Fate.KEPT], stepped=False
+    batches=[(["quota of a type of one file", "reload"], "late", "decide")],
+    fates=[Fate.BEATEN, Fate.KEPT],
+    stepped=False,
 )
+@example(batches=[(["reload"], "late", "wait"), (["reload"], "train", "decide")], fates=[], stepped=False)
 def test_what_came_together_is_done_in_its_order_whether_a_file_or_a_person_says_it(
-    batches: list[tuple[list[str], str | None, bool]], fates: list[Fate], *, stepped: bool
+    batches: list[tuple[list[str], str | None, str]], fates: list[Fate], *, stepped: bool
 ) -> None:
     """A person who sets something behind a reload is told that it is set: the file does not go over it. What was set
     before the reload does not go over the file. A file that is refused changes nothing.
     """
     met = list(fates)
     if Fate.BEATEN in fates:  # who takes the cell over reads the file as it is then
-        batches = [(names, batches[0][1], rests) for names, _, rests in batches]
+        batches = [(names, batches[0][1], then) for names, _, then in batches]
     at_once = World(with_limit("train"), stepped=stepped)
     one_by_one = World(with_limit("train"), stepped=stepped)
     at_once.on_append = lambda: met.pop() if met else Fate.KEPT
     numbers = count(1)
-    for names, pool, rests in batches:
+    for names, pool, then in batches:
         at_once.file_read = one_by_one.file_read = with_limit(pool) if pool is not None else None
         events = [STEPS[name](next(numbers)) for name in names]
         at_once.hand_over(*events)
-        at_once.decide()
-        if rests:
+        if then != "wait":
+            at_once.decide()
+        if then == "rest":
             at_once.rest()
         for event in events:
             one_by_one.tell(event)
@@ -302,6 +308,25 @@ def test_what_came_together_is_done_in_its_order_whether_a_file_or_a_person_says
     reloads = [number for number, (name, pool) in enumerate(orders) if name == "reload" and pool is not None]
     reaches("something is set behind a reload", bool(reloads) and orders[-1][0] != "reload")
     reaches("a reload comes behind what was set", bool(reloads) and orders[0][0] != "reload")
+    waiting = [
+        {first, second}
+        for (before, first, then), (behind, second, _) in pairwise(batches)
+        if then == "wait" and before[-1] == behind[0] == "reload"
+    ]
+    reaches("a reload with another file waits behind one that waits", {"train", "late"} in waiting)
+
+
+def test_of_reloads_with_other_files_that_follow_each_other_while_one_is_put_in_force_the_last_one_counts() -> None:
+    world = World(OLD)
+    world.checks = False
+    world.file_read = quota_of_many(1, tenants=600)
+    world.hand_over(ReloadCell(cell=CELL))
+    world.decide()
+    for pool in ("train", "late"):
+        world.file_read = with_limit(pool)
+        world.hand_over(ReloadCell(cell=CELL))
+    world.rest()
+    assert in_force(world) == with_limit("late")
 
 
 async def test_a_reload_that_the_shell_refuses_leaves_what_was_set_at_run_time(tmp_path: Path) -> None:
