@@ -109,3 +109,33 @@ async def test_planned_starts_that_topic_queue_never_takes_keep_no_order_back(by
         left_unsaid = context.registry.get_sample_value("fallow_queue_too_large_total", {"cell": "main"})
     assert [start.job for start in cell.starts()] == list(jobs if is_said else ())
     assert (left_unsaid or 0) == (not is_said)
+
+
+LEFT_UNSAID = "part of the plan is left unsaid: topic t.queue refuses a record for its size"
+
+
+def with_a_plan_that_is_too_large() -> tuple[Cell, SmallLog, HandHost]:
+    """Of the two records of its plan the first one is, which says who is next. The second one is small."""
+    cell = Cell()
+    cell.log, cell.host = log, host = SmallLog(cell.broker, 350), HandHost()
+    cell.enqueue(*(f"a-job-of-a-long-name-{number}" for number in range(40)))
+    return cell, log, host
+
+
+async def test_once_topic_queue_takes_the_whole_plan_the_process_is_ready_again() -> None:
+    cell, log, host = with_a_plan_that_is_too_large()
+    async with cell.planned() as context:
+        await eventually(lambda: LEFT_UNSAID in (context.health.waiting_for or ""))
+        log.record_bytes_max, host.now_ms = 10**6, 10_000
+        cell.enqueue("one-more")
+        await eventually(lambda: context.health.waiting_for is None)
+        assert [waiting for _, waiting, _ in cell.newest()] == [41]
+
+
+async def test_a_plan_that_is_left_unsaid_is_no_matter_of_a_process_that_owns_the_cell_no_more() -> None:
+    cell, _, _ = with_a_plan_that_is_too_large()
+    async with cell.planned() as context:
+        await eventually(lambda: LEFT_UNSAID in (context.health.waiting_for or ""))
+        cell.tenure.holds = False
+        cell.enqueue("one-more")
+        await eventually(lambda: context.health.waiting_for is None)
