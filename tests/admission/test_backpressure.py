@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as with_fields
 
 from fallow.services.admission.app.answering import Admission
-from fallow.services.admission.app.keeping_pace import jobs_read_to
+from fallow.services.admission.app.keeping_pace import LOOK_AGAIN_MS, jobs_read_to
 from fallow.services.admission.policy.backpressure import AWAY_MS, Backpressure
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.encoding import TYPE_HEADER, ce_headers, encode
 from fallow.shared.events.operations import ReloadCell
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import JobSpec
@@ -74,6 +74,18 @@ class BlindLog(MemoryLog):
         if self.is_blind:
             raise LogUnavailable("no answer")
         return await super().end_offsets(tps)
+
+
+class HidingLog(BlindLog):
+    """It can be told not to say where topics begin, which only who looks whose a cell's log is wants to know."""
+
+    hides, looks = False, 0
+
+    async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        self.looks += ("t.decisions", 0) in tps
+        if self.hides:
+            raise LogUnavailable("no answer")
+        return await super().begin_offsets(tps)
 
 
 class SlowReader(MemoryReader):
@@ -318,6 +330,69 @@ async def test_placement_is_not_waited_for_where_its_decisions_have_not_all_come
     cell.passes(MOST_MS)
     await cell.admission.pace.look()
     assert not (await cell.submit()).done()  # all has come, and says that the last job is not read
+
+
+async def with_damage() -> tuple[Cell, HidingLog]:
+    """The log of the cell is damaged, placement has read none of its one job, and it is time to look whose log it is
+    now.
+    """
+    cell = Cell(kind=HidingLog)
+    assert isinstance(cell.log, HidingLog)
+    cell.broker.write(Outgoing("t.decisions", b"{}", b"k", ((TYPE_HEADER, Decision.type.encode()),), 0))
+    cell.broker.delete_before(("t.decisions", 0), 1)
+    await cell.admission.pace.begin()
+    assert await cell.admission.pace.others() is None
+    await cell.passes_on()
+    await cell.placement_reads(0)
+    await cell.admission.pace.look()
+    cell.passes(LOOK_AGAIN_MS)
+    cell.log.looks = 0
+    return cell, cell.log
+
+
+async def test_while_kafka_does_not_tell_whose_a_damaged_log_is_it_is_measured_how_far_placement_is_behind() -> None:
+    cell, log = await with_damage()
+    log.hides = True
+    await cell.admission.pace.look()
+    assert (log.looks, behind_s(cell)) == (1, LOOK_AGAIN_MS / 1_000)
+
+
+async def test_who_was_not_told_whose_a_damaged_log_is_asks_again_once_in_a_while() -> None:
+    cell, log = await with_damage()
+    log.hides = True
+    asked = []
+    for _ in range(6):
+        await cell.admission.pace.look()
+        asked.append(log.looks)
+        cell.passes(LOOK_AGAIN_MS // 2)
+    assert asked == [1, 1, 2, 2, 3, 3]
+
+
+async def test_who_was_told_whose_a_damaged_log_is_asks_no_more_while_nothing_is_decided() -> None:
+    cell, log = await with_damage()
+    for _ in range(3):
+        await cell.admission.pace.look()
+        cell.passes(LOOK_AGAIN_MS)
+    assert log.looks == 1
+
+
+async def test_nothing_is_passed_on_to_a_cell_whose_log_was_made_anew_before_kafka_tells_whose_it_is() -> None:
+    cell = Cell(kind=HidingLog)
+    assert isinstance(cell.log, HidingLog)
+    await cell.placement_reads(0)
+    await cell.admission.pace.begin()
+    await cell.passes_on()
+    cell.broker.cut(("t.decisions", 0), 0)
+    cell.log.hides = True
+    for _ in range(2):
+        await cell.admission.pace.look()
+        with pytest.raises(LogUnavailable, match="another release"):
+            await cell.passes_on()
+        cell.passes(LOOK_AGAIN_MS)
+    cell.log.hides = False
+    await cell.admission.pace.look()
+    await cell.passes_on()
+    assert cell.passed_on == 2
 
 
 async def test_no_cell_is_held_up_by_another_one_of_its_file_that_is_behind() -> None:
