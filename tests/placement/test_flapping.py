@@ -91,6 +91,19 @@ def test_a_node_in_quarantine_gets_no_work_until_it_is_uncordoned() -> None:
     assert is_ready(world, "n1")
 
 
+def test_a_rest_that_is_over_in_a_record_that_cannot_be_written_ends_with_the_next_one() -> None:
+    world = cell_with(*(joined(node) for node in NODES))
+    for _ in range(3):
+        flap(world, every_ms=SILENCE_MS)
+    until_ms = world.state.nodes["n1"].quarantined_until_ms
+    assert until_ms is not None
+    world.hand_over(admitted(spec_of("far"), submit_ms=2**62))  # no reader takes this for a time
+    world.now_ms = until_ms
+    world.rest()
+    assert world.unwritable
+    assert is_ready(world, "n1")
+
+
 def test_losses_that_lie_far_apart_do_not_count_together() -> None:
     world = cell_with(*(joined(node) for node in NODES))
     for _ in range(5):

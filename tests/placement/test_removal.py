@@ -310,6 +310,19 @@ def test_a_removal_that_is_due_and_does_not_get_into_the_log_is_due_again(fates:
     assert waits_of_nodes(world) == 0
 
 
+@pytest.mark.parametrize("removed_by", ["this writer", "another one"])
+def test_nothing_is_kept_in_mind_of_the_looks_at_nodes_that_are_gone(removed_by: str) -> None:
+    world = cell_with(joined("n1"), joined("n2"))
+    world.tell(set_policy(remove_lost_ms=HOUR_MS), lost("n1"))
+    assert ("forget", "n1") in world.service._deadlines._looks
+    if removed_by == "this writer":
+        world.tell(RemoveNode(cell=CELL, node="n1"))
+    else:
+        world.written_by_another(e.NodeRemoved(node="n1"))
+        world.regain()
+    assert world.service._deadlines._looks == {}
+
+
 class Narrow(PlacementService):
     """A writer whose records have little room."""
 

@@ -55,6 +55,7 @@ from tests.placement.world import (
     lost,
     quota,
     report,
+    set_policy,
     set_quotas,
     spec_of,
     started,
@@ -168,6 +169,17 @@ def test_what_is_due_is_due_again_after_a_decision_that_could_not_be_written() -
     world.rest()
     world.check()
     assert world.job("a").status is JobStatus.STOPPING
+    assert len(world.service.take_strays()) == 1
+
+
+def test_a_node_that_is_due_to_be_forgotten_in_a_record_that_cannot_be_written_is_forgotten_by_the_next_one() -> None:
+    world = quick(joined("n1"), joined("n2"))
+    world.tell(set_policy(remove_lost_ms=1_000), lost("n1"))
+    world.hand_over(admitted(spec_of("far"), submit_ms=FAR_MS))
+    world.now_ms += 2_000
+    world.rest()
+    world.check()
+    assert list(world.state.nodes) == ["n2"]
     assert len(world.service.take_strays()) == 1
 
 
