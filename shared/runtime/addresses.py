@@ -24,7 +24,8 @@ WITH_TLS = ("rediss", "valkeys")
 PLAIN_OPTIONS = frozenset({"db", "username", "password"})
 TLS_OPTIONS = frozenset({"ssl_ca_certs", "ssl_certfile", "ssl_keyfile"})
 
-_MAY_HOLD_OPTIONS = re.compile(r"[?#;&]|pass[A-Za-z]*=", re.IGNORECASE)
+_MAY_HOLD_OPTIONS = re.compile(r"[?#;&=\s]|%3[BDF]|%2[36]", re.IGNORECASE)
+"""What an option begins with or names its value by, written or escaped."""
 _PLACE = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|(?<=,) |[^?#;&=%\s])*")
 _OPTIONS = re.compile(rf"\?(?:(?:db|username|{'|'.join(sorted(TLS_OPTIONS))})=[^?#;&=\s]*(?:&|\Z))*(?:[A-Za-z_]+=)?")
 """Behind the place: those that hold no secret, up to the value of the first other one."""

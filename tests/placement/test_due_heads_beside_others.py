@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from fallow.services.placement.explain.explain import why_not
@@ -9,9 +11,9 @@ from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, 
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import replace
-from tests.placement.world import CELL, World, admitted, finished, joined, set_policy, spec_of
+from tests.placement.world import CELL, World, admitted, finished, joined, quota, set_policy, set_quotas, spec_of
 
-WAIT_MS = 10_000
+WAIT_MS = 3_000
 BACKFILL = QueueDiscipline.BACKFILL
 
 
@@ -65,6 +67,49 @@ def test_an_own_job_that_waits_where_an_older_head_waits_takes_nothing_from_a_du
     assert told.behind.job == "ada-head"
     world.tell(finished("bob-0", "new"))
     assert running(world) == ["ada-0", "ada-head", "eve-0"]
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"priority": 1}, {"array": 2, "array_max_running": 1}, {"preemptible": False}, {"gang": False}]
+)
+def test_no_other_job_of_a_head_that_keeps_a_part_of_its_room_passes_the_head_that_has_waited_longer(
+    more: dict[str, Any],
+) -> None:
+    world = world_of("old", "new")
+    submit(world, "eve-0", 2, "old")
+    submit(world, "eve-1", 2, "old")
+    submit(world, "eve-2", 4, "new")
+    submit(world, "ada-head", 4, "old")
+    world.pass_time(WAIT_MS)
+    submit(world, "bob-head", 2, "old", "new")
+    world.pass_time(WAIT_MS)
+    assert world.state.heads == {"ada-head": 0, "bob-head": WAIT_MS}
+    world.tell(finished("eve-0", "old"))
+    spec = spec_of("bob-more", 2, tenant="bob", queue="q", **more)
+    world.tell(admitted(replace(spec, node_labels=("at=old|new",)), world.now_ms))
+    assert running(world) == ["eve-1", "eve-2"]
+    world.tell(finished("eve-1", "old"))
+    assert running(world) == ["ada-head", "eve-2"]
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_a_due_head_at_the_limit_of_its_tenant_keeps_nothing_from_others_beside_an_older_head_either(
+    *, is_restarted: bool
+) -> None:
+    world = world_of("old", "new", "mine")
+    world.tell(set_quotas(quota("bob", 4)))
+    submit(world, "bob-0", 4, "mine")
+    submit(world, "eve-0", 4, "old")
+    submit(world, "eve-1", 1, "new")
+    submit(world, "ada-head", 4, "old")
+    world.pass_time(WAIT_MS)
+    submit(world, "bob-head", 4, "old", "new")
+    world.pass_time(WAIT_MS)
+    assert "bob-head" in world.state.heads
+    if is_restarted:
+        world.restart()
+    submit(world, "eve-2", 1, "new")
+    assert running(world) == ["bob-0", "eve-0", "eve-1", "eve-2"]
 
 
 def test_of_two_heads_of_the_same_moment_the_one_that_was_submitted_first_comes_first_whatever_the_shares() -> None:

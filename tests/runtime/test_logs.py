@@ -98,6 +98,9 @@ FORMS = [
     "redis://host:1/0&password={}",
     "redis://host:1/0 password={}",
     "redis://host:1/0%3Fpassword={}",
+    "redis://host:1/0%3fpwd={}",
+    "redis://host:1/0%3Fpassword%3D{}",
+    "redis://host:1/0 pwd={}",
     "unix:///path?username=u&password={}",
 ]
 

@@ -110,7 +110,7 @@ class Heads:
         self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
         self._marks: list[object] = []
         self._shut: Shut = {}
-        self._before_turns: dict[tuple[Need, str], None] = {}
+        self._before_turns: dict[tuple[Need, str], str] = {}
         self._first: dict[str, tuple[Need, str]] = {}
         self._cut: dict[str, Reach] = {}
         self._to_come: dict[str, None] = {}
@@ -167,9 +167,9 @@ class Heads:
         return self._index.over(job_class, self.reach(need, spec), above)
 
     def _holds_for(self, head: Head, job_class: tuple[Need, str], job_id: str) -> bool:
-        """Whether a head holds for a job where some are heads before all turns: these are kept back by no other tenant
-        of their queue that has not waited longer. Until its turn comes such a head keeps back also what comes before it
-        in the line of its tenant: that did not wait for the same before this walk.
+        """Whether a head holds for a job where some are heads before all turns: these, and what needs the same room,
+        are kept back by no other tenant of their queue that has not waited longer. Until its turn comes such a head
+        keeps back also what comes before it in the line of its tenant: that did not wait for the same before this walk.
         """
         if job_id in self._first:
             return self._holds_before_turns(head, job_id)
@@ -177,7 +177,8 @@ class Heads:
             return True
         if head.spec.tenant == job_class[1]:
             return not head.is_before_turns or head.spec.id in self._to_come
-        return job_class not in self._before_turns
+        oldest = self._before_turns.get(job_class)
+        return oldest is None or self._holds_before_turns(head, oldest)
 
     def _holds_before_turns(self, head: Head, job_id: str) -> bool:
         """Whether a head holds for one that is due whoever has the turn: one that has waited longer, or that has come
@@ -186,10 +187,9 @@ class Heads:
         job = self._state.jobs[job_id]
         if head.is_of_earlier or (head.spec.tenant == job.spec.tenant and not head.is_before_turns):
             return True
-        since_ms = self._state.heads.get(job_id)
-        if not head.is_due or head.since_ms is None or since_ms is None:
+        if not head.is_due or head.since_ms is None or job_id not in self._state.heads:
             return False
-        return (head.since_ms, self._state.jobs[head.spec.id].number) < (since_ms, job.number)
+        return (head.since_ms, self._state.jobs[head.spec.id].number) < self._waits_since(job_id)
 
     def kept_by(self, job: Job, need: Need, code: PendingReason | None) -> Reach:
         """The nodes of which a job waits for any as a head, whether or not it is one, if this is why it does not fit:
@@ -224,7 +224,7 @@ class Heads:
                 self._put(replace(head, is_for_owners=True, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
             self._to_come[job.spec.id] = None
-            self._before_turns[need, job.spec.tenant] = None
+            self._note_oldest(job.spec.id)
 
     def started(self, job_id: str) -> bool:
         """A job of this queue starts. Whether it kept its room from other tenants: then another head may do so now, and
@@ -237,13 +237,23 @@ class Heads:
         for each in again:
             del self._cut[each]
             self._first.pop(each, None)
-        self._before_turns = dict.fromkeys(self._first.values())
+        self._before_turns = {}
+        for each in self._first:
+            self._note_oldest(each)
         left = [head for head in self._index.all if head.spec.id != job_id]
         left = [head for head in left if not (head.is_before_turns and head.spec.id in again)]
         self._index = HeadIndex[Head]()
         for head in left:
             self._index.add(head)
         return True
+
+    def _note_oldest(self, job_id: str) -> None:
+        """Of the heads before all turns of one class, the one that has waited longest speaks for all of the class."""
+        of_class = self._first[job_id]
+        self._before_turns[of_class] = min(self._before_turns.get(of_class, job_id), job_id, key=self._waits_since)
+
+    def _waits_since(self, job_id: str) -> tuple[int, int]:
+        return self._state.heads.get(job_id, self._now_ms), self._state.jobs[job_id].number
 
     @property
     def are_before_turns(self) -> bool:

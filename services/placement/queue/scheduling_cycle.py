@@ -183,8 +183,9 @@ class _QueueScan:
         self._walk.tries_left -= min(self._tries_since(begun), max(0, self._walk.tries_left - 1))
 
     def _waits_for(self, line: Line, row: Row, job: Job, *, is_cut: bool) -> PendingReason | None:
-        """What keeps a head now, None where it could start, and of one that keeps a part of its room only (`is_cut`)
-        where no walk has told it: a look there closes nodes, and would be made for each head in each walk anew.
+        """What keeps a head now, None where it could start. Of one that keeps a part of its room only (`is_cut`) and of
+        which no walk has told it, None unless a limit keeps it: a look there closes nodes, and would be made for each
+        head in each walk anew.
         """
         if row.is_limited and not may_start_one_more(self._state, job.spec):
             return PendingReason.ARRAY_LIMIT
@@ -193,7 +194,7 @@ class _QueueScan:
         if code is not None and not is_stale:
             return code
         if is_cut:
-            return None
+            return PendingReason.QUOTA_REACHED if is_over_limits(self._state, job.spec) else None
         found = self._try(line, row, job) if job.spec.gang else self._enter(job)
         return found if isinstance(found, PendingReason) else None
 
