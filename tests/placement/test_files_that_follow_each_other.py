@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
-
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -77,7 +76,8 @@ def test_each_file_sets_all_of_its_quotas_and_those_of_others_guarantee_nothing(
 ) -> None:
     """By a reload or by another writer, in one record or several, and back again to the first file."""
     named = {tenant.name for tenant in before.tenants}
-    with patch.object(decision_room, "BYTES_MOST", room):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(decision_room, "BYTES_MOST", room)
         world = World(before)
         world.tell(joined("n1", 1))
         world.tell(

@@ -138,6 +138,8 @@ class HeadIndex(Generic[H]):
 
     def _unseen(self, known: _Known[H], reach: Reach, tenants: Sequence[str]) -> Iterator[tuple[int, H]]:
         """Those that came since this class was looked at last, but for such as are elsewhere."""
+        if known.seen == len(self.all):
+            return
         if _is_narrow(reach):
             yield from self._wide.since(known.wide, reach)
             yield from self._on_nodes(reach, known.seen)

@@ -7,7 +7,7 @@ too, it keeps its limit and its place, and guarantees nothing any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from fallow.services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
 from fallow.shared.cluster.model.config import CellFile, TenantQuota
@@ -38,6 +38,20 @@ def dropped(state: CellState, file: CellFile, in_force: CellFile | None, *, anew
 def says_nothing(account: Account, parent: str | None) -> Quota:
     """A quota that means the same as none."""
     return TenantQuota(gpu_type=account[1]).in_milli(account[0], parent)
+
+
+def guarantee_nothing(decision: DecisionBuilder, quotas: Mapping[Account, Quota]) -> bool:
+    """Set those of these quotas that are still there and lack nothing but their guarantee: so they are in nobody's way.
+    Whether the record had room for all.
+    """
+    for account, none in quotas.items():
+        now = decision.state.quotas.get(account)
+        if now is None or now == none or replace(now, guaranteed_milli=0) != none:
+            continue
+        if decision.is_full:
+            return False
+        decision.emit(e.QuotaSet(quota=none))
+    return True
 
 
 def remove_unused(decision: DecisionBuilder, accounts: Collection[Account]) -> bool:

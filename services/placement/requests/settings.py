@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.requests.contradictions import set_at_run_time, told
-from fallow.services.placement.requests.dropped_quotas import dropped, remove_unused, says_nothing
+from fallow.services.placement.requests.dropped_quotas import dropped, guarantee_nothing, remove_unused, says_nothing
 from fallow.services.placement.requests.requests import too_old
 from fallow.shared.cluster.model.arrays import elements_of
-from fallow.shared.cluster.model.config import LEASE_MS_LEAST, CellFile, depths_of
+from fallow.shared.cluster.model.config import LEASE_MS_LEAST, CellFile
 from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
@@ -39,27 +39,41 @@ QUOTAS_BYTES_MOST = 400_000
 _STEPS_OF_A_QUOTA = 20
 """What a quota costs, whether it changes or not, when the rules over all of its GPU type are looked at."""
 
+CONTRADICTIONS_TOLD_MOST = 20
+"""So many quotas of a cell file that contradict others are told of one by one."""
+
 STEPS_OF_A_BRANCH = 5
 """What each quota of the cell costs once more when one has changed: who asks next makes the whole tree anew."""
 
 
 def configure(
     decision: DecisionBuilder, file: CellFile, known: tuple[str, ...], in_force: CellFile | None = None, *, anew: bool
-) -> bool:
+) -> tuple[bool, list[str]]:
     """Bring the state to the cell file, as far as the record has room. What was changed at run time stays, unless the
     file is put in force `anew`: also that a quota was removed which the file `in_force` until now names already. What
-    only that file has goes first, so that it is in nobody's way. Whether all of it is in force now.
+    only that file has goes first, so that it is in nobody's way. Whether all of it is in force now, and then, of the
+    quotas that contradict others, what is to be told of each when everything else is done.
     """
     if anew or decision.state.version == 0:
         _put_policy(decision, file.cell(decision.state.cell).policy, known, "cell-file")
     decision.steps += len(file.quotas())
     old = dropped(decision.state, file, in_force, anew=anew)
     changed = _new_in(decision.state, file, in_force, anew=anew)
-    if not remove_unused(decision, old):
-        return False
+    if not (remove_unused(decision, old) and guarantee_nothing(decision, old)):
+        return False, []
     changed += [none for at, none in old.items() if decision.state.quotas.get(at, none) != none]
-    # Those that stood below others may stand elsewhere then.
-    return _put_in_order(decision, changed, file) and remove_unused(decision, old)
+    is_whole, told = _put_in_order(decision, changed, file)
+    # Those that stood below others may stand elsewhere now.
+    return is_whole and remove_unused(decision, old), told
+
+
+def tell_contradictions(decision: DecisionBuilder, told: Sequence[str]) -> None:
+    """Refuse the quotas of the cell file of which this is to be told."""
+    for text in told[:CONTRADICTIONS_TOLD_MOST]:
+        refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, text)
+    if len(told) > CONTRADICTIONS_TOLD_MOST:
+        more = f"{len(told) - CONTRADICTIONS_TOLD_MOST} more quotas contradict others"
+        refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, more)
 
 
 def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> list[Quota]:
@@ -75,69 +89,54 @@ def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew
 
 
 def _is_as_left(before: Quota | None, quota: Quota, in_force: Quota | None) -> bool:
-    """Whether nobody has changed it at run time: it is as the file in force has it. Where that has none, one that says
-    nothing counts as none, and so does one that lacks its guarantee alone: a file has left it so, as jobs lived.
+    """Whether nobody has changed it at run time: it is as the file in force has it, or lacks its guarantee alone, as
+    an earlier record about this file, or a file between, has left it. Where the file in force has none, one that says
+    nothing counts as none.
     """
-    if in_force is not None or before is None:
+    if before is None or before == replace(quota, guaranteed_milli=0):
+        return before is not None or in_force is None
+    if in_force is not None:
         return before == in_force
-    left = replace(quota, guaranteed_milli=0, parent=before.parent)
-    return before in (left, says_nothing((quota.tenant, quota.gpu_type), before.parent))
+    return before == says_nothing((quota.tenant, quota.gpu_type), before.parent)
 
 
 def _too_many(state: CellState, more: int) -> str:
     return f"the cell would have {len(state.quotas) + more} quotas, it takes at most {QUOTAS_MOST}"
 
 
-def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> bool:
-    """Set these quotas of the cell file. Whether the record had room for all. They are never too many: the file is
-    bounded itself, and those of tenants that go are removed before them, or behind them what stood above others.
+def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> tuple[bool, list[str]]:
+    """Set these quotas of the cell file. Whether the record had room for all, and of those that contradict others, what
+    is to be told. They are never too many: the file is bounded itself, and those of tenants that go are removed before
+    them, or behind them what stood above others.
     """
     if not changed:
-        return True
+        return True, []
     merged, fault = _merged(decision, changed, _tenants(file))
     if fault is None:
-        return _put_first(decision, top_down(merged, changed))
-    return _put_one_by_one(decision, changed, file)
+        return _put_first(decision, top_down(merged, changed)), []
+    return _put_one_by_one(decision, top_down(merged, changed), file)
 
 
-def _put_one_by_one(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> bool:
+def _put_one_by_one(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> tuple[bool, list[str]]:
     """The same where some contradict what was set at run time. These are set without their guarantees: their limits
     count, and who stands below whom. None contradicts what the file itself is about to change.
     """
-    depths = depths_of(file.tenants)
-    changed = sorted(changed, key=lambda quota: depths.get(quota.tenant, len(depths)))
-    quotas = QuotasOneByOne(decision.state.quotas, depths)
+    quotas = QuotasOneByOne(decision.state.quotas, _tenants(file))
     decision.steps += _STEPS_OF_A_QUOTA * len(decision.state.quotas)
     placed = [quotas.place(quota) for quota in changed]
-    contradicting, is_whole = list[tuple[Quota, Quota, Fault]](), True
+    contradicting = list[tuple[Quota, Quota, Fault]]()
     for quota, (least, unplaced) in zip(changed, placed, strict=True):
         if decision.is_full:
-            is_whole = False
-            break
+            return False, []
         fault = unplaced or quotas.put(quota)
         put = quota if fault is None else least
         if decision.state.quotas.get((quota.tenant, quota.gpu_type)) != put:
             decision.emit(e.QuotaSet(quota=put))
         if fault is not None:
             contradicting.append((quota, put, fault))
-    if contradicting:
-        accounts = {(quota.tenant, quota.gpu_type): None for quota in changed}
-        _tell(decision, contradicting, set_at_run_time(decision.state.quotas, _by_account(file), accounts))
-    return is_whole
-
-
-def _tell(
-    decision: DecisionBuilder,
-    contradicting: Sequence[tuple[Quota, Quota, Fault]],
-    run_time: Mapping[Account, list[str]],
-) -> None:
-    """Refuse these quotas of the cell file, as many as the record has room for."""
-    for number, (quota, put, fault) in enumerate(contradicting):
-        if decision.is_full:
-            text = f"{len(contradicting) - number} more quotas contradict others"
-            refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, text)
-            break
-        refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, told(quota, put, fault, run_time))
+    accounts = {(quota.tenant, quota.gpu_type): None for quota in changed}
+    run_time = set_at_run_time(decision.state.quotas, _by_account(file), accounts) if contradicting else {}
+    return True, [told(quota, put, fault, run_time) for quota, put, fault in contradicting]
 
 
 def _by_account(file: CellFile) -> dict[Account, Quota]:

@@ -39,7 +39,8 @@ class QuotasOneByOne:
         self._place(account, least)
         if why is not None:
             return least, Fault(quota.tenant, quota.gpu_type, "parent", repr(quota.parent), why)
-        return least, self._too_deep(quota) if self._level(account) > LEVELS_MOST else None
+        is_too_deep = self._level(account) - 1 + self._levels_from(account) > LEVELS_MOST
+        return least, self._too_deep(quota) if is_too_deep else None
 
     def put(self, quota: Quota) -> Fault | None:
         """Set it; or the rule that it would break, and nothing is changed."""

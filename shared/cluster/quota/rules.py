@@ -135,6 +135,10 @@ def fault_in_pools(guaranteed_milli: Counter[str], gpu_types: Iterable[str], gpu
     return None
 
 
+_CLIMB_MOST = 4 * LEVELS_MOST
+"""No line of quotas is as long, whatever contradicts; a circle has no end."""
+
+
 def top_down(quotas: Quotas, changed: Iterable[Quota]) -> list[Quota]:
     """The changed quotas in an order in which no step makes a cycle, if all of `quotas` together have none: those of
     parents first.
@@ -145,7 +149,7 @@ def top_down(quotas: Quotas, changed: Iterable[Quota]) -> list[Quota]:
 def _line(quotas: Quotas, quota: Quota) -> list[Account]:
     line: list[Account] = [(quota.tenant, quota.gpu_type)]
     found: Quota | None = quota
-    while found is not None and found.parent is not None and len(line) <= len(quotas) + 1:
+    while found is not None and found.parent is not None and len(line) <= _CLIMB_MOST:
         line.append((found.parent, quota.gpu_type))
         found = quotas.get(line[-1])
     return line

@@ -38,8 +38,14 @@ class RulesInForce:
         account = (quota.tenant, quota.gpu_type)
         wanted = _fields(quota)
         named = [file.get(account) for file in self._quotas]
-        # One that contradicts others is set without its guarantee, and so is one of a tenant that goes.
-        is_of_file = any(each is not None and wanted in (each, {**each, "guaranteed_milli": 0}) for each in named)
+        before = self._books.quotas.get(account)
+        known = [each for each in named if each is not None]
+        # One that contradicts others is set without its guarantee, and where it would close a circle where it stood.
+        known += [{**each, "guaranteed_milli": 0} for each in known]
+        known += [{**each, "guaranteed_milli": 0, "parent": before.parent if before else None} for each in known]
+        # One of a tenant that goes guarantees nothing any more.
+        known += [{**_fields(before), "guaranteed_milli": 0}] if before is not None and None in named else []
+        is_of_file = wanted in known
         # Where a file has none, one that says nothing means the same.
         is_of_file = is_of_file or (None in named and wanted == _fields(Quota(
             tenant=quota.tenant, gpu_type=quota.gpu_type, parent=quota.parent)))  # fmt: skip

@@ -1,0 +1,70 @@
+"""Cell files whose quotas contradict those of before, or those of run time: in what order, and what is told."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from fallow.services.placement.decision import decision_room
+from fallow.shared.cluster.model.config import CellFile, Tenant, TenantQuota
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events import effects as e
+from fallow.shared.events.operations import RemoveQuota
+from fallow.shared.events.value import replace
+from tests.placement.test_settings import family, file_with, texts
+from tests.placement.world import CELL, World, admitted, joined, quota, set_quotas, spec_of
+
+
+def put_anew(world: World, file: CellFile) -> list[e.AnyEffect]:
+    world.service.reload(file)
+    return world.rest()
+
+
+@pytest.mark.parametrize("is_working", [True, False])
+def test_what_a_file_has_no_more_guarantees_nothing_before_its_own_quotas_are_set(*, is_working: bool) -> None:
+    """No record between says that more is guaranteed than there is."""
+    world = World(family(("ada", 8)))
+    world.tell(joined("n1", 1))
+    if is_working:
+        world.tell(admitted(spec_of("ada/1", tenant="ada")))
+    made = put_anew(world, family(("bob", 8)))
+    of_bob = made.index(e.QuotaSet(quota=replace(quota("bob", None, parent="lab"), guaranteed_milli=8_000)))
+    lost: e.AnyEffect = e.QuotaRemoved(tenant="ada", gpu_type="gpu")
+    if is_working:
+        lost = e.QuotaSet(quota=quota("ada", None, parent="lab"))
+    assert made.index(lost) < of_bob
+
+
+def test_a_file_with_very_many_contradictions_comes_to_be_in_force_and_tells_of_the_first_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where more is to be done behind its quotas: a job of a tenant that goes is held."""
+    monkeypatch.setattr(decision_room, "BYTES_MOST", 100_000)
+    names = [f"t{number}" for number in range(900)]
+    lab = Tenant(name="lab", quotas=(TenantQuota(guaranteed=900),))
+    world = World(file_with(lab, Tenant(name="gone")))
+    world.tell(set_quotas(replace(quota("guest", None, parent="lab"), guaranteed_milli=900_000)))
+    world.tell(admitted(spec_of("gone/1", tenant="gone")))
+    before = world.state.version
+    file = file_with(lab, *(Tenant(name=name, parent="lab", quotas=(TenantQuota(guaranteed=1),)) for name in names))
+    world.service.reload(file)
+    world.tell(RemoveQuota(cell=CELL, tenant="guest"))
+    made = [effect for each in world.decisions if each.version > before for effect in each.effects]
+    assert world.state.version - before <= 4
+    assert len(texts(made)) == 21
+    assert texts(made)[-1] == "880 more quotas contradict others"
+    assert world.job("gone/1").status is JobStatus.HELD
+    assert ("guest", "gpu") not in world.state.quotas
+    assert all(world.state.quotas[name, "gpu"].parent == "lab" for name in names)
+
+
+def test_a_line_that_a_file_makes_too_deep_by_what_stands_below_it_at_run_time_is_told() -> None:
+    world = World(file_with(Tenant(name="lab"), Tenant(name="ada")))
+    line = ["ada", *(f"g{number}" for number in range(15))]
+    world.tell(set_quotas(*(quota(name, None, parent=above) for above, name in pairwise(line))))
+    limited = Tenant(name="ada", parent="lab", quotas=(TenantQuota(limit=9),))
+    (told,) = texts(put_anew(world, file_with(Tenant(name="lab", quotas=(TenantQuota(limit=9),)), limited)))
+    assert told == (
+        "ada/gpu is set all the same: ada/gpu: parent 'lab': stands more than 16 levels deep, or others below it do"
+    )
