@@ -14,7 +14,6 @@ from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.model.config import CellFile, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
-from fallow.shared.events.base import replace
 from fallow.shared.events.encoding import encode
 from fallow.shared.events.jobs import JobCancelRequested
 from fallow.shared.events.operations import DeclareLost, HoldJob, Quota, ReleaseJob, RemoveQuota
@@ -151,14 +150,13 @@ def test_a_tenant_that_the_file_no_longer_names_keeps_what_runs_and_its_waiting_
 @pytest.mark.parametrize("job", ["runs", "waits", "many", "many.1"])
 def test_such_a_job_ends_by_a_cancel_that_admission_passes_on(job: str) -> None:
     world = cell_with(joined("n1", 1))
-    world.run(spec_of("runs"))
-    world.tell(admitted(spec_of("many", array=3)), admitted(spec_of("waits", 2)))
+    world.run(spec_of("ada/runs"))
+    world.tell(admitted(spec_of("ada/many", array=3)), admitted(spec_of("ada/waits", 2)))
     reload(world, "bob")
     wish = encode(CancelJob(job=job, tenant="ada"))
     requested = AdmissionService(world.file).answer(CancelJob.type, wish, None, 0)
     assert isinstance(requested, JobCancelRequested)
-    assert requested.job == f"ada/{job}"
-    made = kinds(world.tell(replace(requested, job=job)))
+    made = kinds(world.tell(requested))
     assert made == {"runs": ["JobStopping"], "many": ["JobCancelled"] * 3}.get(job, ["JobCancelled"])
 
 
