@@ -100,3 +100,24 @@ async def test_that_a_topic_is_gone_is_told_where_kafka_says_so(asked: _Asked, t
     with pytest.raises(LogUnavailable) as found:
         await log.end_offsets([("t.jobs", 0), ("t.decisions", 0)])
     assert str(found.value) == told
+
+
+class _Stopping:
+    """A consumer that has no answer while the log is stopped."""
+
+    def __init__(self, log: KafkaLog) -> None:
+        self._log = log
+
+    async def end_offsets(self, _: object) -> None:
+        await self._log.stop()
+        raise KafkaTimeoutError("no answer")
+
+    async def stop(self) -> None:
+        """As the client has it."""
+
+
+async def test_a_question_whose_log_is_stopped_meanwhile_ends_as_one_without_an_answer() -> None:
+    log = KafkaLog("127.0.0.1:1", "tests")
+    log._queries = _Stopping(log)
+    with pytest.raises(LogUnavailable, match=r"offsets of t\.jobs/0: no answer"):
+        await log.end_offsets([("t.jobs", 0)])

@@ -205,7 +205,8 @@ class KafkaLog:
 
     async def _told(self, error: Exception, what: str, topics: Collection[str]) -> LogUnavailable:
         """What is told of an error: where it may come of topics that are not there, and these are not, that."""
-        if isinstance(error, UnknownTopicOrPartitionError | KafkaTimeoutError):
+        may_be_gone = isinstance(error, UnknownTopicOrPartitionError | KafkaTimeoutError)
+        if may_be_gone and self._queries is not None:
             with contextlib.suppress(LogUnavailable, TimeoutError):
                 async with asyncio.timeout(LOOK_BOUND_S):
                     counts = await self.partition_counts(sorted(set(topics)))
