@@ -13,7 +13,7 @@ from fallow.services.admission.policy import beside_room, limits
 from fallow.services.admission.policy.admissible import Admissible
 from fallow.services.admission.policy.duplicates import key_twice
 from fallow.services.admission.policy.known_arrays import KnownArrays
-from fallow.services.admission.policy.rates import NOBODY, OF_NOBODY, Kept, SubmissionRates
+from fallow.services.admission.policy.rates import GONE, NOBODY, OF_NOBODY, Kept, SubmissionRates
 from fallow.services.admission.policy.resolve import Rejection, cell_of, cell_of_cancel, tenant_of
 from fallow.shared.cluster.model.config import CellFile, SubmissionRate
 from fallow.shared.events.base import Event, JobId, replace
@@ -127,8 +127,15 @@ class AdmissionService:
 
     def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
         """The same answer, or the rejection of an array, or of an update of one, whose elements are too many for its
-        tenant at this time. The first of them is counted already (`over_rate`). A cancel is one, whatever it ends.
+        tenant at this time. The first of them is counted already (`over_rate`). A cancel is one, whatever it ends; of
+        those of tenants that the cell file does not have only few are passed on.
         """
+        if isinstance(answer, JobCancelRequested) and not self.knows(answer.tenant):
+            why = self.rates.refusal(GONE, at_wall_ms, are_cancels=True)
+            if why is None:
+                return answer
+            why = replaced(why, value=answer.tenant)
+            return _rejected(COMMANDS[CancelJob.type], answer.job, answer.tenant, why)
         if isinstance(answer, JobAdmitted):
             command, job, tenant = COMMANDS[SubmitJob.type], answer.spec.id, answer.spec.tenant
             elements = answer.spec.array or 1
@@ -222,6 +229,11 @@ def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, co
     job = full_id(tenant or "", job)
     field = why.field.removeprefix("job.")  # as a job file names it
     return JobRejected(job=job, tenant=tenant, command=command, code=code, field=field, value=why.value, rule=why.rule)
+
+
+def not_by_the_common_topic(cancel: JobCancelRequested) -> JobRejected:
+    """The answer to this cancel, which came by the common topic, where its tenant has its own."""
+    return _rejected(COMMANDS[CancelJob.type], own_id(cancel.job), None, _not_by_the_common_topic(cancel.tenant))
 
 
 def _not_by_the_common_topic(tenant: str) -> Rejection:

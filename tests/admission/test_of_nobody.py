@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from fallow.services.admission.app.answering import LOOK_APART_MS, Admission
-from fallow.services.admission.policy.rates import CANCELS_PER_SUBMISSION
+from fallow.services.admission.policy.rates import CANCELS_PER_SUBMISSION, OF_GONE
 from fallow.services.admission.service import AdmissionService
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.model.config import CellFile, SubmissionRate
 from fallow.shared.events.base import Event
 from fallow.shared.events.encoding import TYPE_HEADER, Undecodable
-from fallow.shared.events.jobs import JobAdmitted, JobRejected
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected
 from fallow.shared.events.operations import ReloadCell
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.port import Record
+from fallow.shared.log.port import LogUnavailable, Record
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.files.cell_file import parse_cell_file
 from fallow.shared.runtime.host import Host
@@ -113,6 +113,39 @@ def test_cancels_of_it_have_a_limit_ten_times_as_large() -> None:
     assert are_too_many(found) == 1_000 - CANCELS_PER_SUBMISSION * BURST
 
 
+def cancels(service: AdmissionService, tenant: str, by: str | None, count: int, at_ms: int) -> list[Answer]:
+    text, found = bytes_of({"job": "train", "tenant": tenant}), list[Answer]()
+    for _ in range(count):
+        answer = service.over_rate(CANCEL, text, by, at_ms) or service.answer(CANCEL, text, by, at_ms)
+        found.append(answer if isinstance(answer, Undecodable) else service.within_rate(answer, by, at_ms))
+    return found
+
+
+def are_passed_on(found: list[Answer]) -> int:
+    return sum(isinstance(each, JobCancelRequested) for each in found)
+
+
+@pytest.mark.parametrize("by", [None, "eve"])
+def test_of_cancels_in_the_name_of_no_tenant_of_the_file_few_are_passed_on(by: str | None) -> None:
+    """Each becomes a decision, which is kept for long."""
+    service = AdmissionService(FILE)
+    found = cancels(service, "eve", by, 1_000, NOW_MS)
+    assert are_passed_on(found) == OF_GONE.at_once
+    assert are_too_many(found) == 1_000 - are_passed_on(found)
+    assert are_passed_on(cancels(service, "mallory", None, 1_000, NOW_MS + 5_000)) == 5 * OF_GONE.per_s
+    assert are_passed_on(cancels(service, "bob", None, 1_000, NOW_MS)) == 1_000
+
+
+def test_such_a_cancel_that_is_one_too_many_says_what_is_allowed() -> None:
+    found = cancels(AdmissionService(FILE), "eve", None, 51, NOW_MS)[-1]
+    assert isinstance(found, JobRejected)
+    assert (found.command, found.job, found.tenant) == ("cancel", "eve/train", "eve")
+    assert (found.field, found.value, found.wanted, found.allowed) == ("tenant", "eve", 51, 50)
+    assert found.rule == (
+        "what names no tenant of the cell file may cancel 2 a second and 50 at once; try again in 500 ms"
+    )
+
+
 @pytest.mark.parametrize(("tenant", "told"), [("alice", ("train", None)), ("eve", ("eve/train", "eve"))])
 def test_one_too_many_says_what_is_allowed_and_is_no_answer_to_a_tenant_with_a_topic(
     tenant: str, told: tuple[str, str | None]
@@ -137,10 +170,10 @@ def test_without_a_setting_a_thousand_at_once_do_not_get_an_answer_of_their_own(
 class OtherFile(Host):
     """Its cell file has one tenant more than admission knows."""
 
-    now_ms = 0
+    now_ms, tenant = LOOK_APART_MS, "{name: eve}"
 
     def cell_file(self, path: Path) -> CellFile:
-        return parse_cell_file(TEXT.replace("tenants: [", "tenants: [{name: eve}, "), str(path))
+        return parse_cell_file(TEXT.replace("tenants: [", f"tenants: [{self.tenant}, "), str(path))
 
     def monotonic_ms(self) -> int:
         return self.now_ms
@@ -160,10 +193,11 @@ async def admission_at(broker: MemoryBroker, host: Host) -> Admission:
     return admission
 
 
-async def handle(admission: Admission, *tenants: str, topic: str = "t.submissions") -> None:
-    """Hand it a batch of one job of each of these."""
-    headers = ((TYPE_HEADER, SUBMIT.encode()),)
-    values = [bytes_of({"job": {"id": f"job-{n}", "tenant": tenant}}) for n, tenant in enumerate(tenants)]
+async def handle(admission: Admission, *tenants: str, topic: str = "t.submissions", type_: str = SUBMIT) -> None:
+    """Hand it a batch of one job of each of these, or of a cancel of one."""
+    headers = ((TYPE_HEADER, type_.encode()),)
+    names = [{"id" if type_ == SUBMIT else "job": f"job-{n}", "tenant": each} for n, each in enumerate(tenants)]
+    values = [bytes_of({"job": each} if type_ == SUBMIT else each) for each in names]
     await admission.handle([Record(topic, 0, n, b"k", each, headers, 1_000) for n, each in enumerate(values)])
 
 
@@ -179,7 +213,7 @@ async def test_a_tenant_that_came_with_a_reload_is_heard_though_strangers_have_u
     admission = await admission_at(broker, host)
     await handle(admission, "x", "y")
     broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
-    host.now_ms = LOOK_APART_MS
+    host.now_ms += LOOK_APART_MS
     await handle(admission, "eve")
     assert answered(broker) == [RejectCode.UNKNOWN_TENANT, TOO_MANY, JobAdmitted.__name__]
     await admission.end()
@@ -192,4 +226,49 @@ async def test_for_what_is_one_too_many_of_a_tenant_no_other_file_is_looked_for(
     await handle(admission, "alice", "alice", "alice", topic="t.submissions.alice")
     assert answered(broker)[-1] == TOO_MANY
     assert not admission._service.knows("eve")
+    await admission.end()
+
+
+async def test_while_the_own_topic_of_a_tenant_that_is_gone_is_there_no_other_topic_cancels_its_jobs() -> None:
+    broker, host = MemoryBroker(), OtherFile()
+    admission = await admission_at(broker, host)
+    broker.create_topic("t.submissions.gone", 1)
+    await handle(admission, "gone", "x", type_=CANCEL)
+    await handle(admission, "gone", topic="t.submissions.gone", type_=CANCEL)
+    no, *passed_on = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    assert isinstance(no, JobRejected)
+    assert (no.command, no.code, no.job, no.tenant) == ("cancel", RejectCode.TENANT_NOT_OF_TOPIC, "job-0", None)
+    assert [each.job for each in passed_on if isinstance(each, JobCancelRequested)] == ["x/job-1", "gone/job-0"]
+    broker.delete_topic("t.submissions.gone")
+    await handle(admission, "gone", type_=CANCEL)
+    assert answered(broker)[-1] == JobCancelRequested.__name__
+    await admission.end()
+
+
+async def test_a_cancel_whose_tenants_topic_is_asked_for_in_vain_takes_no_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = MemoryBroker()
+    admission = await admission_at(broker, OtherFile())
+    with monkeypatch.context() as away:
+        away.setattr(MemoryLog, "partition_counts", _away)
+        for _ in range(OF_GONE.at_once):
+            with pytest.raises(LogUnavailable):
+                await handle(admission, "x", type_=CANCEL)
+    await handle(admission, "x", type_=CANCEL)
+    assert answered(broker) == [JobCancelRequested.__name__]
+    await admission.end()
+
+
+async def _away(_: object, __: object) -> None:
+    raise LogUnavailable("away")
+
+
+async def test_a_cancel_by_the_common_topic_of_a_tenant_that_came_with_its_own_is_not_passed_on() -> None:
+    broker, host = MemoryBroker(), OtherFile()
+    host.tenant = "{name: eve, own_topic: true}"
+    admission = await admission_at(broker, host)
+    broker.write(LAYOUT.outgoing(ReloadCell(cell="main"), id="1", source="test", wall_ms=0))
+    await handle(admission, "eve", type_=CANCEL)
+    assert answered(broker) == [RejectCode.TENANT_NOT_OF_TOPIC]
     await admission.end()

@@ -7,12 +7,14 @@ from __future__ import annotations
 import asyncio
 import collections
 from collections.abc import Callable, Sequence
+from dataclasses import replace as replaced
+from typing import TypeGuard
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from fallow.services.admission.app.keeping_pace import KeepingPace
 from fallow.services.admission.policy.records import Answered, as_records
-from fallow.services.admission.service import AdmissionService
+from fallow.services.admission.service import AdmissionService, not_by_the_common_topic
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.fold.fold import OtherRelease
 from fallow.shared.cluster.model.config import CellFile
@@ -283,15 +285,16 @@ class Admission:
         kept = self._service.keep()
         self._service.rates.share(len(self._delivery.assigned), self._partitions)
         taken, file = await self._take(records), self._file
-        if self._says_no_by_file(taken):
+        if self._goes_by_file(taken):
             await self._look_at_operations()
             if self._file is not file:
                 self._service.back(kept)
                 kept = self._service.keep()
                 taken = await self._take(records)
-        answers = self._outgoing(taken.handled)
         letters = await self._letters(taken.dead)
         try:
+            taken = replaced(taken, handled=await self._by_own_topics(taken.handled))
+            answers = self._outgoing(taken.handled)
             await self._log.publish([*answers, *letters])
         except LogUnavailable as error:
             self._service.back(kept)
@@ -312,8 +315,28 @@ class Admission:
             await asyncio.sleep(0)
         return joined(parts, records, tally)
 
-    def _says_no_by_file(self, taken: Taken[Event]) -> bool:
-        """Whether another cell file might let pass something that is rejected here."""
+    async def _by_own_topics(self, answers: Sequence[Handled[Event]]) -> tuple[Handled[Event], ...]:
+        """The same answers; but while a tenant that is gone from the cell file still has a topic of its own, the common
+        one cancels no job of it. Raises LogUnavailable.
+        """
+        gone = {each.item.tenant for each in answers if self._is_of_gone(each)}
+        own = {tenant: self._layout.submissions(tenant) for tenant in gone}
+        counts = await self._log.partition_counts(list(own.values())) if own else {}
+        found = list(answers)
+        for place, each in enumerate(found):
+            if self._is_of_gone(each) and counts[own[each.item.tenant]]:
+                found[place] = Handled(each.record, not_by_the_common_topic(each.item))
+        return tuple(found)
+
+    def _is_of_gone(self, answer: Handled[Event]) -> TypeGuard[Handled[JobCancelRequested]]:
+        """Whether the common topic cancels a job here in the name of a tenant that the cell file does not have."""
+        is_cancel = isinstance(answer.item, JobCancelRequested) and not self._service.knows(answer.item.tenant)
+        return is_cancel and answer.record.topic == self._plain
+
+    def _goes_by_file(self, taken: Taken[Event]) -> bool:
+        """Whether another cell file might let pass something that is rejected here, or have the tenant of a cancel."""
+        if any(map(self._is_of_gone, taken.handled)):
+            return True
         answers = [handled.item for handled in taken.handled if isinstance(handled.item, JobRejected)]
         too_many = RejectCode.TOO_MANY_SUBMISSIONS
         return any(

@@ -1,7 +1,8 @@
 """How many submissions and updates a tenant may send: a token bucket for each tenant that has a limit, and another one,
 ten times as large, for its cancels: a tenant over its limit can still end its jobs.
 
-What no tenant answers for has one more: what names none of the cell file, or nobody who may speak by that topic.
+What no tenant answers for has one more: what names none of the cell file, or nobody who may speak by that topic. Of
+that cancels are passed on, since a tenant that is gone has jobs left: these have a bucket of their own, a small one.
 
 A bucket holds up to `burst` tokens and gains `per_s` of them a second. Each command takes one, whether it is admitted
 or rejected for another reason, and one that finds none is one too many. An array, and an update of one, needs one as
@@ -40,8 +41,19 @@ NOBODY = ""
 OF_NOBODY = SubmissionRate(per_s=100, burst=500)
 """A sender whose tenant is not in the file yet is told so; a flood of such has no tenant whose limit it meets."""
 
+GONE = "?"
+"""Instead of a tenant, for cancels that are passed on in the name of one that the cell file does not have."""
+
+OF_GONE = SubmissionRate(per_s=2, burst=50)
+"""Placement answers each of them in the decisions, which are kept for long, whoever made up the name."""
+
+WHOSE = {
+    NOBODY: "what names no tenant that may send by this topic may",
+    GONE: "what names no tenant of the cell file may",
+}
+
 BucketName = tuple[str, bool]
-"""A tenant, or NOBODY, and whether it is the bucket of its cancels."""
+"""A tenant, NOBODY or GONE, and whether it is the bucket of its cancels."""
 
 Kept = dict[BucketName, Course]
 """The courses as they were, of buckets whose course may have changed since."""
@@ -102,8 +114,7 @@ class SubmissionRates:
         if course.take(at_ms, tokens * TOKEN, (1 - elements) * TOKEN, bucket):
             return None
         wait_ms = max(0, -(-(TOKEN - course.level(at_ms, bucket)) // bucket.gain))
-        whose = "a tenant may" if tenant else "what names no tenant that may send by this topic may"
-        rule = f"{whose} {_rule(limit, elements, wait_ms, are_cancels=are_cancels)}"
+        rule = f"{WHOSE.get(tenant, 'a tenant may')} {_rule(limit, elements, wait_ms, are_cancels=are_cancels)}"
         wanted = limit.at_once + elements
         return Rejection(RejectCode.TOO_MANY_SUBMISSIONS, "tenant", tenant, rule, wanted, limit.at_once)
 
@@ -114,10 +125,12 @@ class SubmissionRates:
         for name, rate in [(NOBODY, self._of_nobody), *tenants]:
             if rate is not None:
                 for are_cancels, times in ((False, 1), (True, CANCELS_PER_SUBMISSION)):
-                    per_s, at_once = times * rate.per_s, times * rate.at_once
-                    bucket = _bucket(per_s, at_once, self._owned, self._partitions)
-                    limits[name, are_cancels] = Limit(per_s, at_once, bucket)
+                    limits[name, are_cancels] = self._limit(times * rate.per_s, times * rate.at_once)
+        limits[GONE, True] = self._limit(OF_GONE.per_s, OF_GONE.at_once)
         return limits
+
+    def _limit(self, per_s: int, at_once: int) -> Limit:
+        return Limit(per_s, at_once, _bucket(per_s, at_once, self._owned, self._partitions))
 
     def _course(self, name: BucketName) -> Course:
         """The course of this bucket, to be changed."""
