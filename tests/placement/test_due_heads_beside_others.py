@@ -30,14 +30,14 @@ def world_of(*labels: str, queues: tuple[str, ...] = ("q",), tenants: tuple[str,
     return world
 
 
-def job_of(world: World, job: str, gpus: int, *at: str, queue: str = "q") -> JobAdmitted:
+def job_of(world: World, job: str, gpus: int, *at: str, queue: str = "q", preemptible: bool = True) -> JobAdmitted:
     """A job (id that begins with the tenant) for nodes with one of these labels."""
-    spec = spec_of(job, gpus, tenant=job.partition("-")[0], queue=queue)
+    spec = spec_of(job, gpus, tenant=job.partition("-")[0], queue=queue, preemptible=preemptible)
     return admitted(replace(spec, node_labels=(f"at={'|'.join(at)}",)), world.now_ms)
 
 
-def submit(world: World, job: str, gpus: int, *at: str, queue: str = "q") -> None:
-    world.tell(job_of(world, job, gpus, *at, queue=queue))
+def submit(world: World, job: str, gpus: int, *at: str, queue: str = "q", preemptible: bool = True) -> None:
+    world.tell(job_of(world, job, gpus, *at, queue=queue, preemptible=preemptible))
 
 
 def running(world: World) -> list[str]:
@@ -93,17 +93,20 @@ def test_no_other_job_of_a_head_that_keeps_a_part_of_its_room_passes_the_head_th
 
 
 @pytest.mark.parametrize("is_restarted", [True, False])
-def test_a_due_head_at_the_limit_of_its_tenant_keeps_nothing_from_others_beside_an_older_head_either(
-    *, is_restarted: bool
+@pytest.mark.parametrize("is_firm", [True, False])
+def test_a_due_head_that_its_tenants_quota_keeps_keeps_nothing_from_others_beside_an_older_head_either(
+    *, is_firm: bool, is_restarted: bool
 ) -> None:
+    """It is the limit, or the guarantee of one that may not be preempted."""
     world = world_of("old", "new", "mine")
-    world.tell(set_quotas(quota("bob", 4)))
-    submit(world, "bob-0", 4, "mine")
+    guaranteed = replace(quota("bob", None), guaranteed_milli=4_000)
+    world.tell(set_quotas(guaranteed if is_firm else quota("bob", 4)))
+    submit(world, "bob-0", 4, "mine", preemptible=not is_firm)
     submit(world, "eve-0", 4, "old")
     submit(world, "eve-1", 1, "new")
     submit(world, "ada-head", 4, "old")
     world.pass_time(WAIT_MS)
-    submit(world, "bob-head", 4, "old", "new")
+    submit(world, "bob-head", 4, "old", "new", preemptible=not is_firm)
     world.pass_time(WAIT_MS)
     assert "bob-head" in world.state.heads
     if is_restarted:

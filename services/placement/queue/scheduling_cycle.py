@@ -27,10 +27,10 @@ from fallow.services.placement.search.beside import place_beside
 from fallow.services.placement.search.elsewhere import place_job
 from fallow.services.placement.search.gang import Places, place_gang
 from fallow.services.placement.search.partial_start import places_to_enter
-from fallow.services.placement.search.quota_check import is_ever_allowed, is_over_limits
+from fallow.services.placement.search.quota_check import is_ever_allowed, is_kept_by_quotas, is_over_limits
 from fallow.services.placement.search.reason_precedence import OF_QUOTA, is_of_quota
 from fallow.services.placement.search.unacknowledged_starts import with_confirmations
-from fallow.shared.cluster.model.independent_workers import grows
+from fallow.shared.cluster.model.independent_workers import grows, in_line
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.queue_order import Order
 from fallow.shared.cluster.model.state import CellState
@@ -184,8 +184,8 @@ class _QueueScan:
 
     def _waits_for(self, line: Line, row: Row, job: Job, *, is_cut: bool) -> PendingReason | None:
         """What keeps a head now, None where it could start. Of one that keeps a part of its room only (`is_cut`) and of
-        which no walk has told it, None unless a limit keeps it: a look there closes nodes, and would be made for each
-        head in each walk anew.
+        which no walk has told it, None unless quotas keep it from any GPU type: a look there closes nodes, and would be
+        made for each head in each walk anew.
         """
         if row.is_limited and not may_start_one_more(self._state, job.spec):
             return PendingReason.ARRAY_LIMIT
@@ -194,7 +194,7 @@ class _QueueScan:
         if code is not None and not is_stale:
             return code
         if is_cut:
-            return PendingReason.QUOTA_REACHED if is_over_limits(self._state, job.spec) else None
+            return PendingReason.QUOTA_REACHED if is_kept_by_quotas(self._state, in_line(job)) else None
         found = self._try(line, row, job) if job.spec.gang else self._enter(job)
         return found if isinstance(found, PendingReason) else None
 

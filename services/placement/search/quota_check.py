@@ -120,6 +120,12 @@ def waits_by_types(state: CellState, spec: JobSpec) -> WaitsBy:
     return found
 
 
+def is_kept_by_quotas(state: CellState, spec: JobSpec) -> bool:
+    """Whether quotas keep a job now from any of the GPU types that it could get."""
+    waits = waits_by_types(state, spec) if state.quotas else None
+    return waits is not None and bool(waits.under or waits.to_all)
+
+
 def _wanted_of(state: CellState, spec: JobSpec, gpu_type: str, held_milli: int) -> JobSpec | None:
     """The job as far as it could ever be of this type; None where it could not."""
     if not goes_to_several_pools(spec) or spec.gpu_type is not None:
