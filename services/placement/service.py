@@ -618,10 +618,11 @@ class PlacementService:
         in_force = self._in_force.until_now(self.state)
         before = None if in_force is None else _names_of(in_force)
         policies = tuple(POLICIES)
-        is_whole, told = settings.configure(decision, self._file, policies, in_force, anew=self._reload)
-        self._is_configured = is_whole and tenants.follow_file(decision, self._names, before)
+        self._is_configured = settings.configure(decision, self._file, policies, in_force, anew=self._reload)
+        self._is_configured = self._is_configured and tenants.follow_file(decision, self._names, before)
         if self._is_configured:
-            settings.tell_contradictions(decision, told)
+            if self._reload or self._in_force.is_to_be_put(self.state):
+                settings.tell_contradictions(decision, self._file)
             self._in_force.put(decision)
 
     def _is_idle_for_long(self, inputs: dict[str, int], wall_ms: int) -> bool:

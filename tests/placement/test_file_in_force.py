@@ -402,7 +402,7 @@ def test_reloads_that_come_together_put_a_file_in_force_once_where_nothing_stand
 ) -> None:
     world, times = World(OLD), list[int]()
 
-    def counted(*args: Any, **named: Any) -> tuple[bool, list[str]]:
+    def counted(*args: Any, **named: Any) -> bool:
         times.append(len(world.decisions))
         return configure(*args, **named)
 

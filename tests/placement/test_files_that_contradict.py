@@ -36,6 +36,48 @@ def test_what_a_file_has_no_more_guarantees_nothing_before_its_own_quotas_are_se
     assert made.index(lost) < of_bob
 
 
+def test_a_quota_that_a_file_drops_guarantees_nothing_before_those_that_it_has_are_set_either() -> None:
+    """Its tenant stays, and stands elsewhere."""
+    lab = Tenant(name="lab", quotas=(TenantQuota(guaranteed=8),))
+    limited = TenantQuota(guaranteed=8, limit=8)
+    world = World(file_with(lab, Tenant(name="top"), Tenant(name="ada", parent="lab", quotas=(limited,))))
+    world.tell(joined("n1", 1), admitted(spec_of("ada/1", tenant="ada")))
+    bob = Tenant(name="bob", parent="lab", quotas=(TenantQuota(guaranteed=8),))
+    made = put_anew(world, file_with(lab, Tenant(name="top"), Tenant(name="ada", parent="top"), bob))
+    set_one_by_one = [(each.quota.tenant, each.quota.guaranteed_milli) for each in made if isinstance(each, e.QuotaSet)]
+    assert set_one_by_one == [("ada", 0), ("bob", 8_000), ("ada", 0)]
+    assert world.state.quotas["ada", "gpu"] == quota("ada", None, parent="top")
+
+
+@pytest.mark.parametrize("more", [(), (("bob", 1),)])
+def test_a_guarantee_that_an_operator_took_stays_taken_when_another_writer_comes(
+    more: tuple[tuple[str, int], ...],
+) -> None:
+    """With the same file, or with one that says the same of it."""
+    world = World(family(("ada", 4)))
+    taken = quota("ada", None, parent="lab")
+    world.tell(set_quotas(taken))
+    world.file = family(("ada", 4), *more)
+    world.restart()
+    assert world.state.quotas["ada", "gpu"] == taken
+
+
+@pytest.mark.parametrize("room", [300, 400_000])
+def test_a_limit_below_what_is_guaranteed_below_it_at_run_time_is_told_once_however_many_records_a_file_needs(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision_room, "BYTES_MOST", room)
+    world = World(family())
+    world.tell(set_quotas(replace(quota("guest", None, parent="lab"), guaranteed_milli=8_000)))
+    others = [Tenant(name=f"t{number}", quotas=(TenantQuota(limit=1),)) for number in range(20)]
+    before = world.state.version
+    put_anew(world, file_with(Tenant(name="lab", quotas=(TenantQuota(limit=4),)), *others))
+    made = [effect for each in world.decisions if each.version > before for effect in each.effects]
+    assert len(texts(made)) == 1
+    world.restart()
+    assert not any(isinstance(effect, e.ProposalRefused) for effect in world.decisions[-1].effects)
+
+
 def test_a_file_with_very_many_contradictions_comes_to_be_in_force_and_tells_of_the_first_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,20 +1,40 @@
-"""How a quota of the cell file is told that goes not with what was set at run time."""
+"""Quotas of the cell file that go not with what was set at run time: which they are, and how they are told."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 
+from fallow.shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
 from fallow.shared.cluster.quota.rules import Fault
 from fallow.shared.cluster.quota.tree import Account, Quotas
 from fallow.shared.events.operations import Quota
+from fallow.shared.events.value import replace
 from fallow.shared.near import first_named
 
 NAMED_MOST = 3
 
 
-def set_at_run_time(quotas: Quotas, file: Quotas, among: Container[Account]) -> dict[Account, list[str]]:
+def contradictions(quotas: Quotas, file: Quotas, tenants: Collection[str]) -> list[str]:
+    """What is to be told of the quotas of a file that has come to be in force beside others: those that lack their
+    guarantee or stand elsewhere, and those that are set and break a rule all the same. One that an operator has changed
+    since is none of them.
+    """
+    tried, found = QuotasOneByOne(quotas, tenants), list[tuple[Quota, Quota, Fault]]()
+    for account, quota in file.items():
+        now = quotas.get(account)
+        if now is None or now not in (quota, replace(quota, guaranteed_milli=0, parent=now.parent)):
+            continue
+        fault = tried.own_fault(quota) if now == quota else tried.put(quota)
+        if fault is not None:
+            found.append((quota, now, fault))
+    lesser = {(quota.tenant, quota.gpu_type): None for quota, now, _ in found if now != quota}
+    run_time = _set_at_run_time(quotas, file, lesser) if found else {}
+    return [_told(quota, now, fault, run_time) for quota, now, fault in found]
+
+
+def _set_at_run_time(quotas: Quotas, file: Quotas, among: Container[Account]) -> dict[Account, list[str]]:
     """For each account whose quota is not that of the file, or below which others guarantee something that no file
-    says: the tenants with such quotas. What the file itself has just set, `among` these, is none of them.
+    says: the tenants with such quotas. What the file itself has set as far as it could (`among`) is none of them.
     """
     found: dict[Account, list[str]] = {}
     for account, quota in quotas.items():
@@ -29,7 +49,7 @@ def set_at_run_time(quotas: Quotas, file: Quotas, among: Container[Account]) -> 
     return found
 
 
-def told(quota: Quota, put: Quota, fault: Fault, run_time: Mapping[Account, list[str]]) -> str:
+def _told(quota: Quota, put: Quota, fault: Fault, run_time: Mapping[Account, list[str]]) -> str:
     """Why this quota of the file is not in force as it says, but as it was `put`, and which tenants are in its way."""
     lost = ["without its guarantee"] if put.guaranteed_milli != quota.guaranteed_milli else []
     lost += [f"not below {quota.parent}"] if put.parent != quota.parent else []

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from fallow.services.placement.decision.decision import DecisionBuilder
-from fallow.services.placement.requests.contradictions import set_at_run_time, told
+from fallow.services.placement.requests.contradictions import contradictions
 from fallow.services.placement.requests.dropped_quotas import dropped, guarantee_nothing, remove_unused, says_nothing
 from fallow.services.placement.requests.requests import too_old
 from fallow.shared.cluster.model.arrays import elements_of
@@ -48,11 +48,11 @@ STEPS_OF_A_BRANCH = 5
 
 def configure(
     decision: DecisionBuilder, file: CellFile, known: tuple[str, ...], in_force: CellFile | None = None, *, anew: bool
-) -> tuple[bool, list[str]]:
+) -> bool:
     """Bring the state to the cell file, as far as the record has room. What was changed at run time stays, unless the
     file is put in force `anew`: also that a quota was removed which the file `in_force` until now names already. What
-    only that file has goes first, so that it is in nobody's way. Whether all of it is in force now, and then, of the
-    quotas that contradict others, what is to be told of each when everything else is done.
+    only that file has goes first, so that it is in nobody's way. Whether all of it is in force now, but for what
+    contradicts others.
     """
     if anew or decision.state.version == 0:
         _put_policy(decision, file.cell(decision.state.cell).policy, known, "cell-file")
@@ -60,19 +60,22 @@ def configure(
     old = dropped(decision.state, file, in_force, anew=anew)
     changed = _new_in(decision.state, file, in_force, anew=anew)
     if not (remove_unused(decision, old) and guarantee_nothing(decision, old)):
-        return False, []
+        return False
     changed += [none for at, none in old.items() if decision.state.quotas.get(at, none) != none]
-    is_whole, told = _put_in_order(decision, changed, file)
-    # Those that stood below others may stand elsewhere now.
-    return is_whole and remove_unused(decision, old), told
+    # Those that stood below others may stand elsewhere then.
+    return _put_in_order(decision, changed, file) and remove_unused(decision, old)
 
 
-def tell_contradictions(decision: DecisionBuilder, told: Sequence[str]) -> None:
-    """Refuse the quotas of the cell file of which this is to be told."""
-    for text in told[:CONTRADICTIONS_TOLD_MOST]:
+def tell_contradictions(decision: DecisionBuilder, file: CellFile) -> None:
+    """Refuse the quotas of the cell file that are not in force as it says, as all of it is put in force. There is room
+    for that in any record.
+    """
+    decision.steps += _STEPS_OF_A_QUOTA * len(decision.state.quotas)
+    found = contradictions(decision.state.quotas, _by_account(file), _tenants(file))
+    for text in found[:CONTRADICTIONS_TOLD_MOST]:
         refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, text)
-    if len(told) > CONTRADICTIONS_TOLD_MOST:
-        more = f"{len(told) - CONTRADICTIONS_TOLD_MOST} more quotas contradict others"
+    if len(found) > CONTRADICTIONS_TOLD_MOST:
+        more = f"{len(found) - CONTRADICTIONS_TOLD_MOST} more quotas contradict others"
         refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, more)
 
 
@@ -89,54 +92,45 @@ def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew
 
 
 def _is_as_left(before: Quota | None, quota: Quota, in_force: Quota | None) -> bool:
-    """Whether nobody has changed it at run time: it is as the file in force has it, or lacks its guarantee alone, as
-    an earlier record about this file, or a file between, has left it. Where the file in force has none, one that says
-    nothing counts as none.
+    """Whether nobody has changed it at run time: it is as the file in force has it. Where that has not this very quota,
+    one that lacks its guarantee alone is as an earlier record about this file, or a file between, has left it; where it
+    has none, one that says nothing counts as none.
     """
-    if before is None or before == replace(quota, guaranteed_milli=0):
-        return before is not None or in_force is None
-    if in_force is not None:
-        return before == in_force
-    return before == says_nothing((quota.tenant, quota.gpu_type), before.parent)
+    if before == in_force:
+        return True
+    if before is None or in_force == quota:
+        return False
+    nothing = says_nothing((quota.tenant, quota.gpu_type), before.parent)
+    return before == replace(quota, guaranteed_milli=0) or (in_force is None and before == nothing)
 
 
 def _too_many(state: CellState, more: int) -> str:
     return f"the cell would have {len(state.quotas) + more} quotas, it takes at most {QUOTAS_MOST}"
 
 
-def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> tuple[bool, list[str]]:
-    """Set these quotas of the cell file. Whether the record had room for all, and of those that contradict others, what
-    is to be told. They are never too many: the file is bounded itself, and those of tenants that go are removed before
-    them, or behind them what stood above others.
+def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> bool:
+    """Set these quotas of the cell file. Whether the record had room for all. They are never too many: the file is
+    bounded itself, and those of tenants that go are removed before them, or behind them what stood above others.
     """
     if not changed:
-        return True, []
+        return True
     merged, fault = _merged(decision, changed, _tenants(file))
-    if fault is None:
-        return _put_first(decision, top_down(merged, changed)), []
-    return _put_one_by_one(decision, top_down(merged, changed), file)
+    in_order = top_down(merged, changed)
+    return _put_first(decision, in_order if fault is None else _without_contradictions(decision, in_order, file))
 
 
-def _put_one_by_one(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> tuple[bool, list[str]]:
-    """The same where some contradict what was set at run time. These are set without their guarantees: their limits
+def _without_contradictions(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> list[Quota]:
+    """These quotas, where some contradict what was set at run time. Those are without their guarantees: their limits
     count, and who stands below whom. None contradicts what the file itself is about to change.
     """
     quotas = QuotasOneByOne(decision.state.quotas, _tenants(file))
     decision.steps += _STEPS_OF_A_QUOTA * len(decision.state.quotas)
     placed = [quotas.place(quota) for quota in changed]
-    contradicting = list[tuple[Quota, Quota, Fault]]()
-    for quota, (least, unplaced) in zip(changed, placed, strict=True):
-        if decision.is_full:
-            return False, []
-        fault = unplaced or quotas.put(quota)
-        put = quota if fault is None else least
-        if decision.state.quotas.get((quota.tenant, quota.gpu_type)) != put:
-            decision.emit(e.QuotaSet(quota=put))
-        if fault is not None:
-            contradicting.append((quota, put, fault))
-    accounts = {(quota.tenant, quota.gpu_type): None for quota in changed}
-    run_time = set_at_run_time(decision.state.quotas, _by_account(file), accounts) if contradicting else {}
-    return True, [told(quota, put, fault, run_time) for quota, put, fault in contradicting]
+    found = [
+        least if unplaced or quotas.put(quota) else quota
+        for quota, (least, unplaced) in zip(changed, placed, strict=True)
+    ]
+    return [each for each in found if decision.state.quotas.get((each.tenant, each.gpu_type)) != each]
 
 
 def _by_account(file: CellFile) -> dict[Account, Quota]:

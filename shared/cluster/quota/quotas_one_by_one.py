@@ -56,6 +56,15 @@ class QuotasOneByOne:
             self._place(account, before)
         return fault
 
+    def own_fault(self, quota: Quota) -> Fault | None:
+        """The rule that this one breaks, as it is there: it stands below another in a line that is too deep, or those
+        below it are guaranteed more than it may have.
+        """
+        account = (quota.tenant, quota.gpu_type)
+        if quota.parent is not None and self._level(account) - 1 + self._levels_from(account) > LEVELS_MOST:
+            return self._too_deep(quota)
+        return fault_of_holder(quota, self._guaranteed_milli(account))
+
     def _place(self, account: Account, quota: Quota | None) -> None:
         """Take the account out from below its parent, and put it where its quota says, with all below it."""
         before = self._quotas.pop(account, None)

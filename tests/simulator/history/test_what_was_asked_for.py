@@ -11,7 +11,7 @@ import pytest
 from fallow.shared.events import effects as e
 from fallow.shared.events import operations as o
 from fallow.shared.events.jobs import JobCancelRequested, JobRejected, JobUpdateRequested
-from fallow.shared.events.reasons import FailReason, RefuseCode, RejectCode, RequeueReason, StopReason
+from fallow.shared.events.reasons import FailReason, ProposalCode, RefuseCode, RejectCode, RequeueReason, StopReason
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy
@@ -484,11 +484,20 @@ def file(**tenant: Any) -> e.CellFileSet:
 
 
 LIMITED = file(quotas=[{"gpu_type": "gpu", "limit": 2}])
+SURE = file(quotas=[{"gpu_type": "gpu", "limit": 2, "guaranteed": 1}])
+WHOLE = e.QuotaSet(quota=replace(quota("ada", limit=2).quota, guaranteed_milli=1_000))
+CONTRADICTS = e.ProposalRefused(proposal="cell-file", code=ProposalCode.NOT_ALLOWED, text="ada/gpu is set without")
 IN_FORCE: dict[str, tuple[list[Any], list[str]]] = {
     "as the file says": ([quota("ada", limit=2), LIMITED], []),
     "without the limit of the file": ([quota("ada", limit=None), LIMITED], ["I4"]),
     "nothing, as in the file": ([quota("ada", limit=None), file()], []),
     "a limit that the file does not have": ([quota("ada", limit=1), file()], ["I4"]),
+    "without its guarantee, and told": ([quota("ada", limit=2), CONTRADICTS, SURE], []),
+    "without its guarantee, untold": ([quota("ada", limit=2), SURE], ["I4"]),
+    "with another one told before": ([CONTRADICTS, quota("ada", limit=2), SURE], ["I4"]),
+    "without its guarantee and then with it": ([quota("ada", limit=2), WHOLE, SURE], []),
+    "without guarantee and limit, and told": ([quota("ada", limit=None), CONTRADICTS, SURE], ["I4"]),
+    "below another than in the file, and told": ([quota("ada", limit=2, parent="bob"), CONTRADICTS, SURE], ["I4"]),
     "the policy of the file": ([FEW, LIMITED], []),
     "a policy that nobody named": ([e.PolicySet(policy=o.CellPolicy(max_pending_jobs=3)), LIMITED], ["I4"]),
 }

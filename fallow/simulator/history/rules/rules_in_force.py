@@ -27,30 +27,46 @@ class RulesInForce:
             (quota, each.fields) for each in operations if isinstance(each, SetQuota) for quota in each.quotas
         ]
         self._set_policies = [each for each in operations if isinstance(each, SetPolicy)]
+        self._untold: dict[tuple[str, str], str] = {}
         self.found: list[Violation] = []
 
     def before(self) -> Mapping[type, Callable[[Any], None]]:
         """What to call before an effect of these kinds comes into the books."""
-        return {e.QuotaSet: self._quota_set, e.PolicySet: self._policy_set}
+        return {
+            e.QuotaSet: self._quota_set,
+            e.PolicySet: self._policy_set,
+            e.ProposalRefused: self._told,
+            e.CellFileSet: self._file_set,
+        }
 
     def _quota_set(self, effect: e.QuotaSet) -> None:
         quota = effect.quota
-        account = (quota.tenant, quota.gpu_type)
-        wanted = _fields(quota)
+        account, wanted = (quota.tenant, quota.gpu_type), _fields(quota)
         named = [file.get(account) for file in self._quotas]
         before = self._books.quotas.get(account)
-        known = [each for each in named if each is not None]
-        # One that contradicts others is set without its guarantee, and where it would close a circle where it stood.
-        known += [{**each, "guaranteed_milli": 0} for each in known]
-        known += [{**each, "guaranteed_milli": 0, "parent": before.parent if before else None} for each in known]
-        # One of a tenant that goes guarantees nothing any more.
-        known += [{**_fields(before), "guaranteed_milli": 0}] if before is not None and None in named else []
-        is_of_file = wanted in known
-        # Where a file has none, one that says nothing means the same.
-        is_of_file = is_of_file or (None in named and wanted == _fields(Quota(
-            tenant=quota.tenant, gpu_type=quota.gpu_type, parent=quota.parent)))  # fmt: skip
-        if not is_of_file and not any(_is_set(quota, each, fields) for each, fields in self._set_quotas):
-            self._say(f"the quota {wanted} stands in no cell file, and no operator has set it")
+        self._untold.pop(account, None)
+        if wanted in named or any(_is_set(quota, each, fields) for each, fields in self._set_quotas):
+            return
+        if None in named and (
+            _says_nothing(wanted) or (before and wanted == {**_fields(before), "guaranteed_milli": 0})
+        ):
+            return  # what a file has not guarantees nothing any more; one that says nothing means the same as none
+        text = f"the quota {wanted} stands in no cell file, and no operator has set it"
+        parents = [before.parent] if before else [None]
+        if any(each and _is_lesser(wanted, each, parents) for each in named):
+            self._untold[account] = text
+        else:
+            self._say(text)
+
+    def _told(self, effect: e.ProposalRefused) -> None:
+        if effect.proposal == "cell-file":
+            self._untold.clear()
+
+    def _file_set(self, _: e.CellFileSet) -> None:
+        """What contradicts others is not set as its file has it, and that is told before the file is in force."""
+        for text in self._untold.values():
+            self._say(f"{text}; nothing is told of it")
+        self._untold.clear()
 
     def _policy_set(self, effect: e.PolicySet) -> None:
         now = {name: getattr(effect.policy, name) for name in effect.policy.__struct_fields__}
@@ -69,6 +85,18 @@ class RulesInForce:
 
 def _fields(quota: Quota) -> dict[str, Any]:
     return {name: getattr(quota, name) for name in quota.__struct_fields__}
+
+
+def _says_nothing(quota: Mapping[str, Any]) -> bool:
+    """Whether this quota means the same as none, wherever it stands."""
+    none = Quota(tenant=quota["tenant"], gpu_type=quota["gpu_type"], parent=quota["parent"])
+    return quota == _fields(none)
+
+
+def _is_lesser(quota: Mapping[str, Any], of_file: Mapping[str, Any], parents: Sequence[str | None]) -> bool:
+    """Whether this is the quota of a file without its guarantee, where the file has it or at one of these parents."""
+    is_there = quota["parent"] in (of_file["parent"], *parents)
+    return is_there and quota == {**of_file, "guaranteed_milli": 0, "parent": quota["parent"]}
 
 
 def _is_set(quota: Quota, asked: Quota, fields: Sequence[str]) -> bool:
