@@ -127,15 +127,8 @@ class AdmissionService:
 
     def within_rate(self, answer: Event, topic_tenant: str | None, at_wall_ms: int) -> Event:
         """The same answer, or the rejection of an array, or of an update of one, whose elements are too many for its
-        tenant at this time. The first of them is counted already (`over_rate`). A cancel is one, whatever it ends; of
-        those of tenants that the cell file does not have only few are passed on.
+        tenant at this time. The first of them is counted already (`over_rate`). A cancel is one, whatever it ends.
         """
-        if isinstance(answer, JobCancelRequested) and not self.knows(answer.tenant):
-            why = self.rates.refusal(GONE, at_wall_ms, are_cancels=True)
-            if why is None:
-                return answer
-            why = replaced(why, value=answer.tenant)
-            return _rejected(COMMANDS[CancelJob.type], answer.job, answer.tenant, why)
         if isinstance(answer, JobAdmitted):
             command, job, tenant = COMMANDS[SubmitJob.type], answer.spec.id, answer.spec.tenant
             elements = answer.spec.array or 1
@@ -151,6 +144,16 @@ class AdmissionService:
         if isinstance(answer, JobAdmitted) and answer.spec.array is not None:
             self._arrays.note(answer.cell, tenant, job, answer.spec.array)
         return answer
+
+    def few_of_gone(self, cancel: JobCancelRequested, topic_tenant: str | None, at_wall_ms: int) -> Event:
+        """The same cancel, of a tenant that the cell file does not have, or its rejection: of such only few are passed
+        on, by each topic.
+        """
+        why = self.rates.refusal(GONE + (topic_tenant or ""), at_wall_ms, are_cancels=True)
+        if why is None:
+            return cancel
+        why = replaced(why, value=cancel.tenant)
+        return _rejected(COMMANDS[CancelJob.type], cancel.job, cancel.tenant, why)
 
     def _to_sender(self, answer: Event | Undecodable, topic_tenant: str | None) -> Event | Undecodable:
         """The same answer. A no to what came by a tenant's own topic is that tenant's, whomever the command names. By

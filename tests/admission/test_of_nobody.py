@@ -4,7 +4,9 @@ no more than one of a tenant, and no tenant any of its tokens.
 
 from __future__ import annotations
 
+import asyncio
 import collections
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,7 +119,9 @@ def cancels(service: AdmissionService, tenant: str, by: str | None, count: int, 
     text, found = bytes_of({"job": "train", "tenant": tenant}), list[Answer]()
     for _ in range(count):
         answer = service.over_rate(CANCEL, text, by, at_ms) or service.answer(CANCEL, text, by, at_ms)
-        found.append(answer if isinstance(answer, Undecodable) else service.within_rate(answer, by, at_ms))
+        if isinstance(answer, JobCancelRequested) and not service.knows(tenant):
+            answer = service.few_of_gone(answer, by, at_ms)
+        found.append(answer)
     return found
 
 
@@ -132,8 +136,16 @@ def test_of_cancels_in_the_name_of_no_tenant_of_the_file_few_are_passed_on(by: s
     found = cancels(service, "eve", by, 1_000, NOW_MS)
     assert are_passed_on(found) == OF_GONE.at_once
     assert are_too_many(found) == 1_000 - are_passed_on(found)
-    assert are_passed_on(cancels(service, "mallory", None, 1_000, NOW_MS + 5_000)) == 5 * OF_GONE.per_s
+    assert are_passed_on(cancels(service, by or "mallory", by, 1_000, NOW_MS + 5_000)) == 5 * OF_GONE.per_s
     assert are_passed_on(cancels(service, "bob", None, 1_000, NOW_MS)) == 1_000
+
+
+def test_no_topic_takes_tokens_of_another_one_for_such_cancels() -> None:
+    service = AdmissionService(FILE)
+    for tenant, by in (("mallory", None), ("eve", "eve"), ("gone", "gone")):
+        assert are_passed_on(cancels(service, tenant, by, 60, NOW_MS)) == OF_GONE.at_once
+    service.reload(FILE)
+    assert are_passed_on(cancels(service, "gone", "gone", 60, NOW_MS)) == 0
 
 
 def test_such_a_cancel_that_is_one_too_many_says_what_is_allowed() -> None:
@@ -182,11 +194,14 @@ class OtherFile(Host):
 LAYOUT = Layout("t", {"main": 0})
 
 
-async def admission_at(broker: MemoryBroker, host: Host) -> Admission:
-    """It answers one stranger a second, and stands at the operations."""
+ONE = SubmissionRate(per_s=1, burst=1)
+
+
+async def admission_at(broker: MemoryBroker, host: Host, of_nobody: SubmissionRate = ONE) -> Admission:
+    """It answers so many strangers, and stands at the operations."""
     for topic in ("jobs", "operations", "dead-letters"):
         broker.create_topic(f"t.{topic}", 1)
-    settings = AdmissionSettings(namespace="t", of_nobody_per_s=1, of_nobody_burst=1)
+    settings = AdmissionSettings(namespace="t", of_nobody_per_s=of_nobody.per_s, of_nobody_burst=of_nobody.at_once)
     context = replace(make_context("admission", settings), host=host)
     admission = Admission(context, MemoryLog(broker), LAYOUT, FILE)
     admission._operations = await admission._stand_at_operations()
@@ -255,9 +270,81 @@ async def test_a_cancel_whose_tenants_topic_is_asked_for_in_vain_takes_no_token(
         for _ in range(OF_GONE.at_once):
             with pytest.raises(LogUnavailable):
                 await handle(admission, "x", type_=CANCEL)
+        await handle(admission, "x", topic="t.submissions.x", type_=CANCEL)
     await handle(admission, "x", type_=CANCEL)
-    assert answered(broker) == [JobCancelRequested.__name__]
+    assert answered(broker) == [JobCancelRequested.__name__] * 2
     await admission.end()
+
+
+@pytest.mark.parametrize("tenant", ["gone", "x"])
+async def test_no_cancel_by_the_common_topic_keeps_a_gone_tenants_own_from_cancelling(tenant: str) -> None:
+    broker = MemoryBroker()
+    admission = await admission_at(broker, OtherFile(), OF_GONE)
+    broker.create_topic("t.submissions.gone", 1)
+    await handle(admission, *[tenant] * (OF_GONE.at_once + 10), type_=CANCEL)
+    await handle(admission, "gone", topic="t.submissions.gone", type_=CANCEL)
+    assert answered(broker)[-1] == JobCancelRequested.__name__
+    await admission.end()
+
+
+async def test_a_cancel_that_the_tenants_own_topic_forbids_takes_no_token_and_is_in_no_story() -> None:
+    broker = MemoryBroker()
+    admission = await admission_at(broker, OtherFile(), OF_GONE)
+    broker.create_topic("t.submissions.gone", 1)
+    await handle(admission, *["gone"] * (OF_GONE.at_once + 10), "x", type_=CANCEL)
+    *refused, passed_on = [event_of(record) for record in broker.partition(("t.jobs", 0)).records]
+    found = {(each.code, each.tenant) for each in refused if isinstance(each, JobRejected)}
+    assert found == {(RejectCode.TENANT_NOT_OF_TOPIC, None)}
+    assert isinstance(passed_on, JobCancelRequested)
+    await admission.end()
+
+
+async def test_a_file_that_comes_while_topics_are_asked_for_changes_nothing_of_the_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = MemoryBroker()
+    admission = await admission_at(broker, OtherFile())
+    broker.create_topic("t.submissions.x", 1)
+    other = TEXT.replace("{name: bob}", "{name: x, own_topic: true}")
+    _while_asked(monkeypatch, lambda: admission._service.reload(parse_cell_file(other, "cell")))
+    await handle(admission, "bob", "x", "y", type_=CANCEL)
+    passed_on = JobCancelRequested.__name__
+    assert answered(broker) == [passed_on, RejectCode.TENANT_NOT_OF_TOPIC, passed_on]
+    await admission.end()
+
+
+@pytest.mark.parametrize("error", [KeyError, asyncio.CancelledError])
+async def test_a_batch_that_fails_in_any_way_takes_no_token(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = MemoryBroker()
+    admission = await admission_at(broker, OtherFile())
+    with monkeypatch.context() as failing:
+        failing.setattr(MemoryLog, "publish", _raising(error))
+        with pytest.raises(error):
+            await handle(admission, "alice", "alice", topic="t.submissions.alice")
+    await handle(admission, "alice", "alice", topic="t.submissions.alice")
+    assert TOO_MANY not in answered(broker)
+    await admission.end()
+
+
+def _while_asked(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
+    """This happens while Kafka is asked for topics."""
+    ask = MemoryLog.partition_counts
+
+    async def asked(log: MemoryLog, topics: Collection[str]) -> dict[str, int]:
+        counts = await ask(log, topics)
+        happens()
+        return counts
+
+    monkeypatch.setattr(MemoryLog, "partition_counts", asked)
+
+
+def _raising(error: type[BaseException]) -> Callable[..., Awaitable[None]]:
+    async def fails(*_: object) -> None:
+        raise error
+
+    return fails
 
 
 async def _away(_: object, __: object) -> None:

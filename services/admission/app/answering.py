@@ -283,22 +283,23 @@ class Admission:
         """
         await self.pace.wait()
         kept = self._service.keep()
-        self._service.rates.share(len(self._delivery.assigned), self._partitions)
-        taken, file = await self._take(records), self._file
-        if self._goes_by_file(taken):
-            await self._look_at_operations()
-            if self._file is not file:
-                self._service.back(kept)
-                kept = self._service.keep()
-                taken = await self._take(records)
-        letters = await self._letters(taken.dead)
         try:
-            taken = replaced(taken, handled=await self._by_own_topics(taken.handled))
+            self._service.rates.share(len(self._delivery.assigned), self._partitions)
+            taken, file = await self._take(records), self._file
+            if self._goes_by_file(taken):
+                await self._look_at_operations()
+                if self._file is not file:
+                    self._service.back(kept)
+                    kept = self._service.keep()
+                    taken = await self._take(records)
+            letters = await self._letters(taken.dead)
+            taken = replaced(taken, handled=await self._few_of_gone(taken.handled))
             answers = self._outgoing(taken.handled)
             await self._log.publish([*answers, *letters])
-        except LogUnavailable as error:
+        except BaseException as error:
             self._service.back(kept)
-            self._context.health.not_ready(f"answers wait for Kafka: {error}", "answers")
+            if isinstance(error, LogUnavailable):
+                self._context.health.not_ready(f"answers wait for Kafka: {error}", "answers")
             raise
         self._context.health.ready("answers")
         self._tally = taken.tally
@@ -315,23 +316,27 @@ class Admission:
             await asyncio.sleep(0)
         return joined(parts, records, tally)
 
-    async def _by_own_topics(self, answers: Sequence[Handled[Event]]) -> tuple[Handled[Event], ...]:
-        """The same answers; but while a tenant that is gone from the cell file still has a topic of its own, the common
-        one cancels no job of it. Raises LogUnavailable.
+    async def _few_of_gone(self, answers: Sequence[Handled[Event]]) -> tuple[Handled[Event], ...]:
+        """The same answers, but few cancels of tenants that are gone from the cell file; and by the common topic none
+        of one that still has a topic of its own. Raises LogUnavailable.
         """
-        gone = {each.item.tenant for each in answers if self._is_of_gone(each)}
-        own = {tenant: self._layout.submissions(tenant) for tenant in gone}
+        # Judged once: another file may come while Kafka is asked.
+        gone = [(place, each.record, each.item) for place, each in enumerate(answers) if self._is_of_gone(each)]
+        tenants = {cancel.tenant for _, record, cancel in gone if record.topic == self._plain}
+        own = {tenant: self._layout.submissions(tenant) for tenant in tenants}
         counts = await self._log.partition_counts(list(own.values())) if own else {}
         found = list(answers)
-        for place, each in enumerate(found):
-            if self._is_of_gone(each) and counts[own[each.item.tenant]]:
-                found[place] = Handled(each.record, not_by_the_common_topic(each.item))
+        for place, record, cancel in gone:
+            if record.topic == self._plain and counts[own[cancel.tenant]]:
+                answer: Event = not_by_the_common_topic(cancel)
+            else:
+                answer = self._service.few_of_gone(cancel, self._tenant_of(record), record.timestamp_ms)
+            found[place] = Handled(record, answer)
         return tuple(found)
 
     def _is_of_gone(self, answer: Handled[Event]) -> TypeGuard[Handled[JobCancelRequested]]:
-        """Whether the common topic cancels a job here in the name of a tenant that the cell file does not have."""
-        is_cancel = isinstance(answer.item, JobCancelRequested) and not self._service.knows(answer.item.tenant)
-        return is_cancel and answer.record.topic == self._plain
+        """Whether a job is cancelled here in the name of a tenant that the cell file does not have."""
+        return isinstance(answer.item, JobCancelRequested) and not self._service.knows(answer.item.tenant)
 
     def _goes_by_file(self, taken: Taken[Event]) -> bool:
         """Whether another cell file might let pass something that is rejected here, or have the tenant of a cancel."""
@@ -374,7 +379,7 @@ class Admission:
             self._context.logger.error("too many dead letters: is something misconfigured?", text=taken.stop.text)
 
     def _answer(self, record: Record) -> Event | Bad:
-        tenant = None if record.topic == self._plain else record.topic.removeprefix(f"{self._plain}.")
+        tenant = self._tenant_of(record)
         sent_ms = self._sent_ms(record)
         # However long it lay in its topic: it came when it was sent.
         came_ms = self._context.clock.now_ms() if sent_ms is None else sent_ms
@@ -395,6 +400,10 @@ class Admission:
         if sent_ms is not None and isinstance(answer, JobAdmitted | JobCancelRequested | JobUpdateRequested):
             answer = replace(answer, sent_ms=sent_ms)
         return self._service.within_rate(answer, tenant, at_wall_ms)
+
+    def _tenant_of(self, record: Record) -> str | None:
+        """Whose own topic it came by; None is the common one."""
+        return None if record.topic == self._plain else record.topic.removeprefix(f"{self._plain}.")
 
     def _sent_ms(self, record: Record) -> int | None:
         """The cell time at which a submission came, by the broker's stamp: the clock here may be wrong, and cannot

@@ -2,7 +2,8 @@
 ten times as large, for its cancels: a tenant over its limit can still end its jobs.
 
 What no tenant answers for has one more: what names none of the cell file, or nobody who may speak by that topic. Of
-that cancels are passed on, since a tenant that is gone has jobs left: these have a bucket of their own, a small one.
+that cancels are passed on, since a tenant that is gone has jobs left: these have a bucket of their own, a small one,
+for each topic by which they come.
 
 A bucket holds up to `burst` tokens and gains `per_s` of them a second. Each command takes one, whether it is admitted
 or rejected for another reason, and one that finds none is one too many. An array, and an update of one, needs one as
@@ -42,7 +43,9 @@ OF_NOBODY = SubmissionRate(per_s=100, burst=500)
 """A sender whose tenant is not in the file yet is told so; a flood of such has no tenant whose limit it meets."""
 
 GONE = "?"
-"""Instead of a tenant, for cancels that are passed on in the name of one that the cell file does not have."""
+"""Instead of a tenant, for cancels that are passed on in the name of one that the cell file does not have. Behind it
+stands the tenant whose own topic they came by, if not by the common one; all these buckets have the same limit.
+"""
 
 OF_GONE = SubmissionRate(per_s=2, burst=50)
 """Placement answers each of them in the decisions, which are kept for long, whoever made up the name."""
@@ -81,7 +84,7 @@ class SubmissionRates:
         """Limits that stay keep their levels."""
         self._file = file
         self._limits = self._limits_now()
-        self._courses = {name: course for name, course in self._courses.items() if name in self._limits}
+        self._courses = {name: course for name, course in self._courses.items() if _limit_of(name) in self._limits}
 
     def share(self, owned: int, partitions: int) -> None:
         """This process owns so many of so many partitions."""
@@ -107,14 +110,15 @@ class SubmissionRates:
         taken its tokens. `taken` are those that the same command took before.
         """
         name = (tenant, are_cancels)
-        limit = self._limits.get(name)
+        limited = _limit_of(name)
+        limit = self._limits.get(limited)
         if limit is None:
             return None
         course, bucket, elements = self._course(name), limit.bucket, taken + tokens
         if course.take(at_ms, tokens * TOKEN, (1 - elements) * TOKEN, bucket):
             return None
         wait_ms = max(0, -(-(TOKEN - course.level(at_ms, bucket)) // bucket.gain))
-        rule = f"{WHOSE.get(tenant, 'a tenant may')} {_rule(limit, elements, wait_ms, are_cancels=are_cancels)}"
+        rule = f"{WHOSE.get(limited[0], 'a tenant may')} {_rule(limit, elements, wait_ms, are_cancels=are_cancels)}"
         wanted = limit.at_once + elements
         return Rejection(RejectCode.TOO_MANY_SUBMISSIONS, "tenant", tenant, rule, wanted, limit.at_once)
 
@@ -140,6 +144,12 @@ class SubmissionRates:
         if name not in self._kept:
             self._kept[name] = course.copy()
         return course
+
+
+def _limit_of(name: BucketName) -> BucketName:
+    """By which name the limit of this bucket is found."""
+    tenant, are_cancels = name
+    return (GONE, are_cancels) if tenant.startswith(GONE) else name
 
 
 def _rule(limit: Limit, tokens: int, wait_ms: int, *, are_cancels: bool) -> str:
