@@ -197,7 +197,7 @@ class PlacementService:
         self._inbox.clear()
         self._read, self._checksums, self._handed_over, self._passed = {}, {}, {}, {}
         self._taken_back = {}
-        self._strays, self._culprits, self._room = [], [], DecisionRoom()
+        self._strays, self._culprits, self._room = [], [], DecisionRoom(self._room.bytes)
         self._unproved = None
         self._to_hold = {}
         self.failures.begin()

@@ -9,8 +9,11 @@ from functools import cache
 
 import pytest
 
+from fallow.shared.cluster.model.file_in_force import as_effect
 from fallow.shared.events.effects import JobFinished
+from fallow.shared.events.encoding import encode
 from fallow.simulator.history.record import History
+from fallow.simulator.trouble.faults import Fault
 from fallow.simulator.world import World
 
 STORY = """
@@ -75,3 +78,14 @@ def test_only_those_faults_happen_that_are_kept() -> None:
     kept = whole.injected[1].number
     shorter = World(20, random.Random(20), keep_faults=frozenset({kept})).run()
     assert [fault.number for fault in shorter.injected] == [kept]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_cell_begins_also_where_its_topic_takes_little_more_than_its_cell_file(seed: int) -> None:
+    """What a new cell puts in force comes in several records then."""
+    world = World(seed, random.Random(seed), faults=(Fault.OVERSIZED,))
+    world.broker.bytes_most = {"decisions": len(encode(as_effect(world.file))) + 200}
+    history = world.run()
+    assert history.drained
+    assert history.violations == []
+    assert all(oracle.state.cell_file is not None for oracle in world.oracles)

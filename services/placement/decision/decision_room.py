@@ -27,8 +27,9 @@ for ever.
 class DecisionRoom:
     """The room of one writer's next decision."""
 
-    def __init__(self) -> None:
-        self.bytes = BYTES_MOST
+    def __init__(self, size_bytes: int = BYTES_MOST) -> None:
+        """Of a writer that begins with so much: what the log has taken does not change with the writer."""
+        self.bytes = size_bytes
         self._words_most = _ALL
         self._looks_at_what_is_due = False
         self._without_left = 0
