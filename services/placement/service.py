@@ -622,7 +622,7 @@ class PlacementService:
         self._is_configured = self._is_configured and tenants.follow_file(decision, self._names, before)
         if self._is_configured:
             if self._reload or self._in_force.is_to_be_put(self.state):
-                settings.tell_contradictions(decision, self._file)
+                settings.tell_contradictions(decision, self._file, in_force, anew=self._reload)
             self._in_force.put(decision)
 
     def _is_idle_for_long(self, inputs: dict[str, int], wall_ms: int) -> bool:

@@ -17,6 +17,7 @@ from tests.placement.world import CELL, World, admitted, joined, quota, set_quot
 
 
 def put_anew(world: World, file: CellFile) -> list[e.AnyEffect]:
+    world.file = file
     world.service.reload(file)
     return world.rest()
 
@@ -74,8 +75,9 @@ def test_a_limit_below_what_is_guaranteed_below_it_at_run_time_is_told_once_howe
     put_anew(world, file_with(Tenant(name="lab", quotas=(TenantQuota(limit=4),)), *others))
     made = [effect for each in world.decisions if each.version > before for effect in each.effects]
     assert len(texts(made)) == 1
+    restarted = len(world.decisions)
     world.restart()
-    assert not any(isinstance(effect, e.ProposalRefused) for effect in world.decisions[-1].effects)
+    assert texts(effect for each in world.decisions[restarted:] for effect in each.effects) == []
 
 
 def test_a_file_with_very_many_contradictions_comes_to_be_in_force_and_tells_of_the_first_of_them(
@@ -110,3 +112,20 @@ def test_a_line_that_a_file_makes_too_deep_by_what_stands_below_it_at_run_time_i
     assert told == (
         "ada/gpu is set all the same: ada/gpu: parent 'lab': stands more than 16 levels deep, or others below it do"
     )
+    guaranteed = Tenant(name="ada", parent="lab", quotas=(TenantQuota(guaranteed=1),))
+    (told,) = texts(put_anew(world, file_with(Tenant(name="lab", quotas=(TenantQuota(limit=9),)), guaranteed)))
+    assert told.startswith("ada/gpu is set without its guarantee: ada/gpu: parent 'lab': stands more than 16 levels")
+
+
+@pytest.mark.parametrize("room", [1, 400_000])
+def test_a_limit_beside_which_an_operator_took_the_guarantee_stays_where_a_file_without_it_comes_by_a_restart(
+    room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decision_room, "BYTES_MOST", room)
+    sure = TenantQuota(guaranteed=4, limit=4)
+    world = World(file_with(Tenant(name="ada", quotas=(sure,)), Tenant(name="bob", quotas=(sure,))))
+    world.tell(joined("n1", 1), admitted(spec_of("bob/1", tenant="bob")))
+    world.tell(set_quotas(quota("ada", 4)))
+    world.file = file_with(Tenant(name="ada"), Tenant(name="bob"))
+    world.restart()
+    assert world.state.quotas == {("ada", "gpu"): quota("ada", 4), ("bob", "gpu"): quota("bob", None)}

@@ -14,22 +14,32 @@ from fallow.shared.near import first_named
 NAMED_MOST = 3
 
 
-def contradictions(quotas: Quotas, file: Quotas, tenants: Collection[str]) -> list[str]:
+def contradictions(quotas: Quotas, file: Quotas, before: Quotas, tenants: Collection[str]) -> list[str]:
     """What is to be told of the quotas of a file that has come to be in force beside others: those that lack their
-    guarantee or stand elsewhere, and those that are set and break a rule all the same. One that an operator has changed
-    since is none of them.
+    guarantee or stand elsewhere, and those that are set and break a rule all the same. What the file `before` had
+    likewise and lacks its guarantee has lost that by an operator, or was told then.
     """
     tried, found = QuotasOneByOne(quotas, tenants), list[tuple[Quota, Quota, Fault]]()
     for account, quota in file.items():
         now = quotas.get(account)
-        if now is None or now not in (quota, replace(quota, guaranteed_milli=0, parent=now.parent)):
+        if now is None:
             continue
-        fault = tried.own_fault(quota) if now == quota else tried.put(quota)
+        fault = None  # so it stays where an operator has changed it since
+        if now == quota:
+            fault = tried.own_fault(quota)
+        elif now == replace(quota, guaranteed_milli=0, parent=now.parent) and before.get(account) != quota:
+            fault = _why_lesser(tried, quota)
         if fault is not None:
             found.append((quota, now, fault))
     lesser = {(quota.tenant, quota.gpu_type): None for quota, now, _ in found if now != quota}
     run_time = _set_at_run_time(quotas, file, lesser) if found else {}
     return [_told(quota, now, fault, run_time) for quota, now, fault in found]
+
+
+def _why_lesser(tried: QuotasOneByOne, quota: Quota) -> Fault:
+    """Why a quota is not as the file has it. Nothing may keep it so any more: then what did has gone since."""
+    gone = Fault(quota.tenant, quota.gpu_type, "quota", "", "contradicted others that have changed since; reload again")
+    return tried.put(quota) or tried.own_fault(quota) or gone
 
 
 def _set_at_run_time(quotas: Quotas, file: Quotas, among: Container[Account]) -> dict[Account, list[str]]:

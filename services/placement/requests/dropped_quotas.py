@@ -7,7 +7,7 @@ too, it keeps its limit and its place, and guarantees nothing any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
 
 from fallow.services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
 from fallow.shared.cluster.model.config import CellFile, TenantQuota
@@ -29,7 +29,7 @@ def dropped(state: CellState, file: CellFile, in_force: CellFile | None, *, anew
     for quota in () if in_force is None else quotas_dropped(in_force, file):
         account = (quota.tenant, quota.gpu_type)
         now, none = state.quotas.get(account), says_nothing(account, parents[quota.tenant])
-        if now is not None and (anew or now in (quota, replace(quota, guaranteed_milli=0), none)):
+        if now is not None and (anew or now in (quota, says_nothing(account, now.parent))):
             found[account] = none
     gone = {tenant.name for tenant in (() if in_force is None else in_force.tenants)} - parents.keys()
     return found | {at: replace(now, guaranteed_milli=0) for at, now in state.quotas.items() if at[0] in gone}
@@ -40,17 +40,17 @@ def says_nothing(account: Account, parent: str | None) -> Quota:
     return TenantQuota(gpu_type=account[1]).in_milli(account[0], parent)
 
 
-def guarantee_nothing(decision: DecisionBuilder, quotas: Iterable[Account]) -> bool:
-    """Take the guarantees of those of these quotas that are still there, so that they are in nobody's way. Whether the
-    record had room for all.
+def guarantee_nothing(decision: DecisionBuilder, quotas: Mapping[Account, Quota]) -> bool:
+    """Bring those of these quotas that guarantee something to what they say when they guarantee nothing, where they
+    stand: so they are in nobody's way. Whether the record had room for all.
     """
-    for account in quotas:
+    for account, none in quotas.items():
         now = decision.state.quotas.get(account)
         if now is None or not now.guaranteed_milli:
             continue
         if decision.is_full:
             return False
-        decision.emit(e.QuotaSet(quota=replace(now, guaranteed_milli=0)))
+        decision.emit(e.QuotaSet(quota=replace(none, parent=now.parent)))
     return True
 
 

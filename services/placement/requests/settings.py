@@ -66,12 +66,13 @@ def configure(
     return _put_in_order(decision, changed, file) and remove_unused(decision, old)
 
 
-def tell_contradictions(decision: DecisionBuilder, file: CellFile) -> None:
-    """Refuse the quotas of the cell file that are not in force as it says, as all of it is put in force. There is room
-    for that in any record.
+def tell_contradictions(decision: DecisionBuilder, file: CellFile, in_force: CellFile | None, *, anew: bool) -> None:
+    """Refuse the quotas of the cell file that are not in force as it says, as all of it is put in force (`anew` or
+    beside what was set at run time). There is room for that in any record.
     """
     decision.steps += _STEPS_OF_A_QUOTA * len(decision.state.quotas)
-    found = contradictions(decision.state.quotas, _by_account(file), _tenants(file))
+    before = {} if anew or in_force is None else _by_account(in_force)
+    found = contradictions(decision.state.quotas, _by_account(file), before, _tenants(file))
     for text in found[:CONTRADICTIONS_TOLD_MOST]:
         refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, text)
     if len(found) > CONTRADICTIONS_TOLD_MOST:
