@@ -75,6 +75,7 @@ def test_a_limit_below_what_is_guaranteed_below_it_at_run_time_is_told_once_howe
     put_anew(world, file_with(Tenant(name="lab", quotas=(TenantQuota(limit=4),)), *others))
     made = [effect for each in world.decisions if each.version > before for effect in each.effects]
     assert len(texts(made)) == 1
+    assert (world.state.version - before > 3) is (room == 300)
     restarted = len(world.decisions)
     world.restart()
     assert texts(effect for each in world.decisions[restarted:] for effect in each.effects) == []

@@ -27,9 +27,11 @@ for ever.
 class DecisionRoom:
     """The room of one writer's next decision."""
 
-    def __init__(self, size_bytes: int = BYTES_MOST) -> None:
-        """Of a writer that begins with so much: what the log has taken does not change with the writer."""
-        self.bytes = size_bytes
+    def __init__(self, size_bytes: int | None = None) -> None:
+        """Of a writer that begins with so much, all that there may be if None: what the log has taken does not change
+        with the writer.
+        """
+        self.bytes = BYTES_MOST if size_bytes is None else size_bytes
         self._words_most = _ALL
         self._looks_at_what_is_due = False
         self._without_left = 0
