@@ -63,6 +63,18 @@ def test_a_guarantee_that_an_operator_took_stays_taken_when_another_writer_comes
     assert world.state.quotas["ada", "gpu"] == taken
 
 
+def test_what_is_changed_of_a_quota_that_contradicted_comes_into_force_with_the_next_writer() -> None:
+    world = World(family())
+    world.tell(set_quotas(replace(quota("guest", None, parent="lab"), guaranteed_milli=6_000)))
+    lab = family().tenants[0]
+    for guaranteed, limit, sure in ((4, 4, 0), (2, 3, 2)):
+        quotas = (TenantQuota(guaranteed=guaranteed, limit=limit),)
+        world.file = file_with(lab, Tenant(name="ada", parent="lab", quotas=quotas))
+        world.restart()
+        wanted = replace(quota("ada", limit, parent="lab"), guaranteed_milli=sure * 1_000)
+        assert world.state.quotas["ada", "gpu"] == wanted
+
+
 @pytest.mark.parametrize("room", [300, 400_000])
 def test_a_limit_below_what_is_guaranteed_below_it_at_run_time_is_told_once_however_many_records_a_file_needs(
     room: int, monkeypatch: pytest.MonkeyPatch

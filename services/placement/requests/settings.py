@@ -101,8 +101,10 @@ def _is_as_left(before: Quota | None, quota: Quota, in_force: Quota | None) -> b
         return True
     if before is None or in_force == quota:
         return False
-    nothing = says_nothing((quota.tenant, quota.gpu_type), before.parent)
-    return before == replace(quota, guaranteed_milli=0) or (in_force is None and before == nothing)
+    left = says_nothing((quota.tenant, quota.gpu_type), before.parent)
+    if in_force is not None:
+        left = replace(in_force, guaranteed_milli=0)
+    return before in (left, replace(quota, guaranteed_milli=0))
 
 
 def _too_many(state: CellState, more: int) -> str:
