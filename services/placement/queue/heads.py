@@ -18,11 +18,11 @@ enough for that, and it changes from one moment to the next: so a head has a par
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from fallow.services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of, together
+from fallow.services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of, together, without
 from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
 from fallow.services.placement.queue.head_index import HeadIndex
@@ -54,6 +54,9 @@ WAITED_FOR: Final = (
 
 PLAN_WAITS_MOST: Final = 24
 """For so many times `backfill_wait_ms` at most a planned start puts off that nothing passes a head any more."""
+
+COMPARISONS_TO_ASK: Final = 16
+"""To ask which heads a job competes with costs as much as to hold it against so many."""
 
 _NO_HEAD: Final = (*STRUCTURAL, PendingReason.ARRAY_LIMIT)
 
@@ -105,7 +108,7 @@ class Heads:
         """`reserved` is what is kept for planned starts."""
         self._state, self._now_ms = state, now_ms
         self.reserved = Reserved(state, {}, now_ms) if reserved is None else reserved
-        self._index = HeadIndex[Head]()
+        self._index = HeadIndex[Head](state.capacity.effort)
         self._is_by_tenant = False
         self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
         self._marks: list[object] = []
@@ -118,7 +121,8 @@ class Heads:
     def next_queue(self) -> None:
         """The walk is over with a queue."""
         lasting = [head for head in self._index.all if head.is_due and head.is_of_all]
-        self._index, self._is_by_tenant, self._before_turns, self._first = HeadIndex[Head](), False, {}, {}
+        self._index = HeadIndex[Head](self._state.capacity.effort)
+        self._is_by_tenant, self._before_turns, self._first = False, {}, {}
         self._cut, self._to_come = {}, {}
         for head in lasting:
             self._put(replace(head, is_of_earlier=True, is_before_turns=False))
@@ -144,27 +148,29 @@ class Heads:
         if not self._index.all:
             return None
         over = self._over(need, spec)
-        if over and self._state.quotas:
+        if self._state.quotas:
             reach, lined = self.reach(need, spec), _lined(need, spec)
-            return next((head for head in over if meet(reach, _kept_from(self._state, lined, head))), None)
-        return over[0] if over else None
+            over = (head for head in over if meet(reach, _kept_from(self._state, lined, head)))
+        return next(over, None)
 
-    def _over(self, need: Need, spec: JobSpec) -> list[Head]:
-        over = self._competing(need, spec)
+    def _over(self, need: Need, spec: JobSpec, *, only_due: bool = False) -> Iterator[Head]:
+        over = self._competing(need, spec, only_due=only_due)
         if not self._before_turns:
             return over
         job_class = (need, spec.tenant)
-        return [head for head in over if self._holds_for(head, job_class, spec.id)]
+        return (head for head in over if self._holds_for(head, job_class, spec.id))
 
-    def _competing(self, need: Need, spec: JobSpec) -> list[Head]:
+    def _competing(self, need: Need, spec: JobSpec, *, only_due: bool = False) -> Iterator[Head]:
         """The heads that wait for what the job could use, due ones first."""
         if not self._index.all:
-            return []
+            return iter(())
+        self._state.capacity.effort.comparisons += COMPARISONS_TO_ASK
         job_class = (need, spec.tenant)
         above = self._above.get(job_class, ()) if self._index.has_limits else ()
         if self._index.has_limits and not above:
             above = self._above[job_class] = _above(self._state, spec)
-        return self._index.over(job_class, self.reach(need, spec), above)
+        asked = self._index.due_over if only_due else self._index.over
+        return asked(job_class, self.reach(need, spec), above)
 
     def _holds_for(self, head: Head, job_class: tuple[Need, str], job_id: str) -> bool:
         """Whether a head holds for a job where some are heads before all turns: these, and what needs the same room,
@@ -207,8 +213,8 @@ class Heads:
         """Where this head, which is due, may keep what it waits for whoever has the turn: beside what others keep that
         come before it.
         """
-        over = [head for head in self._competing(need, job.spec) if self._holds_before_turns(head, job.spec.id)]
-        return self._beside(need, job.spec, over)
+        due = self._competing(need, job.spec, only_due=True)
+        return self._beside(need, job.spec, (head for head in due if self._holds_before_turns(head, job.spec.id)))
 
     def add_before_turns(self, job: Job, need: Need, code: PendingReason | None, room: Reach | None = None) -> None:
         """By shares the turn of this head, which is due, may come behind that of any other tenant: from these what it
@@ -242,7 +248,7 @@ class Heads:
             self._note_oldest(each)
         left = [head for head in self._index.all if head.spec.id != job_id]
         left = [head for head in left if not (head.is_before_turns and head.spec.id in again)]
-        self._index = HeadIndex[Head]()
+        self._index = HeadIndex[Head](self._state.capacity.effort)
         for head in left:
             self._index.add(head)
         return True
@@ -266,13 +272,12 @@ class Heads:
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
         """Where the job could be and takes from no head that it may not be started past what that one waits for."""
-        return self._beside(need, spec, self._over(need, spec))
+        return self._beside(need, spec, self._over(need, spec, only_due=True))
 
-    def _beside(self, need: Need, spec: JobSpec, over: Sequence[Head]) -> Reach:
+    def _beside(self, need: Need, spec: JobSpec, due: Iterator[Head]) -> Reach:
         beside, lined = self.reach(need, spec), _lined(need, spec)
-        for head in over:
-            kept = _kept_from(self._state, lined, head) if head.is_due else {}
-            beside = {name: left for name, mask in beside.items() if (left := mask & ~kept.get(name, 0))}
+        while beside and (head := next(due, None)) is not None:
+            beside = without(beside, _kept_from(self._state, lined, head))
         return beside
 
     def add(

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 class Effort:
     """How many nodes were looked at one by one so far, in all pools of a cell. What takes longer for each node counts
-    each as several.
+    each as several. `comparisons` is how often a job was held against a head, to find out whether they compete; to ask
+    for heads counts as several.
     """
 
-    __slots__ = ("looks",)
+    __slots__ = ("comparisons", "looks")
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.looks = self.comparisons = 0
