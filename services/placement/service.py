@@ -76,6 +76,11 @@ ROUNDS_AT_REST_MOST = 64
 TRIES_AT_REST_MOST = 500
 """No further walk is made in the same decision when so many kinds were tried in vain."""
 
+COMPARISONS_AT_REST_MOST = 100_000
+"""Nor when jobs were held against heads so often: the walks that are left are made in the next decisions, at once. A
+stepped clock waits for all of them.
+"""
+
 REPEATED = ("nodes-",)
 """What the sources begin with of which a newer input says again what an older one has said."""
 
@@ -167,7 +172,7 @@ class PlacementService:
         self._has_untried = self._has_due = False
         self.tried_in_vain = 0
         """For how many kinds of jobs the last decision found no places."""
-        self._cell_ms = 0
+        self._cell_ms, self._rounds_left = 0, ROUNDS_AT_REST_MOST
         self._epoch: int | None = None
         self._breaker, self._speed = Breaker(speed), speed
         self._idle_inputs = 0
@@ -235,6 +240,7 @@ class PlacementService:
         self._tending.forget()
         self._waits.walked()
         self.reservations.forget()
+        self._rounds_left = ROUNDS_AT_REST_MOST
         self._walk_is_due = self._are_owners_to_note = True
 
     def reload(self, file: CellFile) -> None:
@@ -401,7 +407,9 @@ class PlacementService:
 
     def decide(self, now_ms: int, wall_ms: int) -> PendingDecision | None:
         """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
-        rounds, self.tried_in_vain = ROUNDS_AT_REST_MOST, 0
+        rounds, self._rounds_left, self.tried_in_vain = self._rounds_left, ROUNDS_AT_REST_MOST, 0
+        effort = self.state.capacity.effort
+        begun = effort.comparisons
         while True:
             self._taken, self._words_left = [], self._room.words_most
             self._had_plan = self.reservations.has_plan
@@ -414,6 +422,9 @@ class PlacementService:
                 return self._not_to_be_written(decision, wall_ms, str(error))
             if tried is None and self._has_untried and rounds and self.tried_in_vain < TRIES_AT_REST_MOST:
                 rounds, self._walk_is_due = rounds - 1, True  # at rest there is time for those
+                if effort.comparisons - begun >= COMPARISONS_AT_REST_MOST and not self._stepped:
+                    self._rounds_left, self._has_due = rounds, True  # the next decision makes them
+                    return None
             elif tried is not None or not self._inbox or self._reloads:
                 return tried  # one cell file is enough for one call, whether it changes anything or not
 
