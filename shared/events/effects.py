@@ -483,9 +483,10 @@ class NodeReclaimed(LoanEffect):
 
 
 class QuotaSet(Effect):
-    """The tenant's quota of one GPU type is now this."""
+    """The tenant's quota of one GPU type is now this: as the cell file says (`of_file`), or as a person has set it."""
 
     quota: Quota
+    of_file: bool = False
 
 
 class QuotaRemoved(Effect):

@@ -208,12 +208,14 @@ async def admission_at(broker: MemoryBroker, host: Host, of_nobody: SubmissionRa
     return admission
 
 
-async def handle(admission: Admission, *tenants: str, topic: str = "t.submissions", type_: str = SUBMIT) -> None:
-    """Hand it a batch of one job of each of these, or of a cancel of one."""
+async def handle(
+    admission: Admission, *tenants: str, topic: str = "t.submissions", type_: str = SUBMIT, at_ms: int = 1_000
+) -> None:
+    """Hand it a batch of one job of each of these, or of a cancel of one, that came then."""
     headers = ((TYPE_HEADER, type_.encode()),)
     names = [{"id" if type_ == SUBMIT else "job": f"job-{n}", "tenant": each} for n, each in enumerate(tenants)]
     values = [bytes_of({"job": each} if type_ == SUBMIT else each) for each in names]
-    await admission.handle([Record(topic, 0, n, b"k", each, headers, 1_000) for n, each in enumerate(values)])
+    await admission.handle([Record(topic, 0, n, b"k", each, headers, at_ms) for n, each in enumerate(values)])
 
 
 def answered(broker: MemoryBroker) -> list[str]:
@@ -284,6 +286,17 @@ async def test_no_cancel_by_the_common_topic_keeps_a_gone_tenants_own_from_cance
     await handle(admission, *[tenant] * (OF_GONE.at_once + 10), type_=CANCEL)
     await handle(admission, "gone", topic="t.submissions.gone", type_=CANCEL)
     assert answered(broker)[-1] == JobCancelRequested.__name__
+    await admission.end()
+
+
+async def test_more_cancels_of_gone_tenants_are_passed_on_as_time_goes_by() -> None:
+    broker = MemoryBroker()
+    admission = await admission_at(broker, OtherFile(), OF_GONE)
+    for at_ms, count in ((1_000, OF_GONE.at_once + 1), (2_000, 3)):
+        await handle(admission, *["gone"] * count, type_=CANCEL, at_ms=at_ms)
+    assert OF_GONE.per_s == 2
+    passed_on = [JobCancelRequested.__name__]
+    assert answered(broker) == [*passed_on * OF_GONE.at_once, TOO_MANY, *passed_on * 2, TOO_MANY]
     await admission.end()
 
 

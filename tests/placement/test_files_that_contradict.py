@@ -7,11 +7,12 @@ from itertools import pairwise
 import pytest
 
 from fallow.services.placement.decision import decision_room
-from fallow.shared.cluster.model.config import CellFile, Tenant, TenantQuota
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import RemoveQuota
 from fallow.shared.events.value import replace
+from tests.placement.test_files_that_follow_each_other import put
 from tests.placement.test_settings import family, file_with, texts
 from tests.placement.world import CELL, World, admitted, joined, quota, set_quotas, spec_of
 
@@ -30,10 +31,12 @@ def test_what_a_file_has_no_more_guarantees_nothing_before_its_own_quotas_are_se
     if is_working:
         world.tell(admitted(spec_of("ada/1", tenant="ada")))
     made = put_anew(world, family(("bob", 8)))
-    of_bob = made.index(e.QuotaSet(quota=replace(quota("bob", None, parent="lab"), guaranteed_milli=8_000)))
+    of_bob = made.index(
+        e.QuotaSet(quota=replace(quota("bob", None, parent="lab"), guaranteed_milli=8_000), of_file=True)
+    )
     lost: e.AnyEffect = e.QuotaRemoved(tenant="ada", gpu_type="gpu")
     if is_working:
-        lost = e.QuotaSet(quota=quota("ada", None, parent="lab"))
+        lost = e.QuotaSet(quota=quota("ada", None, parent="lab"), of_file=True)
     assert made.index(lost) < of_bob
 
 
@@ -142,3 +145,52 @@ def test_a_limit_beside_which_an_operator_took_the_guarantee_stays_where_a_file_
     world.file = file_with(Tenant(name="ada"), Tenant(name="bob"))
     world.restart()
     assert world.state.quotas == {("ada", "gpu"): quota("ada", 4), ("bob", "gpu"): quota("bob", None)}
+
+
+def pools_of(gpus: int, *tenants: tuple[str, int]) -> CellFile:
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=gpus),))
+    quotas = [(name, TenantQuota(guaranteed=guaranteed)) for name, guaranteed in tenants]
+    return CellFile(cells=(part,), tenants=tuple(Tenant(name=name, quotas=(each,)) for name, each in quotas))
+
+
+@pytest.mark.parametrize("by_reload", [True, False])
+def test_a_file_that_guarantees_more_than_the_pools_have_beside_what_was_set_at_run_time_is_in_force_without_that(
+    *, by_reload: bool
+) -> None:
+    """What fits beside that is in force as it says."""
+    world = World(pools_of(64, ("ada", 30), ("bob", 4)))
+    world.tell(set_quotas(replace(quota("lab", None), guaranteed_milli=30_000)))
+    told = len(world.decisions)
+    put(world, pools_of(64, ("ada", 60), ("bob", 3)), by_reload=by_reload)
+    found = {name: world.state.quotas[name, "gpu"].guaranteed_milli for name in ("ada", "bob", "lab")}
+    assert found == {"ada": 0, "bob": 3_000, "lab": 30_000}
+    assert [text for each in world.decisions[told:] for text in texts(each.effects)] == [
+        (
+            "ada/gpu is set without its guarantee, for what was set at run time of lab: "
+            "all tenants together would be guaranteed 93 of gpu, the pools have 64"
+        )
+    ]
+
+
+@pytest.mark.parametrize("by_reload", [True, False])
+def test_pools_that_a_file_makes_smaller_than_what_is_guaranteed_at_run_time_are_told(*, by_reload: bool) -> None:
+    world = World(pools_of(64, ("bob", 4)))
+    world.tell(set_quotas(replace(quota("lab", None), guaranteed_milli=60_000)))
+    told = len(world.decisions)
+    put(world, pools_of(48, ("bob", 4)), by_reload=by_reload)
+    assert [text for each in world.decisions[told:] for text in texts(each.effects)] == [
+        (
+            "more is guaranteed than there is, for what was set at run time of lab: "
+            "all tenants together would be guaranteed 64 of gpu, the pools have 48"
+        )
+    ]
+
+
+def test_where_more_is_guaranteed_than_the_pools_have_a_person_may_change_what_makes_that_no_worse() -> None:
+    world = World(pools_of(64, ("bob", 4)))
+    world.tell(set_quotas(replace(quota("lab", None), guaranteed_milli=60_000)))
+    put(world, pools_of(48, ("bob", 4)), by_reload=True)
+    for guaranteed, is_taken in ((61, False), (60, True), (59, True), (60, False)):
+        wanted = replace(quota("lab", None), guaranteed_milli=guaranteed * 1_000, weight=2)
+        made = world.tell(set_quotas(wanted))
+        assert (texts(made) == []) is is_taken

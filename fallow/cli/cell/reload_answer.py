@@ -7,7 +7,7 @@ from collections.abc import Collection
 from fallow.cli.failures import Exit
 from fallow.shared.client.port import News
 from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.cluster.model.file_in_force import as_effect, difference, from_effect, quotas_dropped
+from fallow.shared.cluster.model.file_in_force import as_effect, difference, from_effect
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
@@ -59,10 +59,11 @@ class ReloadAnswer:
         self._was_so_before = not self._open
         self._read_ms: int | None = None
         self._refusals: list[str] = []
-        old = _read(self._before)
-        self._dropped = {(quota.tenant, quota.gpu_type) for quota in (() if old is None else quotas_dropped(old, file))}
+        self._dropped = {at: None for at in state.quotas if at not in self._quotas}
+        self._tenants = frozenset(tenant.name for tenant in file.tenants)
         self._removed: dict[Account, None] = {}
         self._lifted: dict[Account, None] = {}
+        self._left: dict[Account, None] = {}
 
     def take(self, news: News) -> None:
         """Something that has happened in the cell since the reload was asked for."""
@@ -74,10 +75,11 @@ class ReloadAnswer:
             self._open.pop(POLICY, None)
         elif isinstance(event, QuotaSet) and event.quota == self._quotas.get(account := _account(event)):
             self._open.pop(account, None)
-        elif isinstance(event, QuotaSet) and _account(event) in self._dropped:
-            self._lifted[_account(event)] = None
+        elif isinstance(event, QuotaSet) and event.of_file and (account := _account(event)) in self._dropped:
+            (self._lifted if account[0] in self._tenants else self._left)[account] = None
         elif isinstance(event, QuotaRemoved) and (account := (event.tenant, event.gpu_type)) in self._dropped:
             self._lifted.pop(account, None)
+            self._left.pop(account, None)
             self._removed[account] = None
         elif isinstance(event, ProposalRefused) and event.proposal == CELL_FILE:
             self._refusals.append(event.text)
@@ -135,11 +137,14 @@ class ReloadAnswer:
 
     @property
     def _quotas_gone(self) -> str:
-        removed = f"; quotas removed: {_names(self._removed)}" if self._removed else ""
-        if not self._lifted:
-            return removed
-        names = _names(self._lifted)
-        return f"{removed}; without limit and guarantee from now on, as jobs live or others stand below: {names}"
+        text, why = "", "as jobs live or others stand below"
+        if self._removed:
+            text += f"; quotas removed: {_names(self._removed)}"
+        if self._lifted:
+            text += f"; without limit and guarantee from now on, {why}: {_names(self._lifted)}"
+        if self._left:
+            text += f"; without guarantee from now on, {why}, though their tenants are gone: {_names(self._left)}"
+        return text
 
     @property
     def _is_other(self) -> bool:

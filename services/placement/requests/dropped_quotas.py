@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 
 from fallow.services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
 from fallow.shared.cluster.model.config import CellFile, TenantQuota
-from fallow.shared.cluster.model.file_in_force import quotas_dropped
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events import effects as e
@@ -20,19 +19,25 @@ from fallow.shared.events.value import replace
 
 
 def dropped(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> dict[Account, Quota]:
-    """The quotas that the file `in_force` until now has and this one has not, as they are when they say nothing. One
-    that was changed at run time is among them only where the file is put in force `anew`. And all of tenants that only
-    the file in force names, as they are without guarantee.
+    """The quotas that any file has set and this one has not, as they are when they say nothing; of tenants that it does
+    not name, as they are without guarantee. One that was changed at run time is among them where the file is put in
+    force `anew`, and where its tenant goes: where the file `in_force` until now names it.
     """
     parents = {tenant.name: tenant.parent for tenant in file.tenants}
+    kept = {(quota.tenant, quota.gpu_type) for quota in file.quotas()}
+    before = frozenset(() if in_force is None else (tenant.name for tenant in in_force.tenants))
+    had = frozenset(() if in_force is None else ((quota.tenant, quota.gpu_type) for quota in in_force.quotas()))
     found: dict[Account, Quota] = {}
-    for quota in () if in_force is None else quotas_dropped(in_force, file):
-        account = (quota.tenant, quota.gpu_type)
-        now, none = state.quotas.get(account), says_nothing(account, parents[quota.tenant])
-        if now is not None and (anew or now in (quota, says_nothing(account, now.parent))):
-            found[account] = none
-    gone = {tenant.name for tenant in (() if in_force is None else in_force.tenants)} - parents.keys()
-    return found | {at: replace(now, guaranteed_milli=0) for at, now in state.quotas.items() if at[0] in gone}
+    for account, quota in state.quotas.items():
+        is_as_set = state.quotas_of_file.get(account)
+        if account in kept:
+            continue
+        if account[0] not in parents:
+            if is_as_set or account[0] in before:
+                found[account] = replace(quota, guaranteed_milli=0)
+        elif is_as_set or (anew and (is_as_set is not None or account in had)):
+            found[account] = says_nothing(account, parents[account[0]])
+    return found
 
 
 def says_nothing(account: Account, parent: str | None) -> Quota:
@@ -50,7 +55,7 @@ def guarantee_nothing(decision: DecisionBuilder, quotas: Mapping[Account, Quota]
             continue
         if decision.is_full:
             return False
-        decision.emit(e.QuotaSet(quota=replace(none, parent=now.parent)))
+        decision.emit(e.QuotaSet(quota=replace(none, parent=now.parent), of_file=True))
     return True
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.requests.contradictions import contradictions
-from fallow.services.placement.requests.dropped_quotas import dropped, guarantee_nothing, remove_unused, says_nothing
+from fallow.services.placement.requests.dropped_quotas import dropped, guarantee_nothing, remove_unused
 from fallow.services.placement.requests.requests import too_old
 from fallow.shared.cluster.model.arrays import elements_of
 from fallow.shared.cluster.model.config import LEASE_MS_LEAST, CellFile
@@ -61,7 +61,7 @@ def configure(
     changed = _new_in(decision.state, file, in_force, anew=anew)
     if not (remove_unused(decision, old) and guarantee_nothing(decision, old)):
         return False
-    changed += [none for at, none in old.items() if decision.state.quotas.get(at, none) != none]
+    changed += [none for at, none in old.items() if at in decision.state.quotas and not _is_set(decision.state, none)]
     # Those that stood below others may stand elsewhere then.
     return _put_in_order(decision, changed, file) and remove_unused(decision, old)
 
@@ -72,7 +72,8 @@ def tell_contradictions(decision: DecisionBuilder, file: CellFile, in_force: Cel
     """
     decision.steps += _STEPS_OF_A_QUOTA * len(decision.state.quotas)
     before = {} if anew or in_force is None else _by_account(in_force)
-    found = contradictions(decision.state.quotas, _by_account(file), before, _tenants(file))
+    gpus = file.gpus_of(decision.state.cell)
+    found = contradictions(decision.state, _by_account(file), before, _tenants(file), gpus)
     for text in found[:CONTRADICTIONS_TOLD_MOST]:
         refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, text)
     if len(found) > CONTRADICTIONS_TOLD_MOST:
@@ -81,30 +82,23 @@ def tell_contradictions(decision: DecisionBuilder, file: CellFile, in_force: Cel
 
 
 def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> list[Quota]:
-    """The quotas of a file that are to be set."""
-    there = {} if in_force is None else _by_account(in_force)
+    """The quotas of a file that are to be set: all that are not as it says, or all but those that were changed at run
+    time. One that is not there was removed at run time if the file in force has it.
+    """
+    there = frozenset(() if in_force is None else _by_account(in_force))
     changed = []
     for quota in file.quotas():
         account = (quota.tenant, quota.gpu_type)
-        before = state.quotas.get(account)
-        if before != quota and (anew or _is_as_left(before, quota, there.get(account))):
+        is_ours = state.quotas_of_file.get(account, account not in state.quotas and account not in there)
+        if (anew or is_ours) and not _is_set(state, quota):
             changed.append(quota)
     return changed
 
 
-def _is_as_left(before: Quota | None, quota: Quota, in_force: Quota | None) -> bool:
-    """Whether nobody has changed it at run time: it is as the file in force has it. Where that has not this very quota,
-    one that lacks its guarantee alone is as an earlier record about this file, or a file between, has left it; where it
-    has none, one that says nothing counts as none.
-    """
-    if before == in_force:
-        return True
-    if before is None or in_force == quota:
-        return False
-    left = says_nothing((quota.tenant, quota.gpu_type), before.parent)
-    if in_force is not None:
-        left = replace(in_force, guaranteed_milli=0)
-    return before in (left, replace(quota, guaranteed_milli=0))
+def _is_set(state: CellState, quota: Quota) -> bool:
+    """Whether a file has set this very quota, and nobody has changed it since."""
+    account = (quota.tenant, quota.gpu_type)
+    return state.quotas.get(account) == quota and state.quotas_of_file.get(account, False)
 
 
 def _too_many(state: CellState, more: int) -> str:
@@ -118,6 +112,8 @@ def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], file: Cel
     if not changed:
         return True
     merged, fault = _merged(decision, changed, _tenants(file))
+    gpus, types = file.gpus_of(decision.state.cell), {quota.gpu_type: None for quota in changed}
+    fault = fault or fault_in_pools(guaranteed_by_type(merged), [each for each in types if each in gpus], gpus)
     in_order = top_down(merged, changed)
     return _put_first(decision, in_order if fault is None else _without_contradictions(decision, in_order, file))
 
@@ -126,14 +122,14 @@ def _without_contradictions(decision: DecisionBuilder, changed: Sequence[Quota],
     """These quotas, where some contradict what was set at run time. Those are without their guarantees: their limits
     count, and who stands below whom. None contradicts what the file itself is about to change.
     """
-    quotas = QuotasOneByOne(decision.state.quotas, _tenants(file))
+    quotas = QuotasOneByOne(decision.state.quotas, _tenants(file), file.gpus_of(decision.state.cell))
     decision.steps += _STEPS_OF_A_QUOTA * len(decision.state.quotas)
     placed = [quotas.place(quota) for quota in changed]
     found = [
         least if unplaced or quotas.put(quota) else quota
         for quota, (least, unplaced) in zip(changed, placed, strict=True)
     ]
-    return [each for each in found if decision.state.quotas.get((each.tenant, each.gpu_type)) != each]
+    return [each for each in found if not _is_set(decision.state, each)]
 
 
 def _by_account(file: CellFile) -> dict[Account, Quota]:
@@ -145,7 +141,7 @@ def _put_first(decision: DecisionBuilder, quotas: Sequence[Quota]) -> bool:
     for quota in quotas:
         if decision.is_full:
             return False
-        decision.emit(e.QuotaSet(quota=quota))
+        decision.emit(e.QuotaSet(quota=quota, of_file=True))
     return True
 
 
@@ -210,8 +206,9 @@ def _put_quotas(
     merged, fault = _merged(decision, quotas, tenants)
     changed = {(quota.tenant, quota.gpu_type): quota for quota in quotas}
     if fault is None and gpus is not None:
+        before, after = guaranteed_by_type(decision.state.quotas), guaranteed_by_type(merged)
         types = dict.fromkeys(quota.gpu_type for quota in changed.values())
-        fault = fault_in_pools(guaranteed_by_type(merged), types, gpus)
+        fault = fault_in_pools(after, [each for each in types if after[each] > before[each]], gpus)
     if fault is None:
         for quota in top_down(merged, changed.values()):
             decision.emit(e.QuotaSet(quota=quota))

@@ -277,6 +277,9 @@ def quota_set(state: CellState, effect: e.QuotaSet, at_ms: int) -> None:
     why = contradiction(state.quotas, effect.quota)
     require(why is None, f"quota of {effect.quota.tenant}: {why}")
     set_quota(state.undo_log, state.tree, effect.quota)
+    account = (effect.quota.tenant, effect.quota.gpu_type)
+    if effect.of_file or account in state.quotas_of_file:
+        state.undo_log.put(state.quotas_of_file, account, effect.of_file)
 
 
 def quota_removed(state: CellState, effect: e.QuotaRemoved, at_ms: int) -> None:
@@ -287,6 +290,8 @@ def quota_removed(state: CellState, effect: e.QuotaRemoved, at_ms: int) -> None:
     below = state.tree.index.children.get(account, 0)
     require(not below, f"tenant {effect.tenant} is the parent of {below} others")
     remove_quota(state.undo_log, state.tree, account)
+    if account in state.quotas_of_file:
+        state.undo_log.drop(state.quotas_of_file, account)
 
 
 def cell_file_set(state: CellState, effect: e.CellFileSet, at_ms: int) -> None:

@@ -8,7 +8,6 @@ from hashlib import blake2b
 from fallow.shared.cluster.model.config import CellFile, CellPart, Queue
 from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
 from fallow.shared.events.effects import CellFileSet
-from fallow.shared.events.operations import Quota
 
 DIGEST_BYTES = 16
 
@@ -69,14 +68,6 @@ def _queues(content: str, cell: str) -> dict[str, Queue]:
     except (ValueError, KeyError):
         return {}
     return {"": queues[0], **{queue.name: queue for queue in queues}}
-
-
-def quotas_dropped(before: CellFile, now: CellFile) -> list[Quota]:
-    """The quotas that only the earlier file has, of tenants that the later one still names."""
-    tenants = {tenant.name for tenant in now.tenants}
-    left = {(quota.tenant, quota.gpu_type) for quota in now.quotas()}
-    all_before = [quota for quota in before.quotas() if quota.tenant in tenants]
-    return [quota for quota in all_before if (quota.tenant, quota.gpu_type) not in left]
 
 
 def difference(one: CellFile, other: CellFile, cell: str) -> str:

@@ -13,7 +13,7 @@ from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.unacknowledged import Unacknowledged
 from fallow.shared.cluster.quota.fair_use import FairUse
-from fallow.shared.cluster.quota.tree import Quotas, QuotaTree, Usage
+from fallow.shared.cluster.quota.tree import Account, Quotas, QuotaTree, Usage
 from fallow.shared.events.decisions import CHAIN_START
 from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
 from fallow.shared.events.operations import CellPolicy
@@ -64,6 +64,10 @@ class CellState:
     cell_files: int = 0
     """How many were put in force so far: tells a file that came back from one that stayed."""
     quotas: Quotas = field(default_factory=dict)
+    quotas_of_file: dict[Account, bool] = field(default_factory=dict)
+    """The quotas that a cell file has set, and whether they are as it set them: False for one that was changed at run
+    time since.
+    """
     nodes: dict[str, Node] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     finished: FinishedJobs = field(default_factory=FinishedJobs)

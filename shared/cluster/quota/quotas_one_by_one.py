@@ -6,9 +6,9 @@ To try one costs as much as its tenant stands deep, and where it moves as stand 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
-from fallow.shared.cluster.quota.rules import LEVELS_MOST, Fault, contradiction, fault_of_holder
+from fallow.shared.cluster.quota.rules import LEVELS_MOST, Fault, contradiction, fault_in_pools, fault_of_holder
 from fallow.shared.cluster.quota.tree import Account, Quotas
 from fallow.shared.events.operations import Quota
 from fallow.shared.events.value import replace
@@ -17,9 +17,12 @@ from fallow.shared.events.value import replace
 class QuotasOneByOne:
     """The quotas so far. `below_milli` is what the children of an account are guaranteed together."""
 
-    def __init__(self, quotas: Quotas, tenants: Collection[str]) -> None:
-        """`tenants` may be parents without having a quota."""
-        self._tenants = tenants
+    def __init__(self, quotas: Quotas, tenants: Collection[str], gpus: Mapping[str, int]) -> None:
+        """`tenants` may be parents without having a quota; `gpus` are those of the pools, by type, where a type has
+        any.
+        """
+        self._tenants, self._gpus = tenants, gpus
+        self._together_milli = Counter[str]()
         self._quotas: Quotas = {}
         self._children: dict[Account, dict[Account, None]] = {}
         self._below_milli: Counter[Account] = Counter()
@@ -48,10 +51,12 @@ class QuotasOneByOne:
         if why is not None:
             return Fault(quota.tenant, quota.gpu_type, "quota", "", why)
         account = (quota.tenant, quota.gpu_type)
-        before = self._quotas.get(account)
+        before, together_milli = self._quotas.get(account), self._together_milli[quota.gpu_type]
         self._place(account, quota)
         is_moved = before is None or before.parent != quota.parent
         fault = (self._fault_of_place(account, quota) if is_moved else None) or self._fault_above(account)
+        if fault is None and self._together_milli[quota.gpu_type] > together_milli:
+            fault = self._fault_in_pools(quota.gpu_type)
         if fault is not None:
             self._place(account, before)
         return fault
@@ -67,28 +72,29 @@ class QuotasOneByOne:
 
     def _place(self, account: Account, quota: Quota | None) -> None:
         """Take the account out from below its parent, and put it where its quota says, with all below it."""
-        before = self._quotas.pop(account, None)
-        if before is not None and before.parent is not None:
-            above = (before.parent, account[1])
+        above = self._above(account)
+        if above is not None:
             del self._children[above][account]
-            self._guarantee(above, -max(before.guaranteed_milli, self._below_milli[account]))
-        if quota is None:
-            return
-        self._quotas[account] = quota
-        if quota.parent is not None:
-            above = (quota.parent, account[1])
+        self._guarantee(above, -self._guaranteed_milli(account), account[1])
+        self._quotas.pop(account, None)
+        if quota is not None:
+            self._quotas[account] = quota
+        above = self._above(account)
+        if above is not None:
             self._children.setdefault(above, {})[account] = None
-            self._guarantee(above, self._guaranteed_milli(account))
+        self._guarantee(above, self._guaranteed_milli(account), account[1])
 
-    def _guarantee(self, account: Account | None, more_milli: int) -> None:
-        """The children of an account are guaranteed so much more: what does not fit into its own guarantee is so much
-        more for those above it.
+    def _guarantee(self, account: Account | None, more_milli: int, gpu_type: str) -> None:
+        """The children of an account are guaranteed so much more, or all tenants that stand below none (None): what
+        does not fit into its own guarantee is so much more for those above it.
         """
         while account is not None and more_milli:
             before_milli = self._guaranteed_milli(account)
             self._below_milli[account] += more_milli
             more_milli = self._guaranteed_milli(account) - before_milli
             account = self._above(account)
+        if account is None:
+            self._together_milli[gpu_type] += more_milli
 
     def _guaranteed_milli(self, account: Account) -> int:
         quota = self._quotas.get(account)
@@ -97,6 +103,10 @@ class QuotasOneByOne:
     def _above(self, account: Account) -> Account | None:
         quota = self._quotas.get(account)
         return None if quota is None or quota.parent is None else (quota.parent, account[1])
+
+    def _fault_in_pools(self, gpu_type: str) -> Fault | None:
+        types = [gpu_type] if gpu_type in self._gpus else []
+        return fault_in_pools(self._together_milli, types, self._gpus)
 
     def _fault_of_place(self, account: Account, quota: Quota) -> Fault | None:
         parent = quota.parent

@@ -45,13 +45,17 @@ class RulesInForce:
         named = [file.get(account) for file in self._quotas]
         before = self._books.quotas.get(account)
         self._untold.pop(account, None)
-        if wanted in named or any(_is_set(quota, each, fields) for each, fields in self._set_quotas):
+        if not effect.of_file:
+            if not any(_is_set(quota, each, fields) for each, fields in self._set_quotas):
+                self._say(f"no operator has set the quota {wanted}")
+            return
+        if wanted in named:
             return
         if None in named and (
             _says_nothing(wanted) or (before and wanted == {**_fields(before), "guaranteed_milli": 0})
         ):
             return  # what a file has not guarantees nothing any more; one that says nothing means the same as none
-        text = f"the quota {wanted} stands in no cell file, and no operator has set it"
+        text = f"the quota {wanted} stands in no cell file"
         parents = [before.parent] if before else [None]
         if any(each and _is_lesser(wanted, each, parents) for each in named):
             self._untold[account] = text
