@@ -207,7 +207,7 @@ class History:
             limit_milli=self._random.choice((None, 16 * GPU)),
             parent=self._random.choice((None, "acme")) if tenant != "acme" else None,
         )
-        return [e.QuotaSet(quota=quota)]
+        return [e.QuotaSet(quota=quota, of_file=self._random.random() < 0.5)]
 
     def policy(self) -> list[e.Effect]:
         jobs, half_life_ms = self._random.choice(((3, 0), (50, 0), (3, 70), (50, 1_000)))

@@ -63,7 +63,7 @@ def refused(text: str, proposal: str = "cell-file") -> ProposalRefused:
 
 
 def quotas_of(file: CellFile) -> list[QuotaSet]:
-    return [QuotaSet(quota=quota) for quota in file.quotas()]
+    return [QuotaSet(quota=quota, of_file=True) for quota in file.quotas()]
 
 
 def test_a_file_is_in_force_when_the_log_says_so_and_not_before() -> None:
@@ -168,13 +168,25 @@ def test_quotas_that_the_file_no_longer_has_are_told() -> None:
     types = [f"type-{number}" for number in range(6)]
     old = a_file(Tenant(name="ada", quotas=tuple(TenantQuota(gpu_type=each, limit=8) for each in types)))
     removed = [QuotaRemoved(tenant="ada", gpu_type=each) for each in types[:5]]
-    lifted = QuotaSet(quota=TenantQuota(gpu_type="type-5").in_milli("ada", None))
+    lifted = QuotaSet(quota=TenantQuota(gpu_type="type-5").in_milli("ada", None), of_file=True)
     of_another = QuotaRemoved(tenant="eve", gpu_type="gpu")
     answer = answer_to(a_cell(*quotas_of(old), file=old), *removed, lifted, of_another, effect_of(OLD), file=OLD)
     assert (answer.is_over(0), answer.code) == (True, Exit.OK)
     assert answer.text.endswith(
         "; changed: tenants); quotas removed: ada/type-0, ada/type-1, ada/type-2 and 2 more; "
         "without limit and guarantee from now on, as jobs live or others stand below: ada/type-5"
+    )
+
+
+def test_quotas_of_tenants_that_go_are_told() -> None:
+    limited = (TenantQuota(limit=8),)
+    old = a_file(Tenant(name="ada", quotas=limited), Tenant(name="bob", quotas=limited))
+    left = QuotaSet(quota=limited[0].in_milli("bob", None), of_file=True)
+    made: list[AnyEffect] = [QuotaRemoved(tenant="ada", gpu_type="gpu"), left, effect_of(NEW)]
+    answer = answer_to(a_cell(*quotas_of(old), file=old), *made)
+    assert answer.text.endswith(
+        "; quotas removed: ada/gpu; without guarantee from now on, as jobs live or others stand below, "
+        "though their tenants are gone: bob/gpu"
     )
 
 

@@ -490,7 +490,8 @@ def quota_is_set(world: Historian, at_ms: int) -> Effects:
         borrow_limit_milli=world.random.choice((None, None, 3_000, 12_000)),
         lend_limit_milli=world.random.choice((None, None, 1_000)),
     )
-    return [e.QuotaSet(quota=quota)] if contradiction(world.state.quotas, quota) is None else []
+    is_right = contradiction(world.state.quotas, quota) is None
+    return [e.QuotaSet(quota=quota, of_file=world.random.random() < 0.5)] if is_right else []
 
 
 def policy_is_set(world: Historian, at_ms: int) -> Effects:

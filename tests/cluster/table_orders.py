@@ -31,6 +31,7 @@ INDICES = (
     "maintenance_starts",
     "silent",
     "offers",
+    "quotas_of_file",
     "usage",
     "kinds",
 )

@@ -248,7 +248,14 @@ def _quota(effect: e.QuotaSet) -> str:
     below = f", below {quota.parent}" if quota.parent else ""
     rules = "".join(f", {rule}" for rule in quota_rules(quota))
     sure = f"{gpus(quota.guaranteed_milli)} of type {quota.gpu_type}"
-    return f"Tenant {quota.tenant} is guaranteed {sure}, {limit}{below}{rules}."
+    said = ", as the cell file says" if effect.of_file else ""
+    return f"Tenant {quota.tenant} is guaranteed {sure}, {limit}{below}{rules}{said}."
+
+
+def _not_done(effect: e.ProposalRefused) -> str:
+    if effect.proposal == "cell-file":
+        return f"The cell file is not in force in all it says: {effect.code}{_text(effect.text)}."
+    return f"A request about {effect.proposal} is refused: {effect.code}{_text(effect.text)}."
 
 
 def _policy(effect: e.PolicySet) -> str:
@@ -332,7 +339,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.QuotaRemoved: lambda x: f"Tenant {x.tenant} has no quota of {x.gpu_type} any more.",
     e.PolicySet: _policy,
     e.CellFileSet: lambda x: f"The cell goes by the cell file {x.digest[:8]} ({counted(len(x.content), 'character')}).",
-    e.ProposalRefused: lambda x: f"A request about {x.proposal} is refused: {x.code}{_text(x.text)}.",
+    e.ProposalRefused: _not_done,
     e.LogRepaired: _repaired,
     e.InputResumed: lambda x: f"Input {x.input} was read to {x.from_offset}, and is read on from {x.to_offset}.",
     e.InputFenced: lambda x: (

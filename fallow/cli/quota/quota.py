@@ -191,7 +191,9 @@ def _give(
         event = news.event
         if isinstance(event, ProposalRefused):
             return event.proposal == SET_QUOTA
-        return isinstance(event, QuotaSet) and (event.quota.tenant, event.quota.gpu_type) in accounts
+        if not isinstance(event, QuotaSet) or event.of_file:
+            return False
+        return (event.quota.tenant, event.quota.gpu_type) in accounts
 
     answer = run(give(access, wish, is_answer, timeout_s * 1000))
     subject = quotas[0]["tenant"] if len(quotas) == 1 else f"{len(quotas)} quotas"

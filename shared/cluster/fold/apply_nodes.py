@@ -291,7 +291,7 @@ def quota_removed(state: CellState, effect: e.QuotaRemoved, at_ms: int) -> None:
     require(not below, f"tenant {effect.tenant} is the parent of {below} others")
     remove_quota(state.undo_log, state.tree, account)
     if account in state.quotas_of_file:
-        state.undo_log.drop(state.quotas_of_file, account)
+        state.undo_log.forget(state.quotas_of_file, account)
 
 
 def cell_file_set(state: CellState, effect: e.CellFileSet, at_ms: int) -> None:

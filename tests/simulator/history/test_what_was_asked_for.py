@@ -485,19 +485,27 @@ def file(**tenant: Any) -> e.CellFileSet:
 
 LIMITED = file(quotas=[{"gpu_type": "gpu", "limit": 2}])
 SURE = file(quotas=[{"gpu_type": "gpu", "limit": 2, "guaranteed": 1}])
-WHOLE = e.QuotaSet(quota=replace(quota("ada", limit=2).quota, guaranteed_milli=1_000))
+
+
+def of_file(**more: Any) -> e.QuotaSet:
+    return replace(quota("ada", **more), of_file=True)
+
+
+WHOLE = of_file(limit=2)
+WHOLE = replace(WHOLE, quota=replace(WHOLE.quota, guaranteed_milli=1_000))
 CONTRADICTS = e.ProposalRefused(proposal="cell-file", code=ProposalCode.NOT_ALLOWED, text="ada/gpu is set without")
 IN_FORCE: dict[str, tuple[list[Any], list[str]]] = {
-    "as the file says": ([quota("ada", limit=2), LIMITED], []),
-    "without the limit of the file": ([quota("ada", limit=None), LIMITED], ["I4"]),
-    "nothing, as in the file": ([quota("ada", limit=None), file()], []),
-    "a limit that the file does not have": ([quota("ada", limit=1), file()], ["I4"]),
-    "without its guarantee, and told": ([quota("ada", limit=2), CONTRADICTS, SURE], []),
-    "without its guarantee, untold": ([quota("ada", limit=2), SURE], ["I4"]),
-    "with another one told before": ([CONTRADICTS, quota("ada", limit=2), SURE], ["I4"]),
-    "without its guarantee and then with it": ([quota("ada", limit=2), WHOLE, SURE], []),
-    "without guarantee and limit, and told": ([quota("ada", limit=None), CONTRADICTS, SURE], ["I4"]),
-    "below another than in the file, and told": ([quota("ada", limit=2, parent="bob"), CONTRADICTS, SURE], ["I4"]),
+    "as the file says": ([of_file(limit=2), LIMITED], []),
+    "without the limit of the file": ([of_file(limit=None), LIMITED], ["I4"]),
+    "as the file says, by a person who has not asked for it": ([quota("ada", limit=2), LIMITED], ["I4"]),
+    "nothing, as in the file": ([of_file(limit=None), file()], []),
+    "a limit that the file does not have": ([of_file(limit=1), file()], ["I4"]),
+    "without its guarantee, and told": ([of_file(limit=2), CONTRADICTS, SURE], []),
+    "without its guarantee, untold": ([of_file(limit=2), SURE], ["I4"]),
+    "with another one told before": ([CONTRADICTS, of_file(limit=2), SURE], ["I4"]),
+    "without its guarantee and then with it": ([of_file(limit=2), WHOLE, SURE], []),
+    "without guarantee and limit, and told": ([of_file(limit=None), CONTRADICTS, SURE], ["I4"]),
+    "below another than in the file, and told": ([of_file(limit=2, parent="bob"), CONTRADICTS, SURE], ["I4"]),
     "the policy of the file": ([FEW, LIMITED], []),
     "a policy that nobody named": ([e.PolicySet(policy=o.CellPolicy(max_pending_jobs=3)), LIMITED], ["I4"]),
 }
