@@ -21,10 +21,12 @@ from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 
 
-def head_before_turns(state: CellState, job: Job, queue: Queue, waiting: Sequence[Job], now_ms: int) -> Head | None:
+def head_before_turns(
+    state: CellState, job: Job, queue: Queue, waiting: Sequence[Job], now_ms: int, *, has_room: bool
+) -> Head | None:
     """The due head that a walk keeps room for whichever tenant has the turn, and that keeps this job back; of these
     `waiting` ones of its queue, among them those that run and want more workers. None where there is none, or the job
-    is such a head itself.
+    is such a head itself and waits for room of its own: only where it has room (`has_room`) an older one keeps it off.
     """
     if queue.order is not QueueOrder.FAIR_SHARE or queue.discipline is not QueueDiscipline.BACKFILL:
         return None
@@ -39,7 +41,8 @@ def head_before_turns(state: CellState, job: Job, queue: Queue, waiting: Sequenc
         room = heads.room_before_turns(each, need)
         if each.deferred in WAITS and room and not look.has_own_before(each, room):
             heads.add_before_turns(each, need, each.deferred, room)
-    return None if heads.is_before_turns(job.id) else heads.over(look.need_of(job), job.spec)
+    waits_itself = heads.is_before_turns(job.id) and not has_room
+    return None if waits_itself else heads.over(look.need_of(job), job.spec)
 
 
 class _Look:

@@ -172,7 +172,7 @@ def why_not(state: CellState, job: Job, queues: Sequence[Queue], now_ms: int) ->
         found[PendingReason.NOT_BEFORE if job.not_before_ms == spec.not_before_ms else PendingReason.BACKOFF] = None
     if not may_start_one_more(state, spec):
         found[PendingReason.ARRAY_LIMIT] = None
-    behind = _behind(state, job, before, queues, now_ms)
+    behind = _behind(state, job, before, queues, now_ms, has_room=not found)
     if behind is not None:
         found[PendingReason.BEHIND_HEAD] = None
     codes = in_order(found)
@@ -294,15 +294,19 @@ def _to_open(state: CellState, job: Job) -> tuple[str, ...]:
     return tuple(node.id for node in nodes if node.status in CLOSED)[:NAMED_MOST]
 
 
-def _behind(state: CellState, job: Job, before: list[Job], queues: Sequence[Queue], now_ms: int) -> Behind | None:
-    """The head that the job may not pass, of its own queue or of one that is walked earlier."""
+def _behind(
+    state: CellState, job: Job, before: list[Job], queues: Sequence[Queue], now_ms: int, *, has_room: bool
+) -> Behind | None:
+    """The head that the job may not pass, of its own queue or of one that is walked earlier. `has_room`: nothing else
+    keeps it.
+    """
     queue = _queue_of(job.spec, queues)
     earlier = list(takewhile(lambda each: each.name != queue.name, queues))
     head = head_before(state, job, before, queue, earlier, now_ms)
     if head is None:
         in_lines = [each for each in state.jobs.values() if each.status is JobStatus.QUEUED or grows(each, now_ms)]
         waiting = [other for other in in_lines if _queue_of(other.spec, queues) is queue]
-        head = head_before_turns(state, job, queue, waiting, now_ms)
+        head = head_before_turns(state, job, queue, waiting, now_ms, has_room=has_room)
     if head is None:
         return None
     other, of = state.jobs[head.spec.id], _queue_of(head.spec, queues)
