@@ -182,8 +182,9 @@ def test_quotas_of_tenants_that_go_are_told() -> None:
     limited = (TenantQuota(limit=8),)
     old = a_file(Tenant(name="ada", quotas=limited), Tenant(name="bob", quotas=limited))
     left = QuotaSet(quota=limited[0].in_milli("bob", None), of_file=True)
-    made: list[AnyEffect] = [QuotaRemoved(tenant="ada", gpu_type="gpu"), left, effect_of(NEW)]
-    answer = answer_to(a_cell(*quotas_of(old), file=old), *made)
+    new = a_file(Tenant(name="cy"))
+    made: list[AnyEffect] = [QuotaRemoved(tenant="ada", gpu_type="gpu"), left, effect_of(new)]
+    answer = answer_to(a_cell(*quotas_of(old), file=old), *made, file=new)
     assert answer.text.endswith(
         "; quotas removed: ada/gpu; without guarantee from now on, as jobs live or others stand below, "
         "though their tenants are gone: bob/gpu"

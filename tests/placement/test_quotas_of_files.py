@@ -66,7 +66,7 @@ def test_quotas_of_files_go_with_the_files_and_those_of_people_stay(
                 continue
             before = dict(world.state.quotas)
             put(world, step.file, by_reload=step.by_reload)
-            people.see(step.file, by_reload=step.by_reload)
+            people.see(step.file, world, by_reload=step.by_reload)
             _hold(world, step.file, before, people)
     world.check()
 
@@ -93,10 +93,10 @@ class People:
         if account in world.state.quotas:
             self.set_by[account] = account in self._had
 
-    def see(self, file: CellFile, *, by_reload: bool) -> None:
+    def see(self, file: CellFile, world: World, *, by_reload: bool) -> None:
         names, all_of = {tenant.name for tenant in file.tenants}, {(q.tenant, q.gpu_type) for q in file.quotas()}
         gone = self.known - names
-        self._had = {at for at in self._had if at[0] in names} | all_of
+        self._had = {at for at in self._had | all_of if at in world.state.quotas}
         for account, was_of_file in list(self.set_by.items()):
             taken = by_reload and (account in all_of or was_of_file)
             if taken or account[0] in gone:
