@@ -483,7 +483,9 @@ class NodeReclaimed(LoanEffect):
 
 
 class QuotaSet(Effect):
-    """The tenant's quota of one GPU type is now this: as the cell file says (`of_file`), or as a person has set it."""
+    """The tenant's quota of one GPU type is now this: as the cell file has it set, kept or left (`of_file`), or as a
+    person has set it.
+    """
 
     quota: Quota
     of_file: bool = False

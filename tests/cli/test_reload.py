@@ -179,11 +179,14 @@ def test_quotas_that_the_file_no_longer_has_are_told() -> None:
 
 
 def test_quotas_of_tenants_that_go_are_told() -> None:
-    limited = (TenantQuota(limit=8),)
-    old = a_file(Tenant(name="ada", quotas=limited), Tenant(name="bob", quotas=limited))
-    left = QuotaSet(quota=limited[0].in_milli("bob", None), of_file=True)
+    """But for one that had no guarantee: nothing happens to it."""
+    limited, sure = TenantQuota(limit=8), TenantQuota(guaranteed=1, limit=8)
+    old = a_file(
+        *(Tenant(name=name, quotas=(each,)) for name, each in (("ada", sure), ("bob", sure), ("dan", limited)))
+    )
+    left = [QuotaSet(quota=limited.in_milli(name, None), of_file=True) for name in ("bob", "dan")]
     new = a_file(Tenant(name="cy"))
-    made: list[AnyEffect] = [QuotaRemoved(tenant="ada", gpu_type="gpu"), left, effect_of(new)]
+    made: list[AnyEffect] = [QuotaRemoved(tenant="ada", gpu_type="gpu"), *left, effect_of(new)]
     answer = answer_to(a_cell(*quotas_of(old), file=old), *made, file=new)
     assert answer.text.endswith(
         "; quotas removed: ada/gpu; without guarantee from now on, as jobs live or others stand below, "

@@ -61,8 +61,9 @@ def test_quotas_of_files_go_with_the_files_and_those_of_people_stay(
         world.tell(joined("n1", 1), *_jobs_of(first, working))
         for step in steps:
             if step.file is None:
+                before = dict(world.state.quotas)
                 world.tell(_weighs(step.account))
-                people.set(step.account, world)
+                people.set(step.account, before, world)
                 continue
             before = dict(world.state.quotas)
             put(world, step.file, by_reload=step.by_reload)
@@ -81,6 +82,10 @@ def _weighs(account: Account) -> SetQuota:
     return SetQuota(cell=CELL, quotas=(wanted,), fields=("weight",))
 
 
+def _nothing(account: Account) -> Quota:
+    return Quota(tenant=account[0], gpu_type=account[1])
+
+
 class People:
     """What people have set that no file has set since, and whether any file had such a quota."""
 
@@ -89,9 +94,12 @@ class People:
         self._had = {(each.tenant, each.gpu_type) for each in file.quotas()}
         self.set_by: dict[Account, bool] = {}
 
-    def set(self, account: Account, world: World) -> None:
+    def set(self, account: Account, before: dict[Account, Quota], world: World) -> None:
         if account in world.state.quotas:
-            self.set_by[account] = account in self._had
+            says_nothing = account in before and before[account] == replace(
+                _nothing(account), parent=before[account].parent
+            )
+            self.set_by[account] = self.set_by.get(account, account in self._had and not says_nothing)
 
     def see(self, file: CellFile, world: World, *, by_reload: bool) -> None:
         names, all_of = {tenant.name for tenant in file.tenants}, {(q.tenant, q.gpu_type) for q in file.quotas()}
@@ -184,6 +192,23 @@ def test_a_quota_of_a_tenant_that_is_gone_goes_with_the_first_file_or_writer_beh
     assert world.state.quotas == {}
 
 
+@pytest.mark.parametrize("by_reload", [True, False])
+@pytest.mark.parametrize("lives", [True, False])
+def test_what_a_person_sets_where_a_file_has_dropped_its_quota_stays_whatever_lived_then(
+    *, lives: bool, by_reload: bool
+) -> None:
+    world = World(one(limit=8))
+    world.tell(joined("n1", 1))
+    if lives:
+        world.tell(admitted(spec_of("ada/1", tenant="ada")))
+    without = (Tenant(name="ada"), Tenant(name="bob"))
+    put(world, file_with(*without), by_reload=True)
+    assert (("ada", "gpu") in world.state.quotas) is lives
+    world.tell(set_quotas(quota("ada", 2)))
+    put(world, file_with(*without, Tenant(name="cy")), by_reload=by_reload)
+    assert world.state.quotas["ada", "gpu"] == quota("ada", 2)
+
+
 def test_what_a_person_sets_of_a_tenant_that_is_gone_stays() -> None:
     world = World(file_with(Tenant(name="bob")))
     world.tell(set_quotas(quota("lab", 4)))
@@ -213,3 +238,5 @@ def test_a_snapshot_tells_which_quotas_a_file_has_set() -> None:
     world.tell(set_quotas(quota("cy", 2)))
     again = state_from(rows_of(world.state))
     assert again.quotas_of_file == world.state.quotas_of_file == {("ada", "gpu"): True, ("cy", "gpu"): False}
+    assert list(again.quotas) == list(world.state.quotas)
+    assert '["quota",{"tenant":"guest","gpu_type":"gpu","limit_milli":1000}]' in rows_of(again)

@@ -11,6 +11,8 @@ from fallow.shared.cluster.model.file_in_force import as_effect, difference, fro
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
+from fallow.shared.events.operations import Quota
+from fallow.shared.events.value import replace
 from fallow.shared.near import first_named
 
 CELL_FILE = "cell-file"
@@ -59,7 +61,7 @@ class ReloadAnswer:
         self._was_so_before = not self._open
         self._read_ms: int | None = None
         self._refusals: list[str] = []
-        self._dropped = {at: None for at in state.quotas if at not in self._quotas}
+        self._dropped = {at: quota for at, quota in state.quotas.items() if at not in self._quotas}
         self._tenants = frozenset(tenant.name for tenant in file.tenants)
         self._removed: dict[Account, None] = {}
         self._lifted: dict[Account, None] = {}
@@ -76,7 +78,7 @@ class ReloadAnswer:
         elif isinstance(event, QuotaSet) and event.quota == self._quotas.get(account := _account(event)):
             self._open.pop(account, None)
         elif isinstance(event, QuotaSet) and event.of_file and (account := _account(event)) in self._dropped:
-            (self._lifted if account[0] in self._tenants else self._left)[account] = None
+            self._note_lesser(account, event.quota)
         elif isinstance(event, QuotaRemoved) and (account := (event.tenant, event.gpu_type)) in self._dropped:
             self._lifted.pop(account, None)
             self._left.pop(account, None)
@@ -86,6 +88,12 @@ class ReloadAnswer:
         else:
             return
         self.version = news.version
+
+    def _note_lesser(self, account: Account, quota: Quota) -> None:
+        """A quota that the file does not have comes to say less, or to stand elsewhere alone."""
+        before = self._dropped[account]
+        if replace(before, parent=quota.parent) != quota:
+            (self._lifted if account[0] in self._tenants else self._left)[account] = None
 
     def is_read(self, waited_ms: int) -> None:
         """The cell has taken in the request, as was seen after so long a wait."""

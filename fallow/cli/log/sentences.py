@@ -248,7 +248,7 @@ def _quota(effect: e.QuotaSet) -> str:
     below = f", below {quota.parent}" if quota.parent else ""
     rules = "".join(f", {rule}" for rule in quota_rules(quota))
     sure = f"{gpus(quota.guaranteed_milli)} of type {quota.gpu_type}"
-    said = ", as the cell file says" if effect.of_file else ""
+    said = ", by the cell file" if effect.of_file else ""
     return f"Tenant {quota.tenant} is guaranteed {sure}, {limit}{below}{rules}{said}."
 
 

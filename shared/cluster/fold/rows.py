@@ -41,7 +41,8 @@ _RESUMES = msgspec.json.Decoder(tuple[tuple[str, int, int, int], ...])
 _ENTERED = _PATIENCE = msgspec.json.Decoder(int)
 _POLICY = msgspec.json.Decoder(CellPolicy)
 _CELL_FILE = msgspec.json.Decoder(tuple[int, CellFileSet])
-_QUOTA = msgspec.json.Decoder(tuple[Quota, bool | None])
+_QUOTA = msgspec.json.Decoder(Quota)
+_QUOTA_OF_FILE = msgspec.json.Decoder(tuple[Quota, bool])
 _OVER = msgspec.json.Decoder(tuple[int, int, int])
 _GONE = msgspec.json.Decoder(FinishedJob)
 _HEAD = msgspec.json.Decoder(tuple[str, int])
@@ -143,7 +144,9 @@ def rows_of(state: CellState) -> Iterator[str]:
     yield from (_row(section, longest_ms) for section, longest_ms in longest if longest_ms)
     if state.cell_file is not None:
         yield _row("file", (state.cell_files, state.cell_file))
-    yield from (_row("quota", (quota, state.quotas_of_file.get(at))) for at, quota in state.quotas.items())
+    for account, quota in state.quotas.items():
+        is_as_set = state.quotas_of_file.get(account)
+        yield _row("quota", quota) if is_as_set is None else _row("quota_of_file", (quota, is_as_set))
     yield from (_row("node", _told_of_node(node)) for node in state.nodes.values())
     yield from (_row("job", _told_of_job(job)) for job in state.jobs.values())
     yield from (_row("array", _told_of_array(array)) for array in state.arrays.values())
@@ -226,10 +229,14 @@ def _file(state: CellState, text: str) -> None:
 
 
 def _quota(state: CellState, text: str) -> None:
-    quota, is_as_set = _QUOTA.decode(text)
+    quota = _QUOTA.decode(text)
     state.quotas[quota.tenant, quota.gpu_type] = quota
-    if is_as_set is not None:
-        state.quotas_of_file[quota.tenant, quota.gpu_type] = is_as_set
+
+
+def _quota_of_file(state: CellState, text: str) -> None:
+    quota, is_as_set = _QUOTA_OF_FILE.decode(text)
+    state.quotas[quota.tenant, quota.gpu_type] = quota
+    state.quotas_of_file[quota.tenant, quota.gpu_type] = is_as_set
 
 
 def _node(state: CellState, text: str) -> None:
@@ -305,6 +312,7 @@ _READ = {
     "named": _named,
     "file": _file,
     "quota": _quota,
+    "quota_of_file": _quota_of_file,
     "node": _node,
     "job": _job,
     "array": _array,
