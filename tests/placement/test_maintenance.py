@@ -172,6 +172,23 @@ def test_when_it_begins_what_still_runs_is_stopped_and_queued_again() -> None:
     assert "JobRequeued" in kinds(world.tell(stopped("some")))
 
 
+def test_what_stands_behind_a_head_that_could_only_be_on_its_node_starts_when_it_begins() -> None:
+    """Then the head could be nowhere, and keeps nobody back."""
+    queue = Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO)
+    part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=16),), queues=(queue,))
+    world = World(CellFile(cells=(part,), tenants=(Tenant(name="ada"),)))
+    world.listens = False
+    world.tell(joined("n1"), joined("n2"), PLAN, plan("n2", 5 * 3_600_000))
+    world.tell(admitted(spec_of("head", 8, workers=2, max_run_ms=20 * 3_600_000)))
+    world.tell(admitted(spec_of("late", 1, max_run_ms=3_600_000)))
+    assert [world.job(each).deferred for each in ("head", "late")] == [
+        PendingReason.MAINTENANCE,
+        PendingReason.BEHIND_HEAD,
+    ]
+    world.pass_time(10_000)
+    assert [place.node for place in world.job("late").workers] == ["n2"]
+
+
 def test_when_it_ends_the_node_is_used_again_by_itself() -> None:
     world = planned()
     world.tell(admitted(spec_of("long", 1, max_run_ms=90_000)))

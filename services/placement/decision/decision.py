@@ -57,6 +57,7 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
         e.WorkersSettled,
         e.NodeChanged,
         e.MaintenanceSet,
+        e.MaintenanceBegan,  # a head that could be there may be nowhere then, and keeps nobody back
         e.DeviceChanged,
         e.NodeHeard,
         e.NodeSilent,  # it makes no room, but others wait for other reasons then, and who passes whom goes by these
