@@ -17,13 +17,18 @@ WAIT_MS = 3_000
 BACKFILL = QueueDiscipline.BACKFILL
 
 
-def world_of(*labels: str, queues: tuple[str, ...] = ("q",), tenants: tuple[str, ...] = ("ada", "bob", "eve")) -> World:
-    """Nodes of four GPUs, one of each of these labels; each queue backfills and goes by shares."""
+def world_of(
+    *labels: str,
+    queues: tuple[str, ...] = ("q",),
+    tenants: tuple[str, ...] = ("ada", "bob", "eve"),
+    order: QueueOrder = QueueOrder.FAIR_SHARE,
+) -> World:
+    """Nodes of four GPUs, one of each of these labels; each queue backfills and goes by shares, or in this order."""
     part = CellPart(
         name=CELL,
         ordinal=0,
         pools=(Pool(name="train", gpus=10_000),),
-        queues=tuple(Queue(name=name, order=QueueOrder.FAIR_SHARE, discipline=BACKFILL) for name in queues),
+        queues=tuple(Queue(name=name, order=order, discipline=BACKFILL) for name in queues),
     )
     world = World(CellFile(cells=(part,), tenants=tuple(Tenant(name=name) for name in tenants)))
     world.tell(set_policy(backfill_wait_ms=WAIT_MS), *(joined(each, 4, labels={"at": each}) for each in labels))
@@ -69,8 +74,9 @@ def test_an_own_job_that_waits_where_an_older_head_waits_takes_nothing_from_a_du
     assert running(world) == ["ada-0", "ada-head", "eve-0"]
 
 
-def test_a_due_head_that_an_older_one_keeps_from_room_that_is_free_is_told_which() -> None:
-    world = world_of("a", "b")
+@pytest.mark.parametrize("order", list(QueueOrder))
+def test_a_due_head_that_an_older_one_keeps_from_room_that_is_free_is_told_which(order: QueueOrder) -> None:
+    world = world_of("a", "b", order=order)
     for job, gpus, at in (("eve-0", 2, "a"), ("eve-1", 2, "a"), ("eve-2", 4, "b"), ("ada-head", 4, "a")):
         submit(world, job, gpus, at)
     world.pass_time(10)

@@ -173,6 +173,7 @@ def test_to_tell_why_a_job_waits_behind_many_heads_of_one_kind_each_is_looked_at
     state.heads = Looked({job.spec.id: 0 for job in before})
     for job in before:
         job.deferred = PendingReason.NO_FREE_GPUS
-    head = head_before(state, world.job("last"), before, world.file.cells[0].queues[0], (), world.now_ms + 5_000)
+    queue, now_ms = world.file.cells[0].queues[0], world.now_ms + 5_000
+    head = head_before(state, world.job("last"), before, queue, (), now_ms, has_room=True)
     assert head is not None
     assert state.heads.looks <= 2 * number

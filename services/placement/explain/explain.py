@@ -302,7 +302,7 @@ def _behind(
     """
     queue = _queue_of(job.spec, queues)
     earlier = list(takewhile(lambda each: each.name != queue.name, queues))
-    head = head_before(state, job, before, queue, earlier, now_ms)
+    head = head_before(state, job, before, queue, earlier, now_ms, has_room=has_room)
     if head is None:
         in_lines = [each for each in state.jobs.values() if each.status is JobStatus.QUEUED or grows(each, now_ms)]
         waiting = [other for other in in_lines if _queue_of(other.spec, queues) is queue]

@@ -202,7 +202,8 @@ class HeadIndex(Generic[H]):
 
     def over(self, job_class: Hashable, reach: Reach, tenants: Sequence[str]) -> Iterator[H]:
         """The heads with which a job of this class competes: that could be where it could be, and wait for room or for
-        the limit of one of these tenants. Those that are due come first.
+        the limit of one of these tenants. Those that are due come first. Nobody asks for the same class anew while this
+        is read: both would read from one iterator.
         """
         yield from self._due.over(job_class, reach, tenants)
         yield from self._others.over(job_class, reach, tenants)

@@ -366,10 +366,19 @@ def _kept_from(state: CellState, spec: JobSpec, head: Head) -> Reach:
 
 
 def head_before(
-    state: CellState, job: Job, before: Sequence[Job], queue: Queue, earlier: Sequence[Queue], now_ms: int
+    state: CellState,
+    job: Job,
+    before: Sequence[Job],
+    queue: Queue,
+    earlier: Sequence[Queue],
+    now_ms: int,
+    *,
+    has_room: bool,
 ) -> Head | None:
     """The head that keeps this waiting job back, as far as the log tells: one of those `before` it in its queue, or
-    else one of the queues that are walked `earlier`. A head is kept back by no other one of its own queue.
+    else one of the queues that are walked `earlier`. A head that waits for room of its own is kept back by no other one
+    of its own queue; one that has room (`has_room`: nothing else keeps it), by those that are due and have waited
+    longer.
     """
     is_head = job.spec.id in state.heads and job.deferred is not PendingReason.BEHIND_HEAD
     reach, first_name = reach_of(state, in_line(job)), (*earlier, queue)[0].name
@@ -380,12 +389,20 @@ def head_before(
     if not is_head:
         running = _before(queue, _of_queue(queue, first_name, growing), job)
         heads += _behind_others_last(known.in_own(queue, before) + known.of_growing(queue, running))
+    elif has_room:
+        heads += _behind_others_last(known.in_other(queue, _older_heads(state, job, before)))
     for each in earlier:
         found = known.in_other(each, _of_queue(each, first_name, waiting))
         found += known.of_growing(each, _of_queue(each, first_name, growing))
         heads += [replace(head, is_of_earlier=True) for head in _behind_others_last(found)]
     keeper = next((head for head in heads if _keeps_back(state, in_line(job), reach, head)), None)
     return keeper or _planned_before(state, job, (*earlier, queue), reach, now_ms)
+
+
+def _older_heads(state: CellState, head: Job, before: Sequence[Job]) -> list[Job]:
+    """Those of the jobs `before` a head that have been heads for longer."""
+    mine = (state.heads[head.spec.id], head.number)
+    return [each for each in before if each.id in state.heads and (state.heads[each.id], each.number) < mine]
 
 
 def _planned_before(state: CellState, job: Job, queues: Sequence[Queue], reach: Reach, now_ms: int) -> Head | None:

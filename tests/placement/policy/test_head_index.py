@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
+from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +63,40 @@ def test_a_job_competes_with_just_those_heads_that_could_be_where_it_could_be(
     reaches("a job competes with some heads, and not with others", is_some)
     reaches("a job asks for the first heads alone", is_asked_on)
     reaches("a job competes with heads of few nodes and of many", is_of_both)
+
+
+MANY = st.tuples(st.sampled_from([0, 1, 5, BLOCK + 1, 70, 200]), st.sampled_from([0.0, 0.1, 0.5, 1.0]))
+
+
+@given(nodes=st.sampled_from([12, 40, 100, 200]), batches=st.lists(MANY, min_size=1, max_size=5), seed=st.integers(0))
+def test_so_it_does_beside_hundreds_of_heads_on_up_to_hundreds_of_nodes(
+    nodes: int, batches: list[tuple[int, float]], seed: int
+) -> None:
+    random, index = Random(seed), HeadIndex[Waiting](Effort())
+    jobs = [(_reach(random, nodes), random.sample(TENANTS, random.randrange(4))) for _ in range(4)]
+    are_many = False
+    for count, of_due in batches:
+        for _ in range(count):
+            under = random.choice([None, None, None, *TENANTS])
+            index.add(Waiting(_reach(random, nodes), under, random.random() < of_due))
+        for number, (reach, tenants) in enumerate(jobs):
+            near = [head for head in index.all if any(reach.get(name, 0) & mask for name, mask in head.reach.items())]
+            wanted = [head for head in near if head.under is None or head.under in tenants]
+            in_order = [head for head in wanted if head.is_due] + [head for head in wanted if not head.is_due]
+            asked = random.choice([0, 1, 2, BLOCK + 1, 1_000])
+            assert list(islice(index.over(number, reach, tenants), asked)) == in_order[:asked]
+            is_wide = nodes_of(reach) > NODES_FEW
+            are_many |= is_wide and sum(not head.is_due and nodes_of(head.reach) > NODES_FEW for head in near) > BLOCK
+    reaches("a job of many nodes competes with more heads of many nodes than a block has", are_many)
+
+
+def _reach(random: Random, nodes: int) -> dict[str, int]:
+    """Few or many of these nodes in a pool or two."""
+    found = {}
+    for name in random.choice([("train",), ("extra",), ("train", "extra")]):
+        count = random.choice([1, 1, 2, 5, 9, 15, 40, 70, nodes])
+        found[name] = sum({1 << random.randrange(nodes) for _ in range(count)})
+    return found
 
 
 def test_a_job_is_held_against_no_more_heads_than_it_asks_for() -> None:
