@@ -90,6 +90,24 @@ def test_a_due_head_that_an_older_one_keeps_from_room_that_is_free_is_told_which
     assert told.behind.job == "ada-head"
 
 
+def test_a_due_head_that_one_of_a_higher_priority_keeps_from_room_that_is_free_is_told_which() -> None:
+    """It came later."""
+    world = world_of("a", "b", order=QueueOrder.FIFO)
+    for job, gpus, at in (("eve-0", 2, "a"), ("eve-1", 2, "a"), ("eve-2", 4, "b")):
+        submit(world, job, gpus, at)
+    submit(world, "bob-head", 2, "a", "b")
+    world.pass_time(10)
+    head = job_of(world, "ada-head", 4, "a")
+    world.tell(replace(head, spec=replace(head.spec, priority=1)))
+    world.pass_time(WAIT_MS)
+    world.tell(finished("eve-0", "a"))
+    world.pass_time(WAIT_MS)
+    assert running(world) == ["eve-1", "eve-2"]
+    told = why_not(world.state, world.job("bob-head"), world.file.cells[0].queues, world.now_ms)
+    assert told.behind is not None
+    assert told.behind.job == "ada-head"
+
+
 @pytest.mark.parametrize(
     "more", [{}, {"priority": 1}, {"array": 2, "array_max_running": 1}, {"preemptible": False}, {"gang": False}]
 )

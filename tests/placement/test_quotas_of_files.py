@@ -61,9 +61,8 @@ def test_quotas_of_files_go_with_the_files_and_those_of_people_stay(
         world.tell(joined("n1", 1), *_jobs_of(first, working))
         for step in steps:
             if step.file is None:
-                before = dict(world.state.quotas)
                 world.tell(_weighs(step.account))
-                people.set(step.account, before, world)
+                people.set(step.account, world)
                 continue
             before = dict(world.state.quotas)
             put(world, step.file, by_reload=step.by_reload)
@@ -82,10 +81,6 @@ def _weighs(account: Account) -> SetQuota:
     return SetQuota(cell=CELL, quotas=(wanted,), fields=("weight",))
 
 
-def _nothing(account: Account) -> Quota:
-    return Quota(tenant=account[0], gpu_type=account[1])
-
-
 class People:
     """What people have set that no file has set since, and whether any file had such a quota."""
 
@@ -94,12 +89,9 @@ class People:
         self._had = {(each.tenant, each.gpu_type) for each in file.quotas()}
         self.set_by: dict[Account, bool] = {}
 
-    def set(self, account: Account, before: dict[Account, Quota], world: World) -> None:
+    def set(self, account: Account, world: World) -> None:
         if account in world.state.quotas:
-            says_nothing = account in before and before[account] == replace(
-                _nothing(account), parent=before[account].parent
-            )
-            self.set_by[account] = self.set_by.get(account, account in self._had and not says_nothing)
+            self.set_by[account] = self.set_by.get(account, account in self._had)
 
     def see(self, file: CellFile, world: World, *, by_reload: bool) -> None:
         names, all_of = {tenant.name for tenant in file.tenants}, {(q.tenant, q.gpu_type) for q in file.quotas()}
@@ -192,21 +184,17 @@ def test_a_quota_of_a_tenant_that_is_gone_goes_with_the_first_file_or_writer_beh
     assert world.state.quotas == {}
 
 
-@pytest.mark.parametrize("by_reload", [True, False])
-@pytest.mark.parametrize("lives", [True, False])
-def test_what_a_person_sets_where_a_file_has_dropped_its_quota_stays_whatever_lived_then(
-    *, lives: bool, by_reload: bool
-) -> None:
+def test_a_limit_that_a_person_sets_in_a_quota_that_a_file_has_left_empty_goes_with_the_next_reload() -> None:
+    """The quota is the file's still, as a job of its tenant lived when the file dropped it."""
     world = World(one(limit=8))
-    world.tell(joined("n1", 1))
-    if lives:
-        world.tell(admitted(spec_of("ada/1", tenant="ada")))
+    world.tell(joined("n1", 1), admitted(spec_of("ada/1", tenant="ada")))
     without = (Tenant(name="ada"), Tenant(name="bob"))
     put(world, file_with(*without), by_reload=True)
-    assert (("ada", "gpu") in world.state.quotas) is lives
     world.tell(set_quotas(quota("ada", 2)))
-    put(world, file_with(*without, Tenant(name="cy")), by_reload=by_reload)
+    put(world, file_with(*without, Tenant(name="cy")), by_reload=False)
     assert world.state.quotas["ada", "gpu"] == quota("ada", 2)
+    put(world, file_with(*without, Tenant(name="cy")), by_reload=True)
+    assert world.state.quotas["ada", "gpu"] == quota("ada", None)
 
 
 def test_what_a_person_sets_of_a_tenant_that_is_gone_stays() -> None:

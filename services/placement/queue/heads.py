@@ -378,7 +378,7 @@ def head_before(
     """The head that keeps this waiting job back, as far as the log tells: one of those `before` it in its queue, or
     else one of the queues that are walked `earlier`. A head that waits for room of its own is kept back by no other one
     of its own queue; one that has room (`has_room`: nothing else keeps it), by those that are due and have waited
-    longer.
+    longer, or, where the queue goes not by shares, come before it.
     """
     is_head = job.spec.id in state.heads and job.deferred is not PendingReason.BEHIND_HEAD
     reach, first_name = reach_of(state, in_line(job)), (*earlier, queue)[0].name
@@ -390,7 +390,7 @@ def head_before(
         running = _before(queue, _of_queue(queue, first_name, growing), job)
         heads += _behind_others_last(known.in_own(queue, before) + known.of_growing(queue, running))
     elif has_room:
-        heads += _behind_others_last(known.in_other(queue, _older_heads(state, job, before)))
+        heads += _behind_others_last(known.in_other(queue, _heads_first(state, job, before, queue)))
     for each in earlier:
         found = known.in_other(each, _of_queue(each, first_name, waiting))
         found += known.of_growing(each, _of_queue(each, first_name, growing))
@@ -399,8 +399,12 @@ def head_before(
     return keeper or _planned_before(state, job, (*earlier, queue), reach, now_ms)
 
 
-def _older_heads(state: CellState, head: Job, before: Sequence[Job]) -> list[Job]:
-    """Those of the jobs `before` a head that have been heads for longer."""
+def _heads_first(state: CellState, head: Job, before: Sequence[Job], queue: Queue) -> Sequence[Job]:
+    """Those of the jobs `before` a head of this queue that may keep it off: by shares those that have been heads for
+    longer.
+    """
+    if queue.order is not QueueOrder.FAIR_SHARE:
+        return before
     mine = (state.heads[head.spec.id], head.number)
     return [each for each in before if each.id in state.heads and (state.heads[each.id], each.number) < mine]
 

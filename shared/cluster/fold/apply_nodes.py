@@ -11,7 +11,6 @@ from fallow.shared.cluster.model.unacknowledged import go_by
 from fallow.shared.cluster.quota.quota import remove_quota, set_quota
 from fallow.shared.cluster.quota.rules import contradiction
 from fallow.shared.events import effects as e
-from fallow.shared.events.operations import Quota
 from fallow.shared.events.values import LoanStatus, NodeRole, NodeStatus
 
 
@@ -274,23 +273,13 @@ def node_reclaimed(state: CellState, effect: e.NodeReclaimed, at_ms: int) -> Non
 
 
 def quota_set(state: CellState, effect: e.QuotaSet, at_ms: int) -> None:
-    """A tenant has another quota. Nobody is evicted. One that a person sets where a file has left a quota that says
-    nothing is that person's alone.
-    """
+    """A tenant has another quota. Nobody is evicted."""
     why = contradiction(state.quotas, effect.quota)
     require(why is None, f"quota of {effect.quota.tenant}: {why}")
-    account = (effect.quota.tenant, effect.quota.gpu_type)
-    before = state.quotas.get(account)
     set_quota(state.undo_log, state.tree, effect.quota)
-    is_known = account in state.quotas_of_file
-    if is_known and not effect.of_file and before is not None and _says_nothing(before):
-        state.undo_log.forget(state.quotas_of_file, account)
-    elif is_known or effect.of_file:
+    account = (effect.quota.tenant, effect.quota.gpu_type)
+    if effect.of_file or account in state.quotas_of_file:
         state.undo_log.put(state.quotas_of_file, account, effect.of_file)
-
-
-def _says_nothing(quota: Quota) -> bool:
-    return quota == Quota(tenant=quota.tenant, gpu_type=quota.gpu_type, parent=quota.parent)
 
 
 def quota_removed(state: CellState, effect: e.QuotaRemoved, at_ms: int) -> None:
