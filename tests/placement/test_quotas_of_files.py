@@ -61,8 +61,8 @@ def test_quotas_of_files_go_with_the_files_and_those_of_people_stay(
         world.tell(joined("n1", 1), *_jobs_of(first, working))
         for step in steps:
             if step.file is None:
-                world.tell(_weighs(step.account))
-                people.set(step.account, world)
+                if not texts(world.tell(_weighs(step.account))):
+                    people.set(step.account)
                 continue
             before = dict(world.state.quotas)
             put(world, step.file, by_reload=step.by_reload)
@@ -87,22 +87,21 @@ class People:
     def __init__(self, file: CellFile) -> None:
         self.known = {tenant.name for tenant in file.tenants}
         self._had = {(each.tenant, each.gpu_type) for each in file.quotas()}
+        self._in_force = self._had
         self.set_by: dict[Account, bool] = {}
 
-    def set(self, account: Account, world: World) -> None:
-        if account in world.state.quotas:
-            self.set_by[account] = self.set_by.get(account, account in self._had)
+    def set(self, account: Account) -> None:
+        self.set_by[account] = self.set_by.get(account, account in self._had)
 
     def see(self, file: CellFile, world: World, *, by_reload: bool) -> None:
         names, all_of = {tenant.name for tenant in file.tenants}, {(q.tenant, q.gpu_type) for q in file.quotas()}
         gone = self.known - names
         self._had = {at for at in self._had | all_of if at in world.state.quotas}
         for account, was_of_file in list(self.set_by.items()):
-            taken = by_reload and (account in all_of or was_of_file)
-            if taken or account[0] in gone:
+            is_of_file = account in all_of or was_of_file or account in self._in_force
+            if (by_reload and account[0] in names and is_of_file) or account[0] in gone:
                 del self.set_by[account]
-            else:
-                self.set_by[account] = was_of_file or account in all_of
+        self._in_force = all_of
         self.known = names
 
 
@@ -118,7 +117,9 @@ def _hold(world: World, file: CellFile, before: dict[Account, Quota], people: Pe
         else:
             assert needs(world, account, now), "nothing is left that nobody needs"
             if account[0] in parents:
-                assert now == Quota(tenant=account[0], gpu_type=account[1], parent=parents[account[0]])
+                # Below what a person has set it may close a circle, and stays where it stood.
+                parent = now.parent if people.set_by else parents[account[0]]
+                assert now == Quota(tenant=account[0], gpu_type=account[1], parent=parent)
     missing = all_of.keys() - world.state.quotas.keys()
     assert not missing
     reaches("a person's quota stands beside a file's", bool(people.set_by))
