@@ -22,6 +22,7 @@ def world_of(
     queues: tuple[str, ...] = ("q",),
     tenants: tuple[str, ...] = ("ada", "bob", "eve"),
     order: QueueOrder = QueueOrder.FAIR_SHARE,
+    memory_mib: int = 0,
 ) -> World:
     """Nodes of four GPUs, one of each of these labels; each queue backfills and goes by shares, or in this order."""
     part = CellPart(
@@ -31,7 +32,10 @@ def world_of(
         queues=tuple(Queue(name=name, order=order, discipline=BACKFILL) for name in queues),
     )
     world = World(CellFile(cells=(part,), tenants=tuple(Tenant(name=name) for name in tenants)))
-    world.tell(set_policy(backfill_wait_ms=WAIT_MS), *(joined(each, 4, labels={"at": each}) for each in labels))
+    world.tell(
+        set_policy(backfill_wait_ms=WAIT_MS),
+        *(joined(each, 4, memory_mib=memory_mib, labels={"at": each}) for each in labels),
+    )
     return world
 
 

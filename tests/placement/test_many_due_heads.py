@@ -9,12 +9,14 @@ from random import Random
 
 import pytest
 
+from fallow.services.placement.queue.head_index import BLOCK
 from fallow.services.placement.queue.heads import COMPARISONS_TO_ASK
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.services.placement.queue.scheduling_cycle import CycleResult, Start
 from fallow.services.placement.service import COMPARISONS_AT_REST_MOST, ROUNDS_AT_REST_MOST, PlacementService
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.jobs import JobAdmitted
+from fallow.shared.events.values import GPU, JobSpec, Resources
 from tests.placement.test_due_heads_beside_others import WAIT_MS, job_of, running, world_of
 from tests.placement.world import FILE, World, admitted, finished, joined, spec_of
 
@@ -70,6 +72,31 @@ def test_no_decision_holds_jobs_against_more_heads_than_it_may_and_the_last_head
     assert max(found) <= COMPARISONS_AT_REST_MOST + OF_A_WALK
     assert sum(found) > COMPARISONS_AT_REST_MOST + OF_A_WALK
     assert "bob-last" in running(world)
+
+
+def kind(number: int) -> JobAdmitted:
+    """A job for any node, like others but for its memory: of a kind of its own."""
+    resources = Resources(gpu_milli=2 * GPU, memory_mib=number)
+    return admitted(JobSpec(id=f"ada-{number}", tenant="ada", queue="q", resources=resources))
+
+
+@pytest.mark.parametrize("kinds", [100, 400])
+def test_of_many_kinds_of_jobs_each_costs_a_walk_the_same_behind_however_many_heads(kinds: int) -> None:
+    """They could be on nodes that the heads keep, and beside them on one that is in use."""
+    names = [f"n{number}" for number in range(2 * BLOCK)]
+    world = world_of(*names, "own", memory_mib=1_000)
+    world.checks = False
+    world.tell(*(job_of(world, f"eve-{name}", 3, name) for name in (*names, "own")))
+    world.tell(*(job_of(world, f"bob-{name}", 4, name) for name in names))
+    world.pass_time(WAIT_MS)
+    for number in range(kinds):
+        world.hand_over(kind(number))
+    comparisons(world)
+    assert len(world.state.heads) == len(names) + kinds
+    world.hand_over(job_of(world, "eve-new", 1, "n7"))
+    found = comparisons(world)
+    of_heads = len(names) * (3 * COMPARISONS_TO_ASK + BLOCK + 2 * len(names) / BLOCK)
+    assert max(found) <= of_heads + kinds * (2 * COMPARISONS_TO_ASK + BLOCK)
 
 
 class Restless:

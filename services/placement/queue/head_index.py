@@ -1,222 +1,179 @@
-"""The heads of a walk, found by who competes with them: a thousand heads cost a job behind them little.
+"""The heads of a walk in blocks: a thousand of them cost a job behind them little, whatever kind of job it is.
 
-Heads that wait for room are told apart by where they could be: those of few nodes by each of these, for jobs of few
-nodes, and all of them by blocks. Heads that a limit keeps are told apart by the tenant whose limit it is.
+Two things are asked of heads: which is the first one that keeps a job back, and what all of them keep from it. Both are
+answered for a group of jobs at once, by blocks: what a block keeps from the group is worked out once, and again only
+when a head of it is gone or keeps another thing.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from heapq import merge
-from operator import itemgetter
 from typing import Generic, Protocol, TypeVar
 
-from fallow.services.placement.fit.empty_capacity import Reach, meet
+from fallow.services.placement.fit.empty_capacity import Reach, meet, without
 from fallow.shared.cluster.capacity.effort import Effort
-from fallow.shared.cluster.capacity.masks import each_bit
 
 BLOCK = 32
 
-NODES_FEW = 8
-"""Heads and jobs of so many nodes at most meet by these: of a thousand that each name other nodes, few."""
+Age = tuple[int, int]
+"""Since when a head waits, in milliseconds of cell time, and the number of its job: less for one that is older."""
 
-NODES_FEW_OF_DUE = 64
-"""The same of due heads: these are asked for until they leave a job no node, of all others the first one is enough."""
+NEVER: Age = (1 << 63, 0)
 
-_number = itemgetter(0)
-
-
-class Placed(Protocol):
-    """What the index goes by."""
-
-    @property
-    def reach(self) -> Reach:
-        """Where the head could be."""
-
-    @property
-    def under(self) -> str | None:
-        """The tenant whose limit keeps it; None where room is missing."""
-
-    @property
-    def is_due(self) -> bool:
-        """Whether nothing may pass it."""
-
-
-H = TypeVar("H", bound=Placed)
+H = TypeVar("H")
 
 
 @dataclass(slots=True)
-class _Block(Generic[H]):
-    """Some heads, and where any of them could be."""
-
-    heads: list[tuple[int, H]] = field(default_factory=list)
-    reach: Reach = field(default_factory=dict)
-
-    @property
-    def last(self) -> int:
-        """The number of the last one."""
-        return self.heads[-1][0]
-
-    def add(self, number: int, head: H) -> None:
-        self.heads.append((number, head))
-        for name, mask in head.reach.items():
-            self.reach[name] = self.reach.get(name, 0) | mask
-
-
-class _Blocks(Generic[H]):
-    """Heads in the order in which they came, in blocks."""
-
-    __slots__ = ("_blocks", "_effort", "size")
-
-    def __init__(self, effort: Effort) -> None:
-        self._blocks: list[_Block[H]] = []
-        self._effort, self.size = effort, 0
-
-    def add(self, number: int, head: H) -> None:
-        if self.size % BLOCK == 0:
-            self._blocks.append(_Block())
-        self._blocks[-1].add(number, head)
-        self.size += 1
-
-    def since(self, begin: int, reach: Reach) -> Iterator[tuple[int, H]]:
-        """Those from this number on, but for blocks that are elsewhere."""
-        blocks = self._blocks
-        if not blocks or blocks[-1].last < begin:
-            return
-        for at in range(bisect_left(blocks, begin, key=_last), len(blocks)):
-            self._effort.comparisons += 1
-            if meet(reach, blocks[at].reach):
-                yield from _since(blocks[at].heads, begin)
-
-
-@dataclass(slots=True)
-class _Known(Generic[H]):
-    """What is known of one class: the heads with which it competes among the first so many (`seen`), and those that
-    are left to look at (`left`), of as many as there were then (`size`).
+class Block(Generic[H]):
+    """Some heads that were added one behind the other, None where one is gone, with the tenants and the ages that they
+    have, or had: those of the oldest and of the newest one.
     """
 
-    found: list[H] = field(default_factory=list)
-    seen: int = 0
-    left: Iterator[tuple[int, H]] = field(default_factory=lambda: iter(()))
-    size: int = 0
+    heads: list[H | None] = field(default_factory=list)
+    tenants: dict[str, None] = field(default_factory=dict)
+    oldest: Age = NEVER
+    newest: Age = (-1, 0)
 
 
-class _Heads(Generic[H]):
-    """Heads in the order in which they were added. A job is held against no more of them than are asked for."""
+class Part(Protocol[H]):
+    """Which heads of all hold for a job."""
 
-    __slots__ = ("_at", "_effort", "_few", "_known", "_limits", "_rooms", "_size", "_wide")
+    def of(self, block: Block[H]) -> bool | None:
+        """Whether all of a block do, or none; None where each is to be looked at."""
 
-    def __init__(self, effort: Effort, few: int) -> None:
-        """Heads and jobs of so `few` nodes at most meet by these."""
-        self._effort, self._few, self._size = effort, few, 0
-        self._rooms, self._wide = _Blocks[H](effort), _Blocks[H](effort)
-        self._at: dict[str, dict[int, list[tuple[int, H]]]] = {}
-        self._limits: dict[str, list[tuple[int, H]]] = {}
-        self._known: dict[Hashable, _Known[H]] = {}
-
-    def add(self, head: H) -> None:
-        """One more."""
-        number, self._size = self._size, self._size + 1
-        if head.under is not None:
-            self._limits.setdefault(head.under, []).append((number, head))
-            return
-        self._rooms.add(number, head)
-        if not self._is_narrow(head.reach):
-            self._wide.add(number, head)
-            return
-        for name, mask in head.reach.items():
-            at = self._at.setdefault(name, {})
-            for node in each_bit(mask):
-                at.setdefault(node, []).append((number, head))
-
-    def over(self, job_class: Hashable, reach: Reach, tenants: Sequence[str]) -> Iterator[H]:
-        """Those with which a job of this class competes, the first one first."""
-        if not self._size:
-            return
-        known = self._known.get(job_class)
-        if known is None:
-            known = self._known[job_class] = _Known()
-        for head in known.found:
-            self._effort.comparisons += 1
-            yield head
-        if known.seen == self._size:
-            return
-        if known.size != self._size:
-            known.left, known.size = iter(self._near(known.seen, reach, tenants)), self._size
-        for number, head in known.left:
-            if number < known.seen:
-                continue
-            known.seen = number + 1
-            self._effort.comparisons += 1
-            if meet(reach, head.reach):
-                known.found.append(head)
-                yield head
-        known.seen = self._size
-
-    def _near(self, begin: int, reach: Reach, tenants: Sequence[str]) -> Iterable[tuple[int, H]]:
-        """Those from this number on in their order, but for such as are elsewhere; some more than once."""
-        if self._is_narrow(reach):
-            found = [self._on_nodes(begin, reach)]
-            if self._wide.size:
-                found.append(self._wide.since(begin, reach))
-        else:
-            found = [self._rooms.since(begin, reach)]
-        found += [_since(self._limits[tenant], begin) for tenant in tenants if tenant in self._limits]
-        return found[0] if len(found) == 1 else merge(*found, key=_number)
-
-    def _on_nodes(self, begin: int, reach: Reach) -> Iterable[tuple[int, H]]:
-        """The heads of few nodes, from this number on, that could be on any of these, in their order."""
-        lists = list[list[tuple[int, H]]]()
-        for name, mask in reach.items():
-            at = self._at.get(name, {})
-            for node in each_bit(mask) if at else ():
-                heads = at.get(node)
-                if heads and heads[-1][0] >= begin:
-                    lists.append(_since(heads, begin))
-        if len(lists) > 1 and sum(len(heads) for heads in lists) <= BLOCK:  # few are sorted sooner than merged
-            return sorted({each[0]: each for heads in lists for each in heads}.values(), key=_number)
-        return lists[0] if len(lists) == 1 else merge(*lists, key=_number)
-
-    def _is_narrow(self, reach: Reach) -> bool:
-        return sum(mask.bit_count() for mask in reach.values()) <= self._few
+    def holds(self, head: H) -> bool:
+        """Whether this one does."""
 
 
-class HeadIndex(Generic[H]):
+class HeadBlocks(Generic[H]):
     """Heads in the order in which they were added."""
 
-    __slots__ = ("_due", "_others", "all", "has_limits")
+    __slots__ = ("blocks", "effort", "size")
 
     def __init__(self, effort: Effort) -> None:
         """`effort` is the cell's: how many comparisons were made is counted there."""
-        self.all: list[H] = []
-        self.has_limits = False
-        self._due, self._others = _Heads[H](effort, NODES_FEW_OF_DUE), _Heads[H](effort, NODES_FEW)
+        self.blocks: list[Block[H]] = []
+        self.effort, self.size = effort, 0
 
-    def add(self, head: H) -> None:
-        """One more."""
-        self.all.append(head)
-        self.has_limits = self.has_limits or head.under is not None
-        (self._due if head.is_due else self._others).add(head)
+    def __iter__(self) -> Iterator[H]:
+        """Those that are not gone."""
+        return (head for block in self.blocks for head in block.heads if head is not None)
 
-    def over(self, job_class: Hashable, reach: Reach, tenants: Sequence[str]) -> Iterator[H]:
-        """The heads with which a job of this class competes: that could be where it could be, and wait for room or for
-        the limit of one of these tenants. Those that are due come first. Nobody asks for the same class anew while this
-        is read: both would read from one iterator.
-        """
-        yield from self._due.over(job_class, reach, tenants)
-        yield from self._others.over(job_class, reach, tenants)
+    def add(self, head: H, tenant: str, age: Age) -> int:
+        """One more, of this tenant. Its number."""
+        if self.size % BLOCK == 0:
+            self.blocks.append(Block())
+        block = self.blocks[-1]
+        block.heads.append(head)
+        block.tenants[tenant] = None
+        block.oldest, block.newest = min(block.oldest, age), max(block.newest, age)
+        self.size += 1
+        return self.size - 1
 
-    def due_over(self, job_class: Hashable, reach: Reach, tenants: Sequence[str]) -> Iterator[H]:
-        """Those of them that are due."""
-        return self._due.over(job_class, reach, tenants)
+    def get(self, number: int) -> H | None:
+        """The head with this number; None if it is gone."""
+        return self.blocks[number // BLOCK].heads[number % BLOCK]
+
+    def remove(self, number: int) -> None:
+        """The head with this number is gone. Who asks what the heads keep forgets that of it."""
+        self.blocks[number // BLOCK].heads[number % BLOCK] = None
 
 
-def _since(heads: list[tuple[int, H]], begin: int) -> list[tuple[int, H]]:
-    """Those from this number on."""
-    return heads[bisect_left(heads, begin, key=_number) :] if begin else heads
+class KeptNodes(Generic[H]):
+    """What heads keep from the jobs of one group. It looks at no more heads than it must."""
+
+    __slots__ = ("_all", "_heads", "_keeps", "_of_blocks", "_seen")
+
+    def __init__(self, heads: HeadBlocks[H], keeps: Callable[[H], Reach]) -> None:
+        """`keeps` tells what one head keeps from the group."""
+        self._heads, self._keeps = heads, keeps
+        self._of_blocks: list[Reach | None] = []
+        self._seen = 0  # so many of the heads are in what is known of the blocks
+        self._all: Reach | None = None
+
+    def forget(self, number: int) -> None:
+        """The head with this number is gone, or keeps another thing."""
+        if number < self._seen:
+            self._of_blocks[number // BLOCK] = self._all = None
+
+    def first(self, reach: Reach, part: Part[H] | None = None) -> H | None:
+        """The first head that keeps any of these nodes: of all of them, or of a part."""
+        for at, block in enumerate(self._heads.blocks):
+            is_whole = True if part is None else part.of(block)
+            self._heads.effort.comparisons += 1
+            if is_whole is False or not meet(reach, self._of(at)):
+                continue
+            for head in block.heads:
+                self._heads.effort.comparisons += 1
+                if head is None or not meet(reach, self._keeps(head)):
+                    continue
+                if part is None or is_whole or part.holds(head):
+                    return head
+        return None
+
+    def beside(self, reach: Reach, part: Part[H] | None = None) -> Reach:
+        """Those of these nodes that no head keeps: none of them all, or of a part."""
+        if part is None:
+            return without(reach, self._of_all())
+        for at, block in enumerate(self._heads.blocks):
+            if not reach:
+                break
+            is_whole = part.of(block)
+            self._heads.effort.comparisons += 1
+            if is_whole:
+                reach = without(reach, self._of(at))
+            elif is_whole is None and meet(reach, self._of(at)):
+                reach = self._beside_some(reach, block, part)
+        return reach
+
+    def _beside_some(self, reach: Reach, block: Block[H], part: Part[H]) -> Reach:
+        for head in block.heads:
+            self._heads.effort.comparisons += 1
+            if head is not None and part.holds(head):
+                reach = without(reach, self._keeps(head))
+        return reach
+
+    def _of_all(self) -> Reach:
+        if self._all is None:
+            self._all = {}
+            for at in range(len(self._heads.blocks)):
+                self._heads.effort.comparisons += 1
+                _add(self._all, self._of(at))
+        self._look_until(self._heads.size)
+        return self._all
+
+    def _of(self, at: int) -> Reach:
+        """What the heads of a block keep."""
+        self._look_until(min(self._heads.size, (at + 1) * BLOCK))
+        known = self._of_blocks[at]
+        if known is None:
+            known = self._of_blocks[at] = self._kept_by(self._heads.blocks[at].heads)
+        return known
+
+    def _look_until(self, end: int) -> None:
+        """What the heads that were added since keep, those before this number."""
+        while self._seen < end:
+            at, begin = divmod(self._seen, BLOCK)
+            heads = self._heads.blocks[at].heads[begin : begin + end - self._seen]
+            kept = self._kept_by(heads)
+            if not begin:
+                self._of_blocks.append(kept)
+            elif (known := self._of_blocks[at]) is not None:
+                _add(known, kept)
+            if self._all is not None:
+                _add(self._all, kept)
+            self._seen += len(heads)
+
+    def _kept_by(self, heads: list[H | None]) -> Reach:
+        found: Reach = {}
+        for head in heads:
+            self._heads.effort.comparisons += 1
+            if head is not None:
+                _add(found, self._keeps(head))
+        return found
 
 
-def _last(block: _Block[H]) -> int:
-    return block.last
+def _add(to: Reach, more: Reach) -> None:
+    for name, mask in more.items():
+        to[name] = to.get(name, 0) | mask

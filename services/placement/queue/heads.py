@@ -18,14 +18,15 @@ enough for that, and it changes from one moment to the next: so a head has a par
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, NamedTuple
 
-from fallow.services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of, together, without
+from fallow.services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of, together
 from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
-from fallow.services.placement.queue.head_index import HeadIndex
+from fallow.services.placement.queue.head_index import NEVER, Age, Block, HeadBlocks, KeptNodes, Part
 from fallow.services.placement.queue.lines.classes import WORKERS, Key, room_of
 from fallow.services.placement.queue.lines.row import Need
 from fallow.services.placement.queue.reserved import Kept, Reserved
@@ -40,6 +41,7 @@ from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.queue_order import Order, order_in
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import accounts
+from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace as changed
@@ -86,6 +88,50 @@ class Head:
     is_planned: bool = False
 
 
+class Group(NamedTuple):
+    """Jobs from which every head keeps the same: of a tenant that is a head before turns, else of any (""); below these
+    tenants whose limits heads wait for; with the guarantees into which they fit, and those for which places are kept.
+    """
+
+    tenant: str
+    above: tuple[str, ...]
+    fits_in: tuple[Account, ...]
+    kept_for_it: tuple[Account, ...]
+
+
+JobClass = tuple[Need, str]
+"""The room that jobs need, and their tenant."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Older:
+    """Those of the heads that hold for a job of a class of which one keeps its room before all turns: `age` is that of
+    this one, or of the oldest of its class, and `is_first` whether it is the job itself.
+    """
+
+    heads: Heads
+    tenant: str
+    age: Age
+    is_first: bool
+
+    def of(self, block: Block[Head]) -> bool | None:
+        """Whether all heads of a block hold, or none."""
+        if self.tenant not in block.tenants:
+            return True if block.newest < self.age else False if block.oldest > self.age else None
+        return True if self.is_first and block.newest < self.age else None
+
+    def holds(self, head: Head) -> bool:
+        """Whether a head holds. What needs the same room as the oldest is kept back by no other tenant of its queue
+        that has not waited longer. Until its turn comes such a head keeps back also what comes before it in the line of
+        its tenant: that did not wait for the same before this walk.
+        """
+        if head.is_of_earlier:
+            return True
+        if head.spec.tenant == self.tenant and not (self.is_first and head.is_before_turns):
+            return self.heads.holds_for_own(head)
+        return self.heads.age_of(head) < self.age
+
+
 class Heads:
     """The heads that a walk has met so far, and that hold in the queue at which it is."""
 
@@ -93,11 +139,18 @@ class Heads:
         "_above",
         "_before_turns",
         "_cut",
+        "_due",
         "_first",
-        "_index",
+        "_first_of_tenant",
+        "_groups",
+        "_has_limits",
+        "_has_reserved",
         "_is_by_tenant",
         "_marks",
         "_now_ms",
+        "_numbers",
+        "_of_class",
+        "_others",
         "_shut",
         "_state",
         "_to_come",
@@ -108,28 +161,40 @@ class Heads:
         """`reserved` is what is kept for planned starts."""
         self._state, self._now_ms = state, now_ms
         self.reserved = Reserved(state, {}, now_ms) if reserved is None else reserved
-        self._index = HeadIndex[Head](state.capacity.effort)
-        self._is_by_tenant = False
-        self._above: dict[tuple[Need, str], tuple[str, ...]] = {}
+        self._above: dict[JobClass, tuple[str, ...]] = {}
         self._marks: list[object] = []
         self._shut: Shut = {}
-        self._before_turns: dict[tuple[Need, str], str] = {}
-        self._first: dict[str, tuple[Need, str]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        """There are no heads yet in the queue to which the walk comes."""
+        effort = self._state.capacity.effort
+        self._due, self._others = HeadBlocks[Head](effort), HeadBlocks[Head](effort)
+        self._numbers: dict[str, list[int]] = {}
+        self._groups: dict[Group, tuple[KeptNodes[Head], KeptNodes[Head]]] = {}
+        self._is_by_tenant = self._has_limits = self._has_reserved = False
+        self._before_turns: dict[JobClass, str] = {}
+        self._first: dict[str, JobClass] = {}
+        self._first_of_tenant: dict[str, int] = {}
+        self._of_class: dict[JobClass, dict[str, None]] = {}
         self._cut: dict[str, Reach] = {}
         self._to_come: dict[str, None] = {}
 
     def next_queue(self) -> None:
         """The walk is over with a queue."""
-        lasting = [head for head in self._index.all if head.is_due and head.is_of_all]
-        self._index = HeadIndex[Head](self._state.capacity.effort)
-        self._is_by_tenant, self._before_turns, self._first = False, {}, {}
-        self._cut, self._to_come = {}, {}
+        lasting = [head for head in self._due if head.is_of_all]
+        self._begin()
         for head in lasting:
             self._put(replace(head, is_of_earlier=True, is_before_turns=False))
 
     def _put(self, head: Head) -> None:
-        self._index.add(head)
+        heads = self._due if head.is_due else self._others
+        number = heads.add(head, head.spec.tenant, self.age_of(head))
+        if head.is_due:
+            self._numbers.setdefault(head.spec.id, []).append(number)
         self._is_by_tenant = self._is_by_tenant or self.is_by_tenant(head)
+        self._has_limits |= head.under is not None
+        self._has_reserved |= head.code is PendingReason.RESERVED_FOR_OTHER
 
     @property
     def are_by_tenant(self) -> bool:
@@ -145,57 +210,65 @@ class Heads:
         """The head that this job would be started past, because it could use what that one needs; one that is due
         before all others. None where there is none.
         """
-        if not self._index.all:
+        if not (self._due.size or self._others.size):
             return None
-        over = self._over(need, spec)
-        if self._state.quotas:
-            reach, lined = self.reach(need, spec), _lined(need, spec)
-            over = (head for head in over if meet(reach, _kept_from(self._state, lined, head)))
-        return next(over, None)
+        reach, part = self.reach(need, spec), self._part_for(need, spec)
+        due, others = self._kept_from(need, spec, part)
+        return due.first(reach, part) or others.first(reach, part)
 
-    def _over(self, need: Need, spec: JobSpec, *, only_due: bool = False) -> Iterator[Head]:
-        over = self._competing(need, spec, only_due=only_due)
-        if not self._before_turns:
-            return over
-        job_class = (need, spec.tenant)
-        return (head for head in over if self._holds_for(head, job_class, spec.id))
-
-    def _competing(self, need: Need, spec: JobSpec, *, only_due: bool = False) -> Iterator[Head]:
-        """The heads that wait for what the job could use, due ones first."""
-        if not self._index.all:
-            return iter(())
+    def _kept_from(self, need: Need, spec: JobSpec, part: Part[Head] | None) -> tuple[KeptNodes[Head], KeptNodes[Head]]:
+        """What the heads keep from such jobs, due ones and others."""
         self._state.capacity.effort.comparisons += COMPARISONS_TO_ASK
-        job_class = (need, spec.tenant)
-        above = self._above.get(job_class, ()) if self._index.has_limits else ()
-        if self._index.has_limits and not above:
-            above = self._above[job_class] = _above(self._state, spec)
-        asked = self._index.due_over if only_due else self._index.over
-        return asked(job_class, self.reach(need, spec), above)
+        group = self._group_of(need, spec, part)
+        known = self._groups.get(group)
+        if known is None:
+            keeps = partial(self._keeps, group)
+            known = self._groups[group] = KeptNodes(self._due, keeps), KeptNodes(self._others, keeps)
+        return known
 
-    def _holds_for(self, head: Head, job_class: tuple[Need, str], job_id: str) -> bool:
-        """Whether a head holds for a job where some are heads before all turns: these, and what needs the same room,
-        are kept back by no other tenant of their queue that has not waited longer. Until its turn comes such a head
-        keeps back also what comes before it in the line of its tenant: that did not wait for the same before this walk.
+    def _group_of(self, need: Need, spec: JobSpec, part: Part[Head] | None) -> Group:
+        above, owned, kept = tuple[str, ...](), tuple[Account, ...](), tuple[Account, ...]()
+        if self._has_limits:
+            job_class = (need, spec.tenant)
+            if job_class not in self._above:
+                self._above[job_class] = _above(self._state, spec)
+            above = self._above[job_class]
+        if self._state.quotas:
+            lined = _lined(need, spec)
+            owned = tuple(fits_in(self._state, lined).values())
+            kept = tuple(kept_for_it(self._state, lined)) if self._has_reserved else ()
+        is_own = part is None and spec.tenant in self._first_of_tenant
+        return Group(spec.tenant if is_own else "", above, owned, kept)
+
+    def _keeps(self, group: Group, head: Head) -> Reach:
+        """What a head keeps from the jobs of a group."""
+        if head.under is not None and head.under not in group.above:
+            return {}
+        if head.spec.tenant == group.tenant and not self.holds_for_own(head):
+            return {}
+        return _left_to(self._state, head, group.fits_in, group.kept_for_it)
+
+    def holds_for_own(self, head: Head) -> bool:
+        """Whether a head holds for jobs of its own tenant: before its turn comes, and as one that has met no room."""
+        return not head.is_before_turns or head.spec.id in self._to_come
+
+    def age_of(self, head: Head) -> Age:
+        """Since when a head waits, as far as others go by that: one of an earlier queue comes before all, and one that
+        may be passed behind all.
         """
-        if job_id in self._first:
-            return self._holds_before_turns(head, job_id)
         if head.is_of_earlier:
-            return True
-        if head.spec.tenant == job_class[1]:
-            return not head.is_before_turns or head.spec.id in self._to_come
-        oldest = self._before_turns.get(job_class)
-        return oldest is None or self._holds_before_turns(head, oldest)
+            return -1, 0
+        if not head.is_due or head.since_ms is None:
+            return NEVER
+        return head.since_ms, self._state.jobs[head.spec.id].number
 
-    def _holds_before_turns(self, head: Head, job_id: str) -> bool:
-        """Whether a head holds for one that is due whoever has the turn: one that has waited longer, or that has come
-        before it in the line of its tenant.
+    def _part_for(self, need: Need, spec: JobSpec) -> Part[Head] | None:
+        """Which heads hold for a job that keeps its room before all turns, or needs the room that such a one needs;
+        None of all others, for which those of its group do.
         """
-        job = self._state.jobs[job_id]
-        if head.is_of_earlier or (head.spec.tenant == job.spec.tenant and not head.is_before_turns):
-            return True
-        if not head.is_due or head.since_ms is None or job_id not in self._state.heads:
-            return False
-        return (head.since_ms, self._state.jobs[head.spec.id].number) < self._waits_since(job_id)
+        is_first = spec.id in self._first
+        oldest = spec.id if is_first else self._before_turns.get((need, spec.tenant))
+        return None if oldest is None else _Older(self, spec.tenant, self._waits_since(oldest), is_first)
 
     def kept_by(self, job: Job, need: Need, code: PendingReason | None) -> Reach:
         """The nodes of which a job waits for any as a head, whether or not it is one, if this is why it does not fit:
@@ -213,8 +286,8 @@ class Heads:
         """Where this head, which is due, may keep what it waits for whoever has the turn: beside what others keep that
         come before it.
         """
-        due = self._competing(need, job.spec, only_due=True)
-        return self._beside(need, job.spec, (head for head in due if self._holds_before_turns(head, job.spec.id)))
+        part = _Older(self, job.spec.tenant, self._waits_since(job.spec.id), is_first=True)
+        return self._kept_from(need, job.spec, part)[0].beside(self.reach(need, job.spec), part)
 
     def add_before_turns(self, job: Job, need: Need, code: PendingReason | None, room: Reach | None = None) -> None:
         """By shares the turn of this head, which is due, may come behind that of any other tenant: from these what it
@@ -229,6 +302,7 @@ class Heads:
                 head = Head(spec, since_ms, part.reach, part.under, is_due=True, is_of_all=True, code=part.code)
                 self._put(replace(head, is_for_owners=True, is_before_turns=True))
             self._first[job.spec.id] = (need, job.spec.tenant)
+            self._first_of_tenant[job.spec.tenant] = self._first_of_tenant.get(job.spec.tenant, 0) + 1
             self._to_come[job.spec.id] = None
             self._note_oldest(job.spec.id)
 
@@ -236,26 +310,61 @@ class Heads:
         """A job of this queue starts. Whether it kept its room from other tenants: then another head may do so now, and
         those that did so beside it are to be added anew.
         """
-        if self._first.pop(job_id, None) is None:
+        if job_id not in self._first:
             return False
-        own = [head.reach for head in self._index.all if head.spec.id == job_id]
+        own = [head.reach for head in self._of_job(job_id)]
         again = [each for each, reach in self._cut.items() if each == job_id or any(meet(reach, kept) for kept in own)]
         for each in again:
             del self._cut[each]
-            self._first.pop(each, None)
-        self._before_turns = {}
-        for each in self._first:
-            self._note_oldest(each)
-        left = [head for head in self._index.all if head.spec.id != job_id]
-        left = [head for head in left if not (head.is_before_turns and head.spec.id in again)]
-        self._index = HeadIndex[Head](self._state.capacity.effort)
-        for head in left:
-            self._index.add(head)
+        self._leave(job_id, is_whole=True)
+        for each in again:
+            self._leave(each, is_whole=False)
         return True
+
+    def _of_job(self, job_id: str) -> list[Head]:
+        found = [self._due.get(number) for number in self._numbers.get(job_id, ())]
+        return [head for head in found if head is not None]
+
+    def _leave(self, job_id: str, *, is_whole: bool) -> None:
+        """A job keeps its room before all turns no more, nor (`is_whole`) after its own turn."""
+        job_class = self._first.pop(job_id, None)
+        if job_class is None:
+            return
+        gone, left = list[int](), list[int]()
+        for number in self._numbers.pop(job_id, ()):
+            head = self._due.get(number)
+            is_gone = head is None or is_whole or head.is_before_turns
+            (gone if is_gone else left).append(number)
+        if left:
+            self._numbers[job_id] = left
+        for number in gone:
+            self._due.remove(number)
+        self._forget(gone)
+        self._first_of_tenant[job_class[1]] -= 1
+        if not self._first_of_tenant[job_class[1]]:
+            del self._first_of_tenant[job_class[1]]
+        of_class = self._of_class[job_class]
+        del of_class[job_id]
+        self._before_turns.pop(job_class)
+        if of_class:
+            self._before_turns[job_class] = min(of_class, key=self._waits_since)
+
+    def _forget(self, numbers: Iterable[int], tenant: str | None = None) -> None:
+        """Due heads with these numbers are gone, or keep another thing from jobs of their own tenant."""
+        for group, (due, _) in self._groups.items():
+            if tenant in (None, group.tenant):
+                for number in numbers:
+                    due.forget(number)
+
+    def usage_changed(self) -> None:
+        """A job has started: other jobs may fit into guarantees, or borrow, now."""
+        for group in [each for each in self._groups if each.fits_in or each.kept_for_it]:
+            del self._groups[group]
 
     def _note_oldest(self, job_id: str) -> None:
         """Of the heads before all turns of one class, the one that has waited longest speaks for all of the class."""
         of_class = self._first[job_id]
+        self._of_class.setdefault(of_class, {})[job_id] = None
         self._before_turns[of_class] = min(self._before_turns.get(of_class, job_id), job_id, key=self._waits_since)
 
     def _waits_since(self, job_id: str) -> tuple[int, int]:
@@ -272,13 +381,8 @@ class Heads:
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
         """Where the job could be and takes from no head that it may not be started past what that one waits for."""
-        return self._beside(need, spec, self._over(need, spec, only_due=True))
-
-    def _beside(self, need: Need, spec: JobSpec, due: Iterator[Head]) -> Reach:
-        beside, lined = self.reach(need, spec), _lined(need, spec)
-        while beside and (head := next(due, None)) is not None:
-            beside = without(beside, _kept_from(self._state, lined, head))
-        return beside
+        part = self._part_for(need, spec)
+        return self._kept_from(need, spec, part)[0].beside(self.reach(need, spec), part)
 
     def add(
         self,
@@ -295,7 +399,9 @@ class Heads:
         no more when one of them may not.
         """
         is_strict = discipline is QueueDiscipline.STRICT_FIFO
-        self._to_come.pop(job.spec.id, None)
+        if job.spec.id in self._to_come:
+            del self._to_come[job.spec.id]
+            self._forget(self._numbers.get(job.spec.id, ()), job.spec.tenant)
         if code in STRUCTURAL or not (is_strict or code in WAITED_FOR):
             return False
         if not is_ever_allowed(self._state, job):
@@ -344,22 +450,24 @@ def is_due_with(state: CellState, job: Job, like: Sequence[str], now_ms: int) ->
 
 def _keeps_back(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bool:
     """Whether the job could use what the head needs, and may not."""
-    is_under = head.under is None or _is_below(state, spec, head.under)
-    return is_under and meet(reach, _kept_from(state, spec, head))
+    if head.under is not None and not _is_below(state, spec, head.under):
+        return False
+    owned = tuple(fits_in(state, spec).values())
+    return meet(reach, _left_to(state, head, owned, kept_for_it(state, spec)))
 
 
-def _kept_from(state: CellState, spec: JobSpec, head: Head) -> Reach:
-    """The nodes of a head on which this job may not be started past it. That are all of them, but for a head of an
-    earlier queue, and for one that lets owners of its own pass, who would else wait behind it while it waits for them:
-    of a GPU type that the head would borrow the job may take what is guaranteed to its tenant, or to one above it, if
-    it fits into that whole, or if the head waits for nothing but what is kept for that tenant.
+def _left_to(state: CellState, head: Head, fits: Sequence[Account], kept: Sequence[Account]) -> Reach:
+    """The nodes of a head on which jobs that fit into these guarantees, and for which these have places `kept`, may not
+    be started past it. That are all of them, but for a head of an earlier queue, and for one that lets owners of its
+    own pass, who would else wait behind it while it waits for them: of a GPU type that the head would borrow a job may
+    take what is guaranteed to its tenant, or to one above it, if it fits into that whole, or if the head waits for
+    nothing but what is kept for that tenant.
     """
     may_pass = head.is_of_earlier or head.is_for_owners
     if not (may_pass and state.quotas):
         return head.reach
-    owned = [each for each, account in fits_in(state, spec).items() if borrows(state, head.spec, account)]
-    if head.code is PendingReason.RESERVED_FOR_OTHER:
-        owned += [account[1] for account in kept_for_it(state, spec) if borrows(state, head.spec, account)]
+    by_kept = kept if head.code is PendingReason.RESERVED_FOR_OTHER else ()
+    owned = [account[1] for account in (*fits, *by_kept) if borrows(state, head.spec, account)]
     if not owned:
         return head.reach
     return {name: mask & ~nodes_of_types(state, name, owned) for name, mask in head.reach.items()}

@@ -413,7 +413,9 @@ class _QueueScan:
 
     def _start_in(self, job: Job, places: Places, over: str) -> bool:
         self._ahead.starts_in(places)
-        return self._start(job, places, over)
+        has_room = self._start(job, places, over)
+        self._heads.usage_changed()
+        return has_room
 
     def _keep(self, course: Course, row: Row, job: Job, code: PendingReason, over: Head | None) -> None:
         """This job does not fit: note which jobs it keeps back."""

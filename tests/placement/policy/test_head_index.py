@@ -1,115 +1,130 @@
-"""The heads with which a job competes are found whatever was added before, in the order in which they were added."""
+"""What heads keep from a job is found whatever was added or is gone, and the first that keeps something is named."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.services.placement.queue.head_index import BLOCK, NODES_FEW, HeadIndex
+from fallow.services.placement.queue.head_index import BLOCK, Age, Block, HeadBlocks, KeptNodes
 from fallow.shared.cluster.capacity.effort import Effort
 from tests.hypothesis_profile import reaches
+
+TENANTS = ("ada", "bob", "lab")
+MANY = st.sampled_from([0, 1, 5, BLOCK + 1, 70])
+BATCHES = st.lists(st.tuples(MANY, st.sampled_from([0.0, 0.02, 0.5])), min_size=1, max_size=5)
 
 
 @dataclass(frozen=True)
 class Waiting:
     reach: dict[str, int]
-    under: str | None
-    is_due: bool
+    tenant: str
+    age: Age
 
 
-TENANTS = ("ada", "bob", "lab")
-MASKS = st.integers(1, 15) | st.integers(1, 2**12 - 1) | st.sampled_from([1 << node for node in range(12)])
-REACHES = st.dictionaries(st.sampled_from(("train", "extra")), MASKS, min_size=1, max_size=2)
-HEADS = st.builds(Waiting, REACHES, st.none() | st.none() | st.sampled_from(TENANTS), st.booleans())
-JOBS = st.tuples(REACHES, st.lists(st.sampled_from(TENANTS), unique=True, max_size=3), st.integers(0, 3))
+@dataclass(frozen=True)
+class OlderOrOwn:
+    """Heads that are older than this, and all of one tenant."""
+
+    tenant: str
+    age: Age
+
+    def of(self, block: Block[Waiting]) -> bool | None:
+        if block.newest < self.age:
+            return True
+        return False if block.oldest >= self.age and self.tenant not in block.tenants else None
+
+    def holds(self, head: Waiting) -> bool:
+        return head.tenant == self.tenant or head.age < self.age
 
 
-def nodes_of(reach: dict[str, int]) -> int:
-    return sum(f"{mask:b}".count("1") for mask in reach.values())
+def nodes(reach: dict[str, int]) -> set[tuple[str, int]]:
+    return {(name, node) for name, mask in reach.items() for node in range(mask.bit_length()) if mask >> node & 1}
 
 
-@given(
-    st.lists(JOBS, min_size=1, max_size=3),
-    st.lists(st.tuples(st.lists(HEADS, max_size=70), st.booleans()), min_size=1, max_size=3),
-)
-def test_a_job_competes_with_just_those_heads_that_could_be_where_it_could_be(
-    jobs: list[tuple[dict[str, int], list[str], int]], batches: list[tuple[list[Waiting], bool]]
-) -> None:
-    index = HeadIndex[Waiting](Effort())
-    is_some = is_of_both = is_asked_on = False
-    for heads, is_asked_to_the_end in batches:
-        for head in heads:
-            index.add(head)
-        for number, (reach, tenants, asked) in enumerate(jobs):
-            wanted = []
-            for head in index.all:
-                is_near = any(reach.get(name, 0) & mask for name, mask in head.reach.items())
-                if is_near and (head.under is None or head.under in tenants):
-                    wanted.append(head)
-            due = [head for head in wanted if head.is_due]
-            is_some |= 0 < len(wanted) < len(index.all)
-            is_of_both |= {True, False} == {nodes_of(head.reach) <= NODES_FEW for head in wanted}
-            in_order = due + [head for head in wanted if not head.is_due]
-            first = list(islice(index.over(number, reach, tenants), asked))
-            assert first == in_order[:asked]
-            is_asked_on |= 0 < len(first) < len(in_order)
-            if is_asked_to_the_end:
-                assert list(index.due_over(number, reach, tenants)) == due
-                assert list(index.over(number, reach, tenants)) == in_order
-    reaches("a job competes with some heads, and not with others", is_some)
-    reaches("a job asks for the first heads alone", is_asked_on)
-    reaches("a job competes with heads of few nodes and of many", is_of_both)
-
-
-MANY = st.tuples(st.sampled_from([0, 1, 5, BLOCK + 1, 70, 200]), st.sampled_from([0.0, 0.1, 0.5, 1.0]))
-
-
-@given(nodes=st.sampled_from([12, 40, 100, 200]), batches=st.lists(MANY, min_size=1, max_size=5), seed=st.integers(0))
-def test_so_it_does_beside_hundreds_of_heads_on_up_to_hundreds_of_nodes(
-    nodes: int, batches: list[tuple[int, float]], seed: int
-) -> None:
-    random, index = Random(seed), HeadIndex[Waiting](Effort())
-    jobs = [(_reach(random, nodes), random.sample(TENANTS, random.randrange(4))) for _ in range(4)]
-    are_many = False
-    for count, of_due in batches:
-        for _ in range(count):
-            under = random.choice([None, None, None, *TENANTS])
-            index.add(Waiting(_reach(random, nodes), under, random.random() < of_due))
-        for number, (reach, tenants) in enumerate(jobs):
-            near = [head for head in index.all if any(reach.get(name, 0) & mask for name, mask in head.reach.items())]
-            wanted = [head for head in near if head.under is None or head.under in tenants]
-            in_order = [head for head in wanted if head.is_due] + [head for head in wanted if not head.is_due]
-            asked = random.choice([0, 1, 2, BLOCK + 1, 1_000])
-            assert list(islice(index.over(number, reach, tenants), asked)) == in_order[:asked]
-            is_wide = nodes_of(reach) > NODES_FEW
-            are_many |= is_wide and sum(not head.is_due and nodes_of(head.reach) > NODES_FEW for head in near) > BLOCK
-    reaches("a job of many nodes competes with more heads of many nodes than a block has", are_many)
-
-
-def _reach(random: Random, nodes: int) -> dict[str, int]:
+def reach_among(random: Random, most: int) -> dict[str, int]:
     """Few or many of these nodes in a pool or two."""
     found = {}
     for name in random.choice([("train",), ("extra",), ("train", "extra")]):
-        count = random.choice([1, 1, 2, 5, 9, 15, 40, 70, nodes])
-        found[name] = sum({1 << random.randrange(nodes) for _ in range(count)})
+        count = random.choice([1, 1, 2, 5, 15, most])
+        found[name] = sum({1 << random.randrange(most) for _ in range(count)})
     return found
 
 
-def test_a_job_is_held_against_no_more_heads_than_it_asks_for() -> None:
-    """Each head of a block could be on the node of the job, too; another block is elsewhere."""
+def head_of(random: Random, number: int, most: int) -> Waiting:
+    age = number + random.choice([0, 0, 0, random.randrange(-40, 40)])
+    return Waiting(reach_among(random, most), random.choice(TENANTS), (age, number))
+
+
+@given(most=st.sampled_from([4, 12, 100]), batches=BATCHES, seed=st.integers(0))
+def test_the_first_head_is_named_and_what_all_of_them_keep_is_left_out(
+    most: int, batches: list[tuple[int, float]], seed: int
+) -> None:
+    """Of a group that some heads keep nothing from, and for jobs for which a part of the heads holds."""
+    random, heads = Random(seed), HeadBlocks[Waiting](Effort())
+    added, silent = dict[int, Waiting](), set[int]()
+    kept = KeptNodes[Waiting](heads, lambda head: {} if head.age[1] in silent else head.reach)
+    is_cut = is_part = is_changed = False
+    for count, of_gone in batches:
+        for _ in range(count):
+            head = head_of(random, heads.size, most)
+            added[heads.add(head, head.tenant, head.age)] = head
+        for number in [each for each in added if random.random() < of_gone]:
+            if random.random() < 0.5:
+                heads.remove(number)
+                del added[number]
+            else:
+                silent.add(number)
+            kept.forget(number)
+            is_changed = True
+        assert list(heads) == list(added.values())
+        for _ in range(4):
+            reach = reach_among(random, most)
+            part = random.choice([None, OlderOrOwn(random.choice(TENANTS), (random.randrange(heads.size + 1), 0))])
+            holding = [
+                head for number, head in added.items() if number not in silent and (part is None or part.holds(head))
+            ]
+            meeting = [head for head in holding if nodes(head.reach) & nodes(reach)]
+            left = nodes(reach).difference(*(nodes(head.reach) for head in holding))
+            if random.random() < 0.7:
+                assert kept.first(reach, part) is (meeting[0] if meeting else None)
+            if random.random() < 0.7:
+                assert nodes(kept.beside(reach, part)) == left
+            is_cut |= set() < left < nodes(reach)
+            is_part |= 0 < len(holding) < len(added)
+    reaches("heads keep some of the nodes of a job", is_cut)
+    reaches("some of the heads hold for a job", is_part)
+    reaches("a head is gone, or keeps nothing any more", is_changed)
+
+
+def test_what_was_asked_once_costs_the_next_job_a_look_at_each_block() -> None:
+    """Whatever the next job is, and however many heads there are."""
     effort = Effort()
-    index = HeadIndex[Waiting](effort)
+    heads = HeadBlocks[Waiting](effort)
     for number in range(3 * BLOCK):
-        node = 100 + number if number < BLOCK else 0
-        index.add(Waiting({"train": 1 << node | (2**NODES_FEW - 1) << 200}, None, is_due=False))
-    job = {"train": 2 ** (2 * NODES_FEW) - 1}
-    next(index.over("job", job, ()))
-    assert effort.comparisons == len(("the block elsewhere", "the next block", "its first head"))
-    next(index.over("job", job, ()))
-    assert effort.comparisons == 3 + len(("the head that is known",))
-    assert len(list(index.over("job", job, ()))) == 2 * BLOCK
-    assert effort.comparisons == 4 + 2 * BLOCK + len(("the last block",))
+        heads.add(Waiting({"train": 1 << number}, "ada", (number, number)), "ada", (number, number))
+    kept = KeptNodes[Waiting](heads, lambda head: head.reach)
+    assert kept.first({"train": 1 << 3 * BLOCK}) is None
+    assert kept.beside({"train": 2 ** (3 * BLOCK + 1) - 1}) == {"train": 1 << 3 * BLOCK}
+    begun = effort.comparisons
+    for number in range(100):
+        assert kept.beside({"train": 1 << 3 * BLOCK | 1 << number % BLOCK}) == {"train": 1 << 3 * BLOCK}
+    assert effort.comparisons == begun
+    assert kept.first({"train": 1 << 3 * BLOCK + 1}) is None
+    assert effort.comparisons == begun + 3
+
+
+def test_no_more_heads_are_looked_at_than_up_to_the_first_one_that_keeps_something() -> None:
+    effort, looked_at = Effort(), list[Waiting]()
+    heads = HeadBlocks[Waiting](effort)
+    for number in range(3 * BLOCK):
+        heads.add(Waiting({"train": 1 << number}, "ada", (number, number)), "ada", (number, number))
+
+    def keeps(head: Waiting) -> dict[str, int]:
+        looked_at.append(head)
+        return head.reach
+
+    assert KeptNodes[Waiting](heads, keeps).first({"train": 1 << BLOCK - 1}) is not None
+    assert len({head.age for head in looked_at}) == BLOCK
