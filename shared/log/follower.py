@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from typing import cast
@@ -21,6 +22,9 @@ from fallow.shared.log.signers import keys_only_in_force
 from fallow.shared.log.snapshots import newest_snapshot
 
 BeforeFold = Callable[[CellState, LogRecord], None]
+
+SURE_FOR_S = 0.4
+"""A writer that has sent a record, or has looked, appends without a look for so long: a busy one looks once."""
 
 
 class Follower:
@@ -57,6 +61,7 @@ class Follower:
         self._own = OwnRecords()
         self._lacks_key = self._is_file_new = self._has_forged = False
         self._sure: tuple[int, int] | None = None
+        self._sent_s = self._known_s = -math.inf
 
     @property
     def lacks_key(self) -> bool:
@@ -198,6 +203,23 @@ class Follower:
         self._last = (self.state.offset, message.key, message.value)
         self._own.wrote(*self._last)
         self._sure = None
+        self._known_s = self._sent_s
+
+    async def before_append(self) -> None:
+        """For a writer, right before it appends: whether the record that was folded last still stands at the state's
+        offset. Raises DamagedLog where another one does, LogUnavailable.
+
+        The offset of the next record does not tell: where the log has lost its last record and another writer has
+        filled that place, it is the one behind the state. A log that ends before the state is told by the offset.
+        """
+        now_s = asyncio.get_running_loop().time
+        if (asked_s := now_s()) - self._known_s >= SURE_FOR_S:
+            offset, last = self.state.offset, self._last
+            found = (await self._log.last_before({self._tp: offset + 1})).get(self._tp)
+            if found is not None and last is not None and last[0] == offset and last[1:] != (found.key, found.value):
+                raise _another(offset)
+            self._known_s = asked_s
+        self._sent_s = now_s()
 
     def look(self) -> None:
         """Whether the log still holds, at the state's own offset, the record that was folded last: asked every few
@@ -241,6 +263,12 @@ class Follower:
             known = self.state.offset if self._own.first is None else self._own.first
             return await self._open(max(begin, known))
         return await self._open()
+
+
+def _another(offset: int) -> DamagedLog:
+    error = DamagedLog(f"another record stands at offset {offset} than the one that was read or written there")
+    error.offset = offset
+    return error
 
 
 def _not_ours(offset: int) -> DamagedLog:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from fallow.shared.cluster.fold.fold import DamagedLog, extend
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.events.decisions import CHAIN_HEADER, Decision
+from fallow.shared.log import follower as follower_module
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.port import Appended, LogTruncated
+from fallow.shared.log.port import Appended, LogTruncated, Record, TopicPartition
 from tests.histories import CELL, History, folded, outgoing
 from tests.log.snapshot_world import TOPICS, layout_of, snapshot
 
@@ -125,6 +126,86 @@ async def test_a_writer_that_looks_reads_its_own_records_again_and_folds_none_of
     assert digest_of(follower.state) == digest_of(folded(decisions))
     await follower.catch_up()
     assert follower.next_offset == len(decisions)
+    await follower.stop()
+
+
+@pytest.mark.parametrize("by", ["reading", "writing"])
+async def test_a_writer_learns_before_it_appends_that_the_last_record_is_another(by: str) -> None:
+    """Also where it has read to the end just now: nothing came behind, and so nothing was read again."""
+    broker, decisions = MemoryBroker(), History(26).decisions(11)
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    log, tp, messages = MemoryLog(broker), LAYOUT.tp("decisions", CELL), outgoing(LAYOUT, decisions)
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    if by == "reading":
+        await log.publish(messages[:10])
+        await follower.catch_up()
+    else:
+        await wrote_all(log, follower, decisions[:10])
+    broker.cut(tp, 9)
+    await log.publish(messages[10:])
+    if by == "reading":
+        await follower.catch_up()
+    with pytest.raises(DamagedLog, match="another record stands at offset 9") as error:
+        await follower.before_append()
+    assert error.value.offset == 9
+    await follower.stop()
+
+
+async def test_a_writer_whose_last_record_is_there_or_was_deleted_by_its_age_may_append() -> None:
+    broker, decisions = MemoryBroker(), History(27).decisions(11)
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    log, tp = MemoryLog(broker), LAYOUT.tp("decisions", CELL)
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.before_append()
+    await log.publish(outgoing(LAYOUT, decisions)[:10])
+    await follower.catch_up()
+    await follower.before_append()
+    broker.write_marker(tp)
+    await follower.before_append()
+    broker.delete_before(tp, 11)
+    await follower.before_append()
+    await follower.stop()
+
+
+async def test_a_writer_that_begins_with_a_newer_snapshot_knows_no_record_that_could_be_another() -> None:
+    broker, decisions = MemoryBroker(), History(28).decisions(10)
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    log, messages = MemoryLog(broker), outgoing(LAYOUT, decisions)
+    await log.publish(messages[:4])
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    await log.publish(messages[4:])
+    await snapshot(log, LAYOUT, folded(decisions))
+    await follower.start()
+    await follower.before_append()
+    await follower.stop()
+
+
+async def test_a_writer_that_has_just_written_does_not_look_before_it_appends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_module, "SURE_FOR_S", 1_000.0)
+    looks = list[TopicPartition]()
+
+    class Counting(MemoryLog):
+        async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+            looks.extend(offsets)
+            return await super().last_before(offsets)
+
+    broker, decisions = MemoryBroker(), History(29).decisions(10)
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    log = Counting(broker)
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    for decision in decisions:
+        await follower.before_append()
+        await wrote_all(log, follower, [decision])
+    assert len(looks) == 1, "at the beginning"
     await follower.stop()
 
 

@@ -8,11 +8,12 @@ from fallow.services.placement.app.setbacks import CannotWrite, Setbacks
 from fallow.services.placement.app.signing import Signing
 from fallow.services.placement.service import PendingDecision
 from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.cluster.fold.fold import DamagedLog
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
 from fallow.shared.log.machine.writer import Draft
-from fallow.shared.log.port import Appended, AppendRefused, AppendUnknown, Log, Outgoing
+from fallow.shared.log.port import Appended, AppendRefused, AppendUnknown, Log, LogUnavailable, Outgoing
 from fallow.shared.runtime.process import Context
 
 IN_FORCE = "in force"
@@ -110,10 +111,11 @@ class Appending:
         if why := self.why_not():
             tenure.discard()
             raise CannotWrite(why)
+        unknown = await self._look_before(tenure)
         begin_s = self._context.host.perf_s()
         message = self._outgoing(draft)
         sent_ms = self._context.host.monotonic_ms()
-        answer = await self._log.append(message)
+        answer = unknown or await self._log.append(message)
         self._metrics.append.observe(self._context.host.perf_s() - begin_s)
         self.wrote_ms = self._context.host.monotonic_ms()
         if isinstance(answer, Appended):
@@ -138,6 +140,20 @@ class Appending:
         elif isinstance(answer, Appended):
             await self._until_readable(answer.offset)
         return False
+
+    async def _look_before(self, tenure: Tenure[PendingDecision]) -> AppendUnknown | None:
+        """None where the record may be appended; where the log does not say what stands before it, it is as if the
+        append had had no answer. Raises DamagedLog: nobody reads what is written behind a record that is not the one
+        this process knows.
+        """
+        try:
+            await self._follower.before_append()
+        except LogUnavailable as error:
+            return AppendUnknown(str(error))
+        except DamagedLog:
+            tenure.discard()
+            raise
+        return None
 
     async def _until_readable(self, offset: int) -> None:
         """Wait until the log can be read to this record, which stands behind others than the writer knows: what it
