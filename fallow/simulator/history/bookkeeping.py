@@ -92,7 +92,7 @@ class Bookkeeper:
                 behind(effect, self.books)
         for wrong in arrays.not_whole(self.books):
             self._say("I2", wrong)
-        for wrong in planned.forgotten(self.books):
+        for wrong in planned.forgotten(self.books) if entry.does_what_is_due else ():
             self._say("PLAN", wrong)
         self._loans_are_back()
 

@@ -59,7 +59,7 @@ def _in_the_log(cell: CellEvidence, decisions: Sequence[InForce]) -> list[Violat
         operations.reads(decision.decision, keeper.books, decision.moment)
         keeper.take(decision, before, operations.behind)
         keeper.found += settlements.take(decision.decision, keeper.books)
-        keeper.found += operations.take(decision.decision, keeper.books)
+        keeper.found += operations.take(decision, keeper.books)
         keeper.found += [] if cell.is_damaged else showings.compare(keeper.books)
     keeper.found += [] if order is None else order.found
     keeper.found += [] if asked is None or in_force is None else [*asked.found, *in_force.found]

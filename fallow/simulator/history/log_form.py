@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
-from fallow.shared.events.effects import InputFenced, InputResumed
+from fallow.shared.events.effects import AnyEffect, InputFenced, InputResumed, NodeSilent, WriterStarted
 from fallow.shared.events.encoding import Undecodable, decode
 from fallow.simulator.history.evidence import CellEvidence, LogEntry, Violation
 
+_BEFORE_WORK: frozenset[type[AnyEffect]] = frozenset({WriterStarted, InputFenced, InputResumed})
+"""A writer takes the log over, and puts inputs in their places, in records of their own."""
+
 
 class InForce(NamedTuple):
-    """A decision that extends the one before it, and where and when it came into the log."""
+    """A decision that extends the one before it, and where and when it came into the log. `does_what_is_due`: nothing
+    that was due may wait for a later one, but for what the record has no room for.
+    """
 
     decision: Decision
     offset: int
     moment: int | None
+    does_what_is_due: bool = True
 
 
 def decisions_in_force(evidence: CellEvidence) -> tuple[list[InForce], list[Violation]]:
@@ -24,6 +31,26 @@ def decisions_in_force(evidence: CellEvidence) -> tuple[list[InForce], list[Viol
 
     Stale records and those of strangers are passed over, forged ones too. Reading ends where the log is damaged.
     """
+    entries, violations = _followed(evidence)
+    epochs = [entry.decision.epoch for entry in entries[1:]]
+    found = [
+        entry._replace(does_what_is_due=_does_what_is_due(entry.decision, next_epoch))
+        for entry, next_epoch in zip_longest(entries, epochs)
+    ]
+    return found, violations
+
+
+def _does_what_is_due(decision: Decision, next_epoch: int | None) -> bool:
+    """Whether its writer was at work. One that takes the log over has not begun yet, however many do so in a row; and
+    one that leaves only tells what it has read and whom it has not heard.
+    """
+    kinds = {type(effect) for effect in decision.effects}
+    tells_something = bool(kinds or decision.inputs)
+    leaves = next_epoch != decision.epoch and tells_something and kinds <= {NodeSilent}
+    return not leaves and not kinds & _BEFORE_WORK
+
+
+def _followed(evidence: CellEvidence) -> tuple[list[InForce], list[Violation]]:
     found: list[InForce] = []
     version, chain = 0, CHAIN_START
     for place, entry in enumerate(evidence.log):
@@ -84,7 +111,7 @@ def order_violations(cell: str, decisions: Sequence[InForce]) -> list[Violation]
     """Time, input positions and the writer's epoch never go back from one decision to the next."""
     found: list[Violation] = []
     at_ms, epoch, inputs = 0, 0, dict[str, int]()
-    for decision, offset, _ in decisions:
+    for decision, offset, *_ in decisions:
         where = f"{cell}, version {decision.version}, offset {offset}"
         if decision.at_ms < at_ms:
             found.append(Violation("LOG", f"cell time goes back from {at_ms} to {decision.at_ms}", where))

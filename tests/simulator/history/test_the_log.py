@@ -222,6 +222,14 @@ def test_a_planned_start_that_is_over_is_not_in_force_for_ever() -> None:
     assert story.broken(happened=(), diary=()) == ["PLAN"]
 
 
+def test_a_planned_start_that_has_lapsed_stays_while_writers_only_take_the_log_over() -> None:
+    lasting = e.ReservationSet(job="first", workers=(place(0, "n1", 1),), start_ms=100, until_ms=5)
+    story = with_gang().decide(enqueued("first"), lasting)
+    for epoch in range(2, 12):
+        story.decide(e.WriterStarted(epoch=epoch, writer="two"), epoch=epoch, at_ms=6)
+    assert story.broken(happened=(), diary=()) == []
+
+
 def test_a_lowered_limit_evicts_nobody() -> None:
     assert with_gang().decide(quota("ada", limit=0)).broken() == []
 

@@ -11,7 +11,15 @@ import pytest
 from fallow.shared.events import effects as e
 from fallow.shared.events import operations as o
 from fallow.shared.events.jobs import JobCancelRequested, JobRejected, JobUpdateRequested
-from fallow.shared.events.reasons import FailReason, ProposalCode, RefuseCode, RejectCode, RequeueReason, StopReason
+from fallow.shared.events.reasons import (
+    FailReason,
+    PendingReason,
+    ProposalCode,
+    RefuseCode,
+    RejectCode,
+    RequeueReason,
+    StopReason,
+)
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy
@@ -318,6 +326,42 @@ def test_an_operation_is_carried_out_or_refused_by_the_record_that_has_read_it(n
     story = two_nodes().answered(admitted("job")).decide(enqueued("job"), inputs={"jobs-0": 1}).decide(*effects, **AT)
     asked = [Answer(event, "operations-0", 0)]
     assert sorted(story.broken(has_all_requests=True, operations=asked)) == found
+
+
+# What runs at the deadline of a drain.
+
+TO_BE_EMPTY = replace(DRAINING, drain_deadline_ms=10)
+TAKEN_OVER = [e.WriterStarted(epoch=1, writer="two")]
+PUT_BACK = [e.InputFenced(input="nodes-0", from_offset=0, to_offset=0)]
+READ_ON = [e.InputResumed(input="nodes-0", from_offset=0, to_offset=0)]
+UNHEARD = [e.NodeSilent(node="n2", boot="boot-1", silent_wall_ms=1)]
+DECIDED = [e.JobDeferred(job="job-2", code=PendingReason.NO_FREE_GPUS)]
+STOPPED = [stopping("job", StopReason.DRAINED)]
+
+DRAINS: dict[str, tuple[list[tuple[int, list[Any]]], list[str]]] = {
+    "four records that only tell what was read": ([(1, [])] * 4 + [(1, DECIDED)], ["I2"]),
+    "four records at its work": ([(1, DECIDED)] * 4, ["I2"]),
+    "three records, and the stop": ([(1, DECIDED)] * 3 + [(1, STOPPED)], []),
+    "writers that take the log over": ([(epoch, TAKEN_OVER) for epoch in range(2, 9)], []),
+    "writers that put inputs in their places": ([(epoch, [*PUT_BACK, *READ_ON]) for epoch in range(2, 9)], []),
+    "writers that leave": ([(epoch, UNHEARD if epoch % 2 else []) for epoch in range(2, 9)], []),
+    "three records, and another writer": ([(1, DECIDED)] * 3 + [(2, TAKEN_OVER), (2, STOPPED)], []),
+    "three records, and a record of another writer": ([(1, DECIDED)] * 3 + [(2, TAKEN_OVER), (2, DECIDED)], ["I2"]),
+    "writers that decide and do not stop it": (
+        [each for epoch in range(2, 6) for each in ((epoch, TAKEN_OVER), (epoch, DECIDED))],
+        ["I2"],
+    ),
+    "a silent node in the middle of a reign": ([(1, UNHEARD)] * 3 + [(1, []), (1, DECIDED)], ["I2"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(DRAINS))
+def test_what_runs_at_the_deadline_of_a_drain_is_stopped_by_a_writer_that_is_at_its_work(name: str) -> None:
+    records, found = DRAINS[name]
+    story = running().decide(enqueued("job-2")).decide(TO_BE_EMPTY)
+    for number, (epoch, effects) in enumerate(records):
+        story.decide(*effects, epoch=epoch, at_ms=20, inputs={"nodes-0": number + 1})
+    assert ["I2" for text in story.texts() if "which was to be empty at 10" in text] == found
 
 
 # Operations that one record reads, each against the books of its place in it.

@@ -18,6 +18,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.values import NodeStatus
 from fallow.simulator.history.books import HELD, WAITS, Books, JobPage, NodePage
 from fallow.simulator.history.evidence import Answer, CellEvidence, Violation
+from fallow.simulator.history.log_form import InForce
 from fallow.simulator.history.rules.reloads import Reloads
 from fallow.simulator.history.rules.rules_in_force import policy_in
 
@@ -35,7 +36,9 @@ _REFUSED_AS: dict[type[Event], str] = {
 }
 
 DECISIONS_MOST = 4
-"""After so many decisions behind the deadline of a drain each job of its node stops, also where records are small."""
+"""After so many decisions behind the deadline of a drain each job of its node stops, also where records are small.
+Those count in which a writer does what is due.
+"""
 
 
 class Operations:
@@ -80,12 +83,13 @@ class Operations:
             if all(getattr(self._unasked[0], name, None) == value for name, value in named.items()):
                 self._unasked = None
 
-    def take(self, decision: Decision, books: Books) -> list[Violation]:
-        """The decision is wholly in the books; what it has read and passed over."""
+    def take(self, entry: InForce, books: Books) -> list[Violation]:
+        """The decision is wholly in the books; what it has read and passed over, or left to be done."""
         events = [each.event for each in self._open][:1]
         passed = [f"{event.type} was read and neither carried out nor refused: {event}" for event in events]
-        is_in_force = any(isinstance(effect, e.CellFileSet) for effect in decision.effects)
-        found = [Violation("I2", text, self._where) for text in (*passed, *not_emptied(books))]
+        left = not_emptied(books) if entry.does_what_is_due else ()
+        is_in_force = any(isinstance(effect, e.CellFileSet) for effect in entry.decision.effects)
+        found = [Violation("I2", text, self._where) for text in (*passed, *left)]
         return [*found, *(self.unasked() if is_in_force else ())]
 
     def unasked(self) -> list[Violation]:

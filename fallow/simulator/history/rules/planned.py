@@ -10,8 +10,8 @@ from fallow.simulator.history.books import QUEUED, Books, JobPage
 from fallow.simulator.history.rules.places_in_queues import stands
 from fallow.simulator.history.rules.queue_rules import DEFAULT, UNKNOWN
 
-STALE_MOST = 8
-"""For fewer decisions a plan may be in force that is over."""
+STALE_MOST = 4
+"""For fewer decisions in which a writer does what is due, a plan may be in force that is over."""
 
 
 def planned(books: Books, effect: e.ReservationSet) -> str | None:
@@ -41,7 +41,7 @@ def unplanned(books: Books, effect: e.ReservationCleared) -> str | None:
 
 
 def forgotten(books: Books) -> Iterable[str]:
-    """Plans that should have been over some decisions ago: a few are about nothing else, as that of a new writer."""
+    """Plans that should have been over some decisions ago: a few may have no room for that."""
     for job_id, page in books.jobs.items():
         if page.plan is None:
             continue
