@@ -164,6 +164,21 @@ def test_a_refusal_ends_the_wait_also_where_the_file_was_in_force_before() -> No
     assert (answer.is_over(0), answer.is_over(QUIET_MS), answer.code) == (False, True, Exit.NO)
 
 
+def test_quotas_that_a_person_has_set_and_the_file_replaces_are_told() -> None:
+    """But for those that said the same, and those of the file before."""
+    types = ("of-person", "the-same", "of-file")
+    old = a_file(Tenant(name="ada", quotas=tuple(TenantQuota(gpu_type=each, limit=8) for each in types)))
+    new = a_file(Tenant(name="ada", quotas=tuple(TenantQuota(gpu_type=each, limit=9) for each in types)))
+    set_by_person = [
+        QuotaSet(quota=TenantQuota(gpu_type=each, limit=limit).in_milli("ada", None))
+        for each, limit in (("of-person", 7), ("the-same", 9))
+    ]
+    cell = a_cell(*quotas_of(old), *set_by_person, file=old)
+    answer = answer_to(cell, *quotas_of(new), effect_of(new), file=new)
+    assert (answer.is_over(0), answer.code) == (True, Exit.OK)
+    assert answer.text.endswith("; changed: tenants); as the file says, no longer as set at run time: ada/of-person")
+
+
 def test_quotas_that_the_file_no_longer_has_are_told() -> None:
     types = [f"type-{number}" for number in range(6)]
     old = a_file(Tenant(name="ada", quotas=tuple(TenantQuota(gpu_type=each, limit=8) for each in types)))

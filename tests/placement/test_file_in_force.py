@@ -13,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fallow.services.placement import service
+from fallow.services.placement.app.appending import NOT_AS_FILED
 from fallow.services.placement.requests import settings
 from fallow.services.placement.requests.settings import configure
 from fallow.services.placement.service import FILE_FIRST_MOST, PlacementService
@@ -36,7 +37,9 @@ from fallow.shared.events.value import replace
 from fallow.shared.events.values import NodeStatus
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.machine.writer import Draft, Writer
-from fallow.shared.log.memory.log import MemoryLog
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import Outgoing
+from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.contract.eventually import eventually
 from tests.hypothesis_profile import reaches
 from tests.placement.world import CELL, Fate, World, admitted, joined, kinds, set_policy, set_quotas, spec_of
@@ -348,6 +351,42 @@ async def test_a_reload_that_the_shell_refuses_leaves_what_was_set_at_run_time(t
         await eventually(is_read, within_s=15)
         await follower.stop()
         assert follower.state.policy.unknown_dependency_ms == 777
+    await writer.stop()
+
+
+@pytest.mark.parametrize(("guaranteed", "fits"), [(3, True), (6, False)])
+async def test_a_process_that_starts_with_a_file_that_cannot_be_in_force_in_all_it_says_tells_so_in_its_log(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], guaranteed: int, *, fits: bool
+) -> None:
+    """Beside a guarantee of five of the eight GPUs, set at run time."""
+    broker, cell_file = cluster(), tmp_path / "cell.yaml"
+    sure = Quota(tenant="vision", gpu_type="gpu", guaranteed_milli=5_000)
+    order = LAYOUT.outgoing(SetQuota(cell=WRITTEN, quotas=(sure,)), id="1", source="test", wall_ms=0)
+    cell_file.write_text(TEXT)
+    await run_until_in_force(broker, "one", cell_file, order)
+    assert NOT_AS_FILED not in capsys.readouterr().out
+    search = f"- {{name: search, quotas: [{{guaranteed: {guaranteed}}}]}}"
+    cell_file.write_text(TEXT.replace("[{name: vision}]", f"\n  - {{name: vision}}\n  {search}"))
+    await run_until_in_force(broker, "two", cell_file)
+    assert (NOT_AS_FILED in capsys.readouterr().out) is not fits
+
+
+async def run_until_in_force(broker: MemoryBroker, name: str, cell_file: Path, *orders: Outgoing) -> None:
+    """Run a process until its cell file is in force and it has done what it was asked for."""
+    writer = PlacementProcess(MemoryLog(broker), name, cell_file=cell_file)
+    await MemoryLog(broker).publish(list(orders))
+    await writer.start()
+    follower = Follower(MemoryLog(broker), LAYOUT, WRITTEN)
+    await follower.start()
+    file = load_cell_file(cell_file)
+
+    async def is_in_force() -> bool:
+        await follower.catch_up()
+        found, quotas = follower.state.cell_file, follower.state.quotas
+        return found is not None and found.digest == as_effect(file).digest and ("vision", "gpu") in quotas
+
+    await eventually(is_in_force, within_s=15)
+    await follower.stop()
     await writer.stop()
 
 

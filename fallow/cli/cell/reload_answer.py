@@ -63,6 +63,8 @@ class ReloadAnswer:
         self._refusals: list[str] = []
         self._dropped = {at: quota for at, quota in state.quotas.items() if at not in self._quotas}
         self._tenants = frozenset(tenant.name for tenant in file.tenants)
+        self._of_persons = frozenset(at for at in state.quotas if not state.quotas_of_file.get(at))
+        self._replaced: dict[Account, None] = {}
         self._removed: dict[Account, None] = {}
         self._lifted: dict[Account, None] = {}
         self._left: dict[Account, None] = {}
@@ -76,6 +78,8 @@ class ReloadAnswer:
         elif isinstance(event, PolicySet) and event.policy == self._policy:
             self._open.pop(POLICY, None)
         elif isinstance(event, QuotaSet) and event.quota == self._quotas.get(account := _account(event)):
+            if account in self._open and account in self._of_persons:
+                self._replaced[account] = None
             self._open.pop(account, None)
         elif isinstance(event, QuotaSet) and event.of_file and (account := _account(event)) in self._dropped:
             self._note_lesser(account, event.quota)
@@ -146,6 +150,8 @@ class ReloadAnswer:
     @property
     def _quotas_gone(self) -> str:
         text, why = "", "as jobs live or others stand below"
+        if self._replaced:
+            text += f"; as the file says, no longer as set at run time: {_names(self._replaced)}"
         if self._removed:
             text += f"; quotas removed: {_names(self._removed)}"
         if self._lifted:

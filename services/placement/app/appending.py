@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fallow.services.placement.app.clock_watch import ClockWatch
 from fallow.services.placement.app.metrics import CellMetrics
 from fallow.services.placement.app.setbacks import CannotWrite, Setbacks
 from fallow.services.placement.app.signing import Signing
+from fallow.services.placement.requests.settings import CELL_FILE
 from fallow.services.placement.service import PendingDecision
 from fallow.services.placement.settings import PlacementSettings
 from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.events.effects import AnyEffect, ProposalRefused
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
@@ -17,6 +21,7 @@ from fallow.shared.log.port import Appended, AppendRefused, AppendUnknown, Log, 
 from fallow.shared.runtime.process import Context
 
 IN_FORCE = "in force"
+NOT_AS_FILED = "the cell does not go by its cell file in all that the file says"
 """What the log of the process says of each decision whose record the writer takes to be the newest of its cell."""
 
 
@@ -124,6 +129,7 @@ class Appending:
         if verdict is Verdict.IN_FORCE:
             self._follower.wrote(message)
             self._metrics.in_force(draft.decision.effects)
+            self._tell_refused_settings(draft.decision.effects)
             self._context.logger.debug(
                 IN_FORCE, cell=self.cell, version=draft.decision.version, offset=self._follower.state.offset
             )
@@ -140,6 +146,12 @@ class Appending:
         elif isinstance(answer, Appended):
             await self._until_readable(answer.offset)
         return False
+
+    def _tell_refused_settings(self, effects: Sequence[AnyEffect]) -> None:
+        """A cell file is put in force also as a process starts: then nobody waits for an answer."""
+        for effect in effects:
+            if isinstance(effect, ProposalRefused) and effect.proposal == CELL_FILE:
+                self._context.logger.warning(NOT_AS_FILED, cell=self.cell, reason=effect.text)
 
     async def _look_before(self, tenure: Tenure[PendingDecision]) -> AppendUnknown | None:
         """None where the record may be appended; where the log does not say what stands before it, it is as if the

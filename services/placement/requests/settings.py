@@ -30,7 +30,7 @@ from fallow.shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJ
 from fallow.shared.events.reasons import ProposalCode, RefuseCode
 from fallow.shared.events.value import replace
 
-SET_QUOTA, SET_POLICY = "set-quota", "set-policy"
+SET_QUOTA, SET_POLICY, CELL_FILE = "set-quota", "set-policy", "cell-file"
 """How refusals name what they are about."""
 
 QUOTAS_BYTES_MOST = 400_000
@@ -55,7 +55,7 @@ def configure(
     contradicts others.
     """
     if anew or decision.state.version == 0:
-        _put_policy(decision, file.cell(decision.state.cell).policy, known, "cell-file")
+        _put_policy(decision, file.cell(decision.state.cell).policy, known, CELL_FILE)
     decision.steps += len(file.quotas())
     old = dropped(decision.state, file, in_force, anew=anew)
     changed = _new_in(decision.state, file, in_force, anew=anew)
@@ -75,10 +75,10 @@ def tell_contradictions(decision: DecisionBuilder, file: CellFile, in_force: Cel
     gpus = file.gpus_of(decision.state.cell)
     found = contradictions(decision.state, _by_account(file), before, _tenants(file), gpus)
     for text in found[:CONTRADICTIONS_TOLD_MOST]:
-        refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, text)
+        refuse(decision, CELL_FILE, ProposalCode.NOT_ALLOWED, text)
     if len(found) > CONTRADICTIONS_TOLD_MOST:
         more = f"{len(found) - CONTRADICTIONS_TOLD_MOST} more quotas contradict others"
-        refuse(decision, "cell-file", ProposalCode.NOT_ALLOWED, more)
+        refuse(decision, CELL_FILE, ProposalCode.NOT_ALLOWED, more)
 
 
 def _new_in(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> list[Quota]:
