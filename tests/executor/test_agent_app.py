@@ -20,9 +20,10 @@ from fallow.services.executor.processes.supervisor import marked, start_ticks
 from fallow.services.executor.settings import AgentSettings
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from fallow.shared.events.effects import LeaseExpired, PolicySet
+from fallow.shared.events.effects import AnyEffect, LeaseExpired, PolicySet, WriterStarted
 from fallow.shared.events.encoding import encode
 from fallow.shared.events.nodes import LivingNode, NodeEvent, NodeJoined, NodeReport, RunStatusUpdate
+from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import ProcessRun, RunStatus
 from fallow.shared.log.layout import Layout
@@ -44,6 +45,7 @@ class World:
     """A log, a writer that answers the node, and agents that come and go."""
 
     folder: Path
+    has_decided: bool = True
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     writer: Writer = field(default_factory=Writer)
     chain: str = CHAIN_START
@@ -54,6 +56,12 @@ class World:
     def __post_init__(self) -> None:
         for name in ("decisions", "nodes", "snapshots"):
             self.broker.create_topic(f"test.{name}", 1)
+        if self.has_decided:
+            self.begin_cell()
+
+    def begin_cell(self, *effects: AnyEffect) -> None:
+        """The first decision of the cell."""
+        self.append(self.writer.decide(WriterStarted(epoch=1, writer="w"), *effects))
 
     def start(self, state: str, log: MemoryLog | None = None) -> tuple[Context[AgentSettings], asyncio.Task[None]]:
         """An agent of node-1 with this state folder."""
@@ -93,8 +101,14 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    world = World(tmp_path)
+def has_decided() -> bool:
+    """Whether the cell has its first decision."""
+    return True
+
+
+@pytest.fixture
+async def world(tmp_path: Path, has_decided: bool) -> AsyncIterator[World]:
+    world = World(tmp_path, has_decided)
     answering = asyncio.create_task(world.answer(), name="writer")
     yield world
     answering.cancel()
@@ -194,6 +208,21 @@ def unwritable(driver: ProcessDriver) -> Path:
 
 def told_leases(world: World) -> set[int]:
     return {said.node_lease_wall_ms for said in world.heard if isinstance(said, LivingNode)}
+
+
+@pytest.mark.parametrize("has_decided", [False])
+async def test_an_agent_joins_once_the_cells_first_decision_says_by_which_lease(world: World) -> None:
+    """What it would tell before that stands nowhere in the log: a writer that has not heard it would wait for less."""
+    context, task = world.start("state")
+    await eventually(lambda: "first decision" in (context.health.waiting_for or ""))
+    assert world.heard == []
+    short = CellPolicy(node_lease_wall_ms=5_000, lease_margin_wall_ms=1_500)
+    world.begin_cell(PolicySet(policy=short))
+    await eventually(lambda: "node-1" in world.writer.state.nodes)
+    assert told_leases(world) == {5_000}
+    await eventually(lambda: context.health.waiting_for is None)
+    context.stopping.set()
+    await task
 
 
 async def test_a_shorter_lease_that_cannot_be_written_is_not_told_until_it_can(

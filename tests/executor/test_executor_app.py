@@ -21,9 +21,10 @@ from fallow.services.executor.settings import ExecutorSettings
 from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from fallow.shared.events.effects import AnyEffect, PolicySet, WriterStarted
 from fallow.shared.events.encoding import encode
-from fallow.shared.events.nodes import RunStatusUpdate
-from fallow.shared.events.operations import AdvanceTime
+from fallow.shared.events.nodes import LivingNode, RunStatusUpdate
+from fallow.shared.events.operations import AdvanceTime, CellPolicy
 from fallow.shared.events.value import plain, replace
 from fallow.shared.events.values import RunStatus, VirtualRun
 from fallow.shared.log.layout import Layout
@@ -50,6 +51,7 @@ class World:
     """A log, a writer that answers the nodes, and executors that come and go."""
 
     folder: Path
+    has_decided: bool = True
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     writer: Writer = field(default_factory=Writer)
     chain: str = CHAIN_START
@@ -69,6 +71,12 @@ class World:
             "executor-slots": SLOTS,
         }.items():
             self.broker.create_topic(f"test.{name}", partitions)
+        if self.has_decided:
+            self.begin_cell()
+
+    def begin_cell(self, *effects: AnyEffect) -> None:
+        """The first decision of the cell."""
+        self.append(self.writer.decide(WriterStarted(epoch=1, writer="w"), *effects))
 
     def settings(self, name: str, clock: ClockKind) -> ExecutorSettings:
         return ExecutorSettings(
@@ -130,8 +138,8 @@ class World:
 
 
 @asynccontextmanager
-async def living(folder: Path) -> AsyncIterator[World]:
-    world = World(folder)
+async def living(folder: Path, *, has_decided: bool = True) -> AsyncIterator[World]:
+    world = World(folder, has_decided)
     answering = asyncio.create_task(world.answer())
     try:
         yield world
@@ -168,6 +176,21 @@ async def test_two_executors_share_the_nodes_and_one_takes_over_from_the_other(
         assert sorted(set(world.finished())) == [f"job-{number}" for number in range(len(NODES))]
         assert world.offences() == []
         assert any('"adopted"' in path.read_text() for path in (tmp_path / "diaries").iterdir())
+
+
+async def test_nodes_join_once_the_cells_first_decision_says_by_which_lease(tmp_path: Path) -> None:
+    """What they would tell before that stands nowhere in the log: a writer that has not heard them would wait for less
+    time than they work.
+    """
+    async with living(tmp_path, has_decided=False) as world:
+        context = world.start("only")
+        await eventually(lambda: context.health.is_ready)
+        await asyncio.sleep(0.3)
+        assert world.heard == []
+        short = CellPolicy(node_lease_wall_ms=5_000, lease_margin_wall_ms=1_500)
+        world.begin_cell(PolicySet(policy=short))
+        await eventually(joined(world))
+        assert {said.node_lease_wall_ms for said in world.heard if isinstance(said, LivingNode)} == {5_000}
 
 
 async def test_in_stepped_time_runs_end_when_the_clock_is_told(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from fallow.services.executor.app.outbox import Batch, Outbox, without_outdated
 from fallow.services.executor.app.own_machine import FindMachine, OwnMachine, own_machine
 from fallow.services.executor.diaries import GROWN_BYTES, Diaries, DiaryUnreadable, Lives
 from fallow.services.executor.files import NoRegularFile
-from fallow.services.executor.policy.lease import Lease, gone_on_with
+from fallow.services.executor.policy.lease import Lease, gone_on_with, is_named
 from fallow.services.executor.policy.machine_agent import OwnNode, keeps_boot
 from fallow.services.executor.policy.turn import Now, Observation, Start, Stop, Turn
 from fallow.services.executor.policy.worker_environment import Gang, gang_of
@@ -140,6 +140,8 @@ class Agent:
     async def _work(self) -> None:
         if not await wait_for(self._context, "the decision log", self._caught_up, (LogUnavailable, OSError)):
             return
+        if not await wait_for(self._context, "the cell's first decision", self._is_lease_named, (LogUnavailable,)):
+            return
         if not await wait_for(self._context, f"node {self._spec.id}", self._is_free, (LogUnavailable,)):
             return
         if not await wait_for(self._context, "the end of what ran before", self._boot, ()):
@@ -162,6 +164,12 @@ class Agent:
             await self._follower.stop()
             raise
         return None
+
+    async def _is_lease_named(self) -> str | None:
+        """None once a decision says by which lease nodes go."""
+        if not is_named(self._follower.state):
+            await self._follower.catch_up()
+        return None if is_named(self._follower.state) else "it says by which lease nodes go"
 
     async def _is_free(self) -> str | None:
         """None once no other agent speaks for the node. One that lives keeps it: were it given to each that joins, two

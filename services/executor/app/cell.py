@@ -9,6 +9,7 @@ from collections.abc import Callable
 from fallow.services.executor.app.catching_up import LOOK_AGAIN_MS, CatchingUp
 from fallow.services.executor.app.outbox import Outbox
 from fallow.services.executor.diaries import Diaries, Lives
+from fallow.services.executor.policy.lease import is_named
 from fallow.services.executor.policy.records import by_node
 from fallow.services.executor.policy.slots import Slots
 from fallow.services.executor.policy.turn import Now, Turn
@@ -156,6 +157,8 @@ class CellExecutor:
             await self._take_over()
 
     async def _take_over(self) -> None:
+        if not is_named(self._follower.state):
+            return  # tried again with the first decision
         now_ms = self._host.monotonic_ms()
         if self._slots.is_coming and now_ms - self._asked_end_ms >= LOOK_AGAIN_MS:
             self._asked_end_ms = now_ms

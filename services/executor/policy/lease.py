@@ -69,6 +69,13 @@ class Lease:
             first.first_ms = max(first.first_ms, made_ms)
 
 
+def is_named(state: CellState) -> bool:
+    """Whether a decision says by which lease the cell's nodes go. Until there is one no node speaks: it would tell a
+    lease that stands nowhere in the log, and a writer that takes over would wait for it less long than it works.
+    """
+    return state.version > 0
+
+
 def lease_allowed_ms(told: TellsLease) -> int:
     """How long a node works on without a confirmed report: less than its lease, by the margin."""
     lease_ms = told.node_lease_wall_ms

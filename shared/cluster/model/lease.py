@@ -41,7 +41,7 @@ def longest_told_ms(state: CellState) -> int:
 
 def longest_with(state: CellState, policy: CellPolicy) -> int:
     """What `longest_patience_ms` of the state is once this policy is in force: nodes may have read each policy that
-    stood in the log. What a state goes by before its first decision no node was ever told by it.
+    stood in the log. By what a state goes before its first decision no node ever went: none joins before that.
     """
     return _beyond(max(_before_ms(state), state.longest_patience_ms), policy)
 
