@@ -49,12 +49,14 @@ class Part(Protocol[H]):
 class HeadBlocks(Generic[H]):
     """Heads in the order in which they were added."""
 
-    __slots__ = ("blocks", "effort", "size")
+    __slots__ = ("blocks", "changes", "effort", "size")
 
     def __init__(self, effort: Effort) -> None:
         """`effort` is the cell's: how many comparisons were made is counted there."""
         self.blocks: list[Block[H]] = []
         self.effort, self.size = effort, 0
+        self.changes = 0
+        """How often what is known of a head was forgotten."""
 
     def __iter__(self) -> Iterator[H]:
         """Those that are not gone."""
@@ -83,26 +85,34 @@ class HeadBlocks(Generic[H]):
 class KeptNodes(Generic[H]):
     """What heads keep from the jobs of one group. It looks at no more heads than it must."""
 
-    __slots__ = ("_all", "_heads", "_keeps", "_of_blocks", "_seen")
+    __slots__ = ("_all", "_elsewhere", "_heads", "_keeps", "_of_blocks", "_state_of_all")
 
-    def __init__(self, heads: HeadBlocks[H], keeps: Callable[[H], Reach]) -> None:
-        """`keeps` tells what one head keeps from the group."""
-        self._heads, self._keeps = heads, keeps
-        self._of_blocks: list[Reach | None] = []
-        self._seen = 0  # so many of the heads are in what is known of the blocks
-        self._all: Reach | None = None
+    def __init__(
+        self,
+        heads: HeadBlocks[H],
+        keeps: Callable[[H], Reach],
+        elsewhere: tuple[KeptNodes[H], str] | None = None,
+    ) -> None:
+        """`keeps` tells what one head keeps from the group. `elsewhere` tells the same of blocks without heads of a
+        tenant, where that is the tenant of the group.
+        """
+        self._heads, self._keeps, self._elsewhere = heads, keeps, elsewhere
+        self._of_blocks: dict[int, tuple[int, Reach]] = {}
+        """For each block of which it is known, of how many heads."""
+        self._all: Reach = {}
+        self._state_of_all = (0, 0)
 
     def forget(self, number: int) -> None:
         """The head with this number is gone, or keeps another thing."""
-        if number < self._seen:
-            self._of_blocks[number // BLOCK] = self._all = None
+        self._of_blocks.pop(number // BLOCK, None)
+        self._heads.changes += 1
 
     def first(self, reach: Reach, part: Part[H] | None = None) -> H | None:
         """The first head that keeps any of these nodes: of all of them, or of a part."""
         for at, block in enumerate(self._heads.blocks):
             is_whole = True if part is None else part.of(block)
             self._heads.effort.comparisons += 1
-            if is_whole is False or not meet(reach, self._of(at)):
+            if is_whole is False or not meet(reach, self.of_block(at)):
                 continue
             for head in block.heads:
                 self._heads.effort.comparisons += 1
@@ -122,8 +132,8 @@ class KeptNodes(Generic[H]):
             is_whole = part.of(block)
             self._heads.effort.comparisons += 1
             if is_whole:
-                reach = without(reach, self._of(at))
-            elif is_whole is None and meet(reach, self._of(at)):
+                reach = without(reach, self.of_block(at))
+            elif is_whole is None and meet(reach, self.of_block(at)):
                 reach = self._beside_some(reach, block, part)
         return reach
 
@@ -135,35 +145,24 @@ class KeptNodes(Generic[H]):
         return reach
 
     def _of_all(self) -> Reach:
-        if self._all is None:
-            self._all = {}
+        state = (self._heads.size, self._heads.changes)
+        if self._state_of_all != state:
+            self._all, self._state_of_all = {}, state
             for at in range(len(self._heads.blocks)):
                 self._heads.effort.comparisons += 1
-                _add(self._all, self._of(at))
-        self._look_until(self._heads.size)
+                _add(self._all, self.of_block(at))
         return self._all
 
-    def _of(self, at: int) -> Reach:
+    def of_block(self, at: int) -> Reach:
         """What the heads of a block keep."""
-        self._look_until(min(self._heads.size, (at + 1) * BLOCK))
-        known = self._of_blocks[at]
-        if known is None:
-            known = self._of_blocks[at] = self._kept_by(self._heads.blocks[at].heads)
-        return known
-
-    def _look_until(self, end: int) -> None:
-        """What the heads that were added since keep, those before this number."""
-        while self._seen < end:
-            at, begin = divmod(self._seen, BLOCK)
-            heads = self._heads.blocks[at].heads[begin : begin + end - self._seen]
-            kept = self._kept_by(heads)
-            if not begin:
-                self._of_blocks.append(kept)
-            elif (known := self._of_blocks[at]) is not None:
-                _add(known, kept)
-            if self._all is not None:
-                _add(self._all, kept)
-            self._seen += len(heads)
+        block = self._heads.blocks[at]
+        if self._elsewhere is not None and self._elsewhere[1] not in block.tenants:
+            return self._elsewhere[0].of_block(at)
+        seen, kept = self._of_blocks.get(at, (0, {}))
+        if seen < len(block.heads):
+            _add(kept, self._kept_by(block.heads[seen:]))
+            self._of_blocks[at] = len(block.heads), kept
+        return kept
 
     def _kept_by(self, heads: list[H | None]) -> Reach:
         found: Reach = {}

@@ -18,7 +18,7 @@ enough for that, and it changes from one moment to the next: so a head has a par
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 from fallow.services.placement.fit.empty_capacity import Reach, marks_of_reach, meet, reach_of, together
 from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
+from fallow.services.placement.queue.borrowing_heads import BorrowingHeads
 from fallow.services.placement.queue.head_index import NEVER, Age, Block, HeadBlocks, KeptNodes, Part
 from fallow.services.placement.queue.lines.classes import WORKERS, Key, room_of
 from fallow.services.placement.queue.lines.row import Need
@@ -138,6 +139,7 @@ class Heads:
     __slots__ = (
         "_above",
         "_before_turns",
+        "_borrowing",
         "_cut",
         "_due",
         "_first",
@@ -172,6 +174,7 @@ class Heads:
         self._due, self._others = HeadBlocks[Head](effort), HeadBlocks[Head](effort)
         self._numbers: dict[str, list[int]] = {}
         self._groups: dict[Group, tuple[KeptNodes[Head], KeptNodes[Head]]] = {}
+        self._borrowing = BorrowingHeads(self._state)
         self._is_by_tenant = self._has_limits = self._has_reserved = False
         self._before_turns: dict[JobClass, str] = {}
         self._first: dict[str, JobClass] = {}
@@ -192,6 +195,8 @@ class Heads:
         number = heads.add(head, head.spec.tenant, self.age_of(head))
         if head.is_due:
             self._numbers.setdefault(head.spec.id, []).append(number)
+        if self._state.quotas and _may_be_passed(head):
+            self._borrowing.add(head.spec, (head.is_due, number))
         self._is_by_tenant = self._is_by_tenant or self.is_by_tenant(head)
         self._has_limits |= head.under is not None
         self._has_reserved |= head.code is PendingReason.RESERVED_FOR_OTHER
@@ -219,11 +224,16 @@ class Heads:
     def _kept_from(self, need: Need, spec: JobSpec, part: Part[Head] | None) -> tuple[KeptNodes[Head], KeptNodes[Head]]:
         """What the heads keep from such jobs, due ones and others."""
         self._state.capacity.effort.comparisons += COMPARISONS_TO_ASK
-        group = self._group_of(need, spec, part)
+        return self._kept_from_group(self._group_of(need, spec, part))
+
+    def _kept_from_group(self, group: Group) -> tuple[KeptNodes[Head], KeptNodes[Head]]:
         known = self._groups.get(group)
         if known is None:
-            keeps = partial(self._keeps, group)
-            known = self._groups[group] = KeptNodes(self._due, keeps), KeptNodes(self._others, keeps)
+            keeps, tenant = partial(self._keeps, group), group.tenant
+            of_any = self._kept_from_group(group._replace(tenant="")) if tenant else (None, None)
+            of_due, of_others = (None if each is None else (each, tenant) for each in of_any)
+            kept = KeptNodes(self._due, keeps, of_due), KeptNodes(self._others, keeps, of_others)
+            known = self._groups[group] = kept
         return known
 
     def _group_of(self, need: Need, spec: JobSpec, part: Part[Head] | None) -> Group:
@@ -246,7 +256,7 @@ class Heads:
             return {}
         if head.spec.tenant == group.tenant and not self.holds_for_own(head):
             return {}
-        return _left_to(self._state, head, group.fits_in, group.kept_for_it)
+        return _left_to(self._state, head, group.fits_in, group.kept_for_it, self._borrowing.borrows)
 
     def holds_for_own(self, head: Head) -> bool:
         """Whether a head holds for jobs of its own tenant: before its turn comes, and as one that has met no room."""
@@ -356,10 +366,12 @@ class Heads:
                 for number in numbers:
                     due.forget(number)
 
-    def usage_changed(self) -> None:
-        """A job has started: other jobs may fit into guarantees, or borrow, now."""
-        for group in [each for each in self._groups if each.fits_in or each.kept_for_it]:
-            del self._groups[group]
+    def usage_changed(self, tenant: str) -> None:
+        """A job of this tenant has started: heads may borrow now from whom they did not before."""
+        for is_due, number in self._borrowing.started(tenant):
+            for group, (due, others) in self._groups.items():
+                if group.fits_in or group.kept_for_it:
+                    (due if is_due else others).forget(number)
 
     def _note_oldest(self, job_id: str) -> None:
         """Of the heads before all turns of one class, the one that has waited longest speaks for all of the class."""
@@ -453,21 +465,31 @@ def _keeps_back(state: CellState, spec: JobSpec, reach: Reach, head: Head) -> bo
     if head.under is not None and not _is_below(state, spec, head.under):
         return False
     owned = tuple(fits_in(state, spec).values())
-    return meet(reach, _left_to(state, head, owned, kept_for_it(state, spec)))
+    return meet(reach, _left_to(state, head, owned, kept_for_it(state, spec), partial(borrows, state)))
 
 
-def _left_to(state: CellState, head: Head, fits: Sequence[Account], kept: Sequence[Account]) -> Reach:
+def _may_be_passed(head: Head) -> bool:
+    """Whether a head lets owners pass."""
+    return head.is_of_earlier or head.is_for_owners
+
+
+def _left_to(
+    state: CellState,
+    head: Head,
+    fits: Sequence[Account],
+    kept: Sequence[Account],
+    borrows_from: Callable[[JobSpec, Account], bool],
+) -> Reach:
     """The nodes of a head on which jobs that fit into these guarantees, and for which these have places `kept`, may not
     be started past it. That are all of them, but for a head of an earlier queue, and for one that lets owners of its
     own pass, who would else wait behind it while it waits for them: of a GPU type that the head would borrow a job may
     take what is guaranteed to its tenant, or to one above it, if it fits into that whole, or if the head waits for
     nothing but what is kept for that tenant.
     """
-    may_pass = head.is_of_earlier or head.is_for_owners
-    if not (may_pass and state.quotas):
+    if not (state.quotas and _may_be_passed(head)):
         return head.reach
     by_kept = kept if head.code is PendingReason.RESERVED_FOR_OTHER else ()
-    owned = [account[1] for account in (*fits, *by_kept) if borrows(state, head.spec, account)]
+    owned = [account[1] for account in (*fits, *by_kept) if borrows_from(head.spec, account)]
     if not owned:
         return head.reach
     return {name: mask & ~nodes_of_types(state, name, owned) for name, mask in head.reach.items()}

@@ -414,7 +414,7 @@ class _QueueScan:
     def _start_in(self, job: Job, places: Places, over: str) -> bool:
         self._ahead.starts_in(places)
         has_room = self._start(job, places, over)
-        self._heads.usage_changed()
+        self._heads.usage_changed(job.spec.tenant)
         return has_room
 
     def _keep(self, course: Course, row: Row, job: Job, code: PendingReason, over: Head | None) -> None:
