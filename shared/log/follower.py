@@ -207,17 +207,18 @@ class Follower:
 
     async def before_append(self) -> None:
         """For a writer, right before it appends: whether the record that was folded last still stands at the state's
-        offset. Raises DamagedLog where another one does, LogUnavailable.
+        offset. Raises DamagedLog where another one does, LogUnavailable. Who knows no record of that offset has nothing
+        to compare.
 
         The offset of the next record does not tell: where the log has lost its last record and another writer has
         filled that place, it is the one behind the state. A log that ends before the state is told by the offset.
         """
         now_s = asyncio.get_running_loop().time
-        if (asked_s := now_s()) - self._known_s >= SURE_FOR_S:
-            offset, last = self.state.offset, self._last
-            found = (await self._log.last_before({self._tp: offset + 1})).get(self._tp)
-            if found is not None and last is not None and last[0] == offset and last[1:] != (found.key, found.value):
-                raise _another(offset)
+        offset, last = self.state.offset, self._last
+        if last is not None and last[0] == offset and (asked_s := now_s()) - self._known_s >= SURE_FOR_S:
+            found = await self._log.stands_before(self._tp, offset + 1)
+            if found is not None and last != (found.offset, found.key, found.value):
+                raise _another(offset, found.offset)
             self._known_s = asked_s
         self._sent_s = now_s()
 
@@ -265,8 +266,12 @@ class Follower:
         return await self._open()
 
 
-def _another(offset: int) -> DamagedLog:
-    error = DamagedLog(f"another record stands at offset {offset} than the one that was read or written there")
+def _another(offset: int, found: int) -> DamagedLog:
+    """The last record up to the offset is at `found`: further back where a transaction ended in the place of ours."""
+    if found == offset:
+        error = DamagedLog(f"another record stands at offset {offset} than the one that was read or written there")
+    else:
+        error = DamagedLog(f"no record stands at offset {offset} any more, the last one before it at {found}")
     error.offset = offset
     return error
 

@@ -41,6 +41,9 @@ async def test_the_last_record_before_an_offset_and_the_first_behind_it_are_told
     assert (await log.last_before({tp: 3}))[tp].value == b"c"
     assert await log.last_before({tp: 1}) == {}, "deleted"
     assert await log.last_before({tp: 4}) == {}, "the partition does not reach that far"
+    before = [await log.stands_before(tp, offset) for offset in (2, 3, 1, 4)]
+    assert [record and (record.offset, record.value) for record in before] == [(1, b"b"), (2, b"c"), None, None]
+    assert [await log.stands_before(empty, offset) for offset in (0, 1)] == [None, None]
     found = await log.first_from({tp: 0, empty: 0})
     assert [(at, record.offset, record.value) for at, record in found.items()] == [(tp, 1, b"b")]
     assert await log.first_from({tp: 3}) == {}, "not written yet"
@@ -52,6 +55,9 @@ async def test_a_look_costs_the_next_look_nothing(world: World, log: Log) -> Non
     for offset in (99, 0, 50, 50):
         assert (await log.first_from({(topic, 0): offset}))[topic, 0].value == b"%d" % offset
         assert (await log.last_before({(topic, 0): offset + 1}))[topic, 0].value == b"%d" % offset
+        stands = await log.stands_before((topic, 0), offset + 1)
+        assert stands is not None
+        assert stands.value == b"%d" % offset
 
 
 async def test_what_a_transaction_leaves_behind_is_looked_past(world: World, log: Log) -> None:
@@ -60,12 +66,14 @@ async def test_what_a_transaction_leaves_behind_is_looked_past(world: World, log
     await write(log, topic, b"before")
     await world.transaction(tp, [b"given up"] * 20, commits=False)
     end = (await log.end_offsets([tp]))[tp]
-    assert (await log.last_before({tp: end}))[tp].value == b"before"
+    last = (await log.last_before({tp: end}))[tp]
+    assert (last.value, await log.stands_before(tp, end)) == (b"before", last)
     assert await log.first_from({tp: 1}) == {}
     await write(log, topic, b"behind")
     assert (await log.first_from({tp: 1}))[tp].value == b"behind"
     await world.delete_before(tp, 1)
     assert await log.last_before({tp: end}) == {}, "nothing is left before it but the transaction"
+    assert await log.stands_before(tp, end) is None
 
 
 async def test_only_what_a_transaction_has_committed_is_read(world: World, log: Log) -> None:
@@ -92,6 +100,7 @@ async def test_what_an_open_transaction_hides_is_written_but_cannot_be_read_yet(
     async with world.open_transaction(tp, [b"a", b"b"]):
         assert await log.end_offsets([tp]) == {tp: 1}
         assert await log.written_ends([tp]) == {tp: 3}
+        assert await log.stands_before(tp, 3) is None
 
     async def is_readable() -> bool:
         return await log.end_offsets([tp]) == await log.written_ends([tp]) == {tp: 4}
@@ -102,6 +111,7 @@ async def test_what_an_open_transaction_hides_is_written_but_cannot_be_read_yet(
 async def test_a_topic_that_was_made_anew_holds_other_records(world: World, log: Log) -> None:
     topic = await world.topic(1)
     await write(log, topic, b"a", b"b")
+    assert await log.stands_before((topic, 0), 2) is not None
     await world.refill(topic)
 
     async def is_empty() -> bool:
@@ -113,6 +123,7 @@ async def test_a_topic_that_was_made_anew_holds_other_records(world: World, log:
     with pytest.raises(LogTruncated) as told:
         await read_values(reader, 1)
     assert (told.value.asked, told.value.begin, told.value.end) == (2, 0, 0)
+    assert await log.stands_before((topic, 0), 2) is None
     await reader.stop()
 
 

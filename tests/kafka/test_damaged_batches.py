@@ -146,3 +146,5 @@ async def test_a_look_at_it_is_answered(subscription: Subscription, kafka_choice
     first = await subscription.log.first_from({bad: 1, good: 1})
     assert {tp: record.offset for tp, record in first.items()} == {bad: 1, good: 1}
     assert (await subscription.log.last_before({bad: 4}))[bad].offset == 3
+    stand = [await subscription.log.stands_before(bad, offset) for offset in (2, 4)]
+    assert [record and record.offset for record in stand] == [None, 3]

@@ -187,25 +187,65 @@ async def test_a_writer_that_begins_with_a_newer_snapshot_knows_no_record_that_c
     await follower.stop()
 
 
-async def test_a_writer_that_has_just_written_does_not_look_before_it_appends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(follower_module, "SURE_FOR_S", 1_000.0)
-    looks = list[TopicPartition]()
+class Counting(MemoryLog):
+    """Counts the looks."""
 
-    class Counting(MemoryLog):
-        async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
-            looks.extend(offsets)
-            return await super().last_before(offsets)
+    looks = 0
 
-    broker, decisions = MemoryBroker(), History(29).decisions(10)
+    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        self.looks += 1
+        return await super().last_before(offsets)
+
+
+def counting() -> Counting:
+    broker = MemoryBroker()
     for topic in TOPICS:
         broker.create_topic(LAYOUT.topic(topic), 2)
-    log = Counting(broker)
+    return Counting(broker)
+
+
+async def test_a_writer_that_has_just_written_does_not_look_before_it_appends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower_module, "SURE_FOR_S", 1_000.0)
+    log, decisions = counting(), History(29).decisions(10)
+    await log.publish(outgoing(LAYOUT, decisions)[:1])
     follower = Follower(log, LAYOUT, CELL)
     await follower.start()
-    for decision in decisions:
+    await follower.catch_up()
+    for decision in decisions[1:]:
         await follower.before_append()
         await wrote_all(log, follower, [decision])
-    assert len(looks) == 1, "at the beginning"
+    assert log.looks == 1, "at the beginning"
+    await follower.stop()
+
+
+async def test_a_writer_that_knows_no_record_at_its_place_does_not_look() -> None:
+    """It could compare nothing: it begins with an empty log, or with a snapshot."""
+    log, decisions = counting(), History(30).decisions(10)
+    for _ in range(2):
+        follower = Follower(log, LAYOUT, CELL)
+        await follower.start()
+        looks_before = log.looks
+        await follower.before_append()
+        assert log.looks == looks_before
+        await follower.stop()
+        await log.publish(outgoing(LAYOUT, decisions))
+        await snapshot(log, LAYOUT, folded(decisions))
+
+
+async def test_a_writer_names_the_offset_of_the_record_that_it_found_in_the_place_of_its_own() -> None:
+    broker, decisions = MemoryBroker(), History(31).decisions(10)
+    for topic in TOPICS:
+        broker.create_topic(LAYOUT.topic(topic), 2)
+    log, tp = MemoryLog(broker), LAYOUT.tp("decisions", CELL)
+    await log.publish(outgoing(LAYOUT, decisions))
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    broker.cut(tp, 9)
+    broker.write_marker(tp)
+    with pytest.raises(DamagedLog, match="no record stands at offset 9 any more, the last one before it at 8") as error:
+        await follower.before_append()
+    assert error.value.offset == 9
     await follower.stop()
 
 

@@ -4,6 +4,7 @@ nothing of it, so a writer that has heard nothing of the log for a while looks b
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,11 +13,12 @@ from msgspec.structs import replace
 
 from fallow.shared.log import follower
 from fallow.shared.log.memory.log import MemoryLog
-from fallow.shared.log.port import LogUnavailable, Record, TopicPartition
+from fallow.shared.log.port import LogRefused, LogUnavailable, Record, Refusal, TopicPartition
 from tests.contract.eventually import eventually
 from tests.placement.lost_world import CELL, LAYOUT, LostWorld
 
 DECISIONS = LAYOUT.tp("decisions", CELL)
+TAKES_S = 0.05
 
 
 @pytest.fixture
@@ -55,11 +57,14 @@ async def test_a_writer_at_rest_writes_nothing_behind_a_record_that_took_the_pla
 
 
 class SlowToTell(MemoryLog):
-    """A broker that does not tell at once which record stands at an offset of the decisions."""
+    """A broker that does not tell at once which record stands at an offset of the decisions, or refuses to tell."""
 
     unanswered = 0
+    is_refused = False
 
     async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        if DECISIONS in offsets and SlowToTell.is_refused:
+            raise LogRefused(Refusal.NOT_ALLOWED, "no right to read")
         if DECISIONS in offsets and SlowToTell.unanswered:
             SlowToTell.unanswered -= 1
             raise LogUnavailable("no answer")
@@ -79,3 +84,43 @@ async def test_a_writer_that_is_not_told_what_stands_there_appends_nothing_and_t
     assert log.unanswered == 0
     assert [each.version for each in world.decisions()] == list(range(1, len(world.decisions()) + 1)) != []
     assert len(world.decisions()) > before
+
+
+@pytest.mark.usefixtures("_never_sure")
+async def test_a_writer_that_may_not_look_is_refused_as_one_that_may_not_append(
+    world: LostWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.log = SlowToTell
+    world.admit("job-0")
+    async with world.placement() as context:
+
+        def figure(name: str, **labels: str) -> float:
+            return context.registry.get_sample_value(name, {"cell": CELL, **labels}) or 0
+
+        await world.until_enqueued(1)
+        await eventually(lambda: context.health.is_ready)
+        monkeypatch.setattr(SlowToTell, "is_refused", True)
+        world.admit("job-1")
+        await eventually(lambda: figure("fallow_stale_appends_total", why="refused") > 0)
+        assert figure("fallow_stale_appends_total", why="unknown") == 0
+    assert len(world.enqueued()) == 1
+
+
+class TakesItsTime(MemoryLog):
+    """A broker that takes a moment to tell which record stands at an offset of the decisions."""
+
+    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+        if DECISIONS in offsets:
+            await asyncio.sleep(TAKES_S)
+        return await super().last_before(offsets)
+
+
+@pytest.mark.usefixtures("_never_sure")
+async def test_the_figure_of_an_append_counts_the_look_before_it(world: LostWorld) -> None:
+    world.log = TakesItsTime
+    async with world.placement() as context:
+        for count in (1, 2):
+            world.admit(f"job-{count}")
+            await world.until_enqueued(count)
+        registry = context.registry
+        assert (registry.get_sample_value("fallow_append_seconds_sum", {"cell": CELL}) or 0) >= TAKES_S

@@ -123,6 +123,10 @@ class WorldLog:
         found = await self.answered(lambda: {tp: self._at(tp, offset - 1) for tp, offset in offsets.items()})
         return {tp: record for tp, record in found.items() if record is not None}
 
+    async def stands_before(self, tp: TopicPartition, offset: int) -> Record | None:
+        """As the port says."""
+        return (await self.last_before({tp: offset})).get(tp)
+
     async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """As the port says."""
         begins = self.broker.begin

@@ -17,7 +17,7 @@ from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
 from fallow.shared.log.machine.writer import Draft
-from fallow.shared.log.port import Appended, AppendRefused, AppendUnknown, Log, LogUnavailable, Outgoing
+from fallow.shared.log.port import Appended, AppendRefused, AppendUnknown, Log, LogRefused, LogUnavailable, Outgoing
 from fallow.shared.runtime.process import Context
 
 IN_FORCE = "in force"
@@ -116,11 +116,11 @@ class Appending:
         if why := self.why_not():
             tenure.discard()
             raise CannotWrite(why)
-        unknown = await self._look_before(tenure)
         begin_s = self._context.host.perf_s()
+        failure = await self._look_before(tenure)
         message = self._outgoing(draft)
         sent_ms = self._context.host.monotonic_ms()
-        answer = unknown or await self._log.append(message)
+        answer = failure or await self._log.append(message)
         self._metrics.append.observe(self._context.host.perf_s() - begin_s)
         self.wrote_ms = self._context.host.monotonic_ms()
         if isinstance(answer, Appended):
@@ -153,13 +153,15 @@ class Appending:
             if isinstance(effect, ProposalRefused) and effect.proposal == CELL_FILE:
                 self._context.logger.warning(NOT_AS_FILED, cell=self.cell, reason=effect.text)
 
-    async def _look_before(self, tenure: Tenure[PendingDecision]) -> AppendUnknown | None:
-        """None where the record may be appended; where the log does not say what stands before it, it is as if the
-        append had had no answer. Raises DamagedLog: nobody reads what is written behind a record that is not the one
-        this process knows.
+    async def _look_before(self, tenure: Tenure[PendingDecision]) -> AppendUnknown | AppendRefused | None:
+        """None where the record may be appended; where the log does not say what stands before it, or refuses to, it is
+        as if the append had had no answer, or that one. Raises DamagedLog: nobody reads what is written behind a record
+        that is not the one this process knows.
         """
         try:
             await self._follower.before_append()
+        except LogRefused as error:
+            return AppendRefused(error.code, str(error))
         except LogUnavailable as error:
             return AppendUnknown(str(error))
         except DamagedLog:

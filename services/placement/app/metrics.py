@@ -20,7 +20,7 @@ class PlacementMetrics:
             "fallow_cycle_seconds", "Deciding, without the append", ["cell"], buckets=STEP_SECONDS, registry=registry
         )
         self.append = Histogram(
-            "fallow_append_seconds", "Appending one decision", ["cell"], buckets=STEP_SECONDS, registry=registry
+            "fallow_append_seconds", "A decision's look and append", ["cell"], buckets=STEP_SECONDS, registry=registry
         )
         self.effects = Counter("fallow_effects_total", "Effects in force", ["cell", "kind"], registry=registry)
         self.stale = Counter(

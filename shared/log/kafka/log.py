@@ -91,6 +91,7 @@ class KafkaLog:
         self._written: AIOKafkaConsumer | None = None
         self._one_opens = asyncio.Lock()
         self._looks = KafkaLooks(kafka, client_id)
+        self._before_appends: dict[TopicPartition, KafkaLooks] = {}
 
     async def start(self) -> None:
         """Connect the part that answers questions; the producer is opened by the first write."""
@@ -127,7 +128,8 @@ class KafkaLog:
         for consumer in (queries, written):
             if consumer is not None:
                 await close(consumer)
-        await self._looks.stop()
+        for looks in (self._looks, *self._before_appends.values()):
+            await looks.stop()
 
     async def publish(self, messages: Sequence[Outgoing]) -> int | None:
         """Pipelined: all are handed to the producer in order, then all acknowledgements are awaited."""
@@ -218,8 +220,17 @@ class KafkaLog:
         """By a consumer of its own, which is opened by the first look."""
         return await self._looks.last_before(offsets)
 
+    async def stands_before(self, tp: TopicPartition, offset: int) -> Record | None:
+        """By a consumer of this partition's own, which is opened by the first look and kept: one whose leader is away
+        takes up all of its consumer.
+        """
+        looks = self._before_appends.get(tp)
+        if looks is None:
+            looks = self._before_appends[tp] = KafkaLooks(self._kafka, self._client_id, bound_s=self._append_bound_s)
+        return await looks.stands_before(tp, offset)
+
     async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
-        """By the same consumer."""
+        """By the same consumer as `last_before`."""
         return await self._looks.first_from(offsets)
 
     async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
@@ -40,33 +41,49 @@ class _Unreadable(Exception):
 
 
 Look = Callable[[SteadyConsumer, KafkaTopicPartition, int, Held], Awaitable[Record | None]]
+Offsets = Mapping[TopicPartition, int]
+Found = dict[TopicPartition, Record]
 
 
 class KafkaLooks:
-    """One consumer for all looks of a process, opened by the first. It reads nothing between two looks."""
+    """One consumer for many looks, opened by the first. It reads nothing between two looks.
 
-    def __init__(self, kafka: str | KafkaAccess, client_id: str) -> None:
-        self._kafka, self._client_id = access_to(kafka), client_id
+    A look that waits for another one has no more time than `bound_s` for both.
+    """
+
+    def __init__(self, kafka: str | KafkaAccess, client_id: str, *, bound_s: float = LOOK_BOUND_S) -> None:
+        self._kafka, self._client_id, self._bound_s = access_to(kafka), client_id, bound_s
         self._consumer: SteadyConsumer | None = None
         self._one_at_a_time = asyncio.Lock()
 
-    async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+    async def last_before(self, offsets: Offsets) -> Found:
         """As the port says. After a failure the next look opens a new consumer."""
-        return await self._look(offsets, _last_before)
+        return await self._bounded(offsets, partial(self._found, look=_last_before))
 
-    async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
+    async def first_from(self, offsets: Offsets) -> Found:
         """As the port says."""
-        return await self._look(offsets, _first_from)
+        return await self._bounded(offsets, partial(self._found, look=_first_from))
 
-    async def _look(self, offsets: Mapping[TopicPartition, int], look: Look) -> dict[TopicPartition, Record]:
+    async def stands_before(self, tp: TopicPartition, offset: int) -> Record | None:
+        """As the port says."""
+        return (await self._bounded({tp: offset}, self._found_at_once)).get(tp)
+
+    async def _bounded(self, offsets: Offsets, find: Callable[[Offsets], Awaitable[Found]]) -> Found:
+        try:
+            async with asyncio.timeout(self._bound_s):
+                return await self._by_itself(offsets, find)
+        except (KafkaError, TimeoutError, OSError) as error:
+            what = f"records at {dict(offsets)}"
+            raise (refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")) from error
+
+    async def _by_itself(self, offsets: Offsets, find: Callable[[Offsets], Awaitable[Found]]) -> Found:
+        """Only a look that has begun closes the consumer where it fails: one that waits would take it from another."""
         async with self._one_at_a_time:
             try:
-                async with asyncio.timeout(LOOK_BOUND_S):
-                    return await self._found(offsets, look)
-            except (KafkaError, TimeoutError, OSError) as error:
+                return await find(offsets)
+            except BaseException:  # also when it is out of time
                 await self.stop()
-                what = f"records at {dict(offsets)}"
-                raise (refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")) from error
+                raise
 
     async def stop(self) -> None:
         """Close the consumer, if there is one."""
@@ -74,11 +91,20 @@ class KafkaLooks:
         if consumer is not None:
             await close(consumer)
 
-    async def _found(self, offsets: Mapping[TopicPartition, int], look: Look) -> dict[TopicPartition, Record]:
+    async def _found_at_once(self, offsets: Offsets) -> Found:
+        """By one fetch, where a record stands right before the offset. Where none does the offsets tell why."""
+        consumer, found = await self._opened(), Found()
+        for tp, offset in offsets.items():
+            record = await _right_before(consumer, KafkaTopicPartition(*tp), offset)
+            if record is not None:
+                found[tp] = record
+        return found if len(found) == len(offsets) else await self._found(offsets, _last_before)
+
+    async def _found(self, offsets: Offsets, look: Look) -> Found:
         consumer = await self._opened()
         asked = {KafkaTopicPartition(*tp): offset for tp, offset in offsets.items()}
         begin, end = await consumer.beginning_offsets(list(asked)), await consumer.end_offsets(list(asked))
-        found: dict[TopicPartition, Record] = {}
+        found = Found()
         for tp, offset in asked.items():
             record = await look(consumer, tp, offset, (begin[tp], end[tp]))
             if record is not None:
@@ -96,6 +122,7 @@ class KafkaLooks:
             enable_auto_commit=False,
             auto_offset_reset="none",
             max_partition_fetch_bytes=FETCH_BYTES,
+            fetch_max_wait_ms=STEP_MS,
             tries_most=TRIES_MOST,
         )
         try:
@@ -105,6 +132,25 @@ class KafkaLooks:
             raise
         self._consumer = consumer
         return consumer
+
+
+async def _right_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int) -> Record | None:
+    """None where one fetch brings no record of that offset. The partition stays assigned, and paused: to assign it anew
+    would cost a question for its leader.
+    """
+    if offset < 1:
+        return None
+    if consumer.assignment() != {tp}:
+        consumer.assign([tp])
+    consumer.seek(tp, offset - 1)
+    consumer.resume(tp)
+    try:
+        found = (await consumer.getmany(tp, timeout_ms=STEP_MS, max_records=1)).get(tp, [])
+    except OffsetOutOfRangeError:
+        return None
+    finally:
+        consumer.pause(tp)
+    return found[0] if found and found[0].offset == offset - 1 else None
 
 
 async def _last_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int, held: Held) -> Record | None:
