@@ -72,7 +72,11 @@ def up(  # noqa: PLR0913, PLR0917 - the options of a command
         bool, typer.Option("--join", help="Also where the cell runs already, or goes by another cell file.")
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Put the cell file in force though the cell of --data goes by another one.")
+        bool,
+        typer.Option(
+            "--yes",
+            help="Put the cell file in force, all but its policy, though the cell of --data goes by another one.",
+        ),
     ] = False,
 ) -> None:
     """Run all services on this machine. Kafka and Redis are taken as given, or started; Ctrl-C stops everything. A
@@ -132,7 +136,7 @@ def _refuse_other_file(access: Access) -> None:
     one lacks would be gone, and jobs held, without a word.
     """
     if found := run(file_in_force(access)):
-        what = "name that file by --cell-file, or give --yes to put this one in force"
+        what = "name that file by --cell-file, or give --yes to put this one in force, all but its policy"
         end_with(Exit.NO, f"fallow: {found}; nothing was done: {what}")
 
 

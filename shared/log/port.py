@@ -283,13 +283,13 @@ class Log(Protocol):
         """
 
     async def stands_before(self, tp: TopicPartition, offset: int) -> Record | None:
-        """The same of one partition, for a writer that waits for it before each append after a rest: within the bound
-        of an append, by what is kept for this partition alone. No look at another one holds it up.
+        """What `last_before` tells, of one partition, for a writer that waits for it before each append after a rest:
+        within the bound of an append, by what is kept for this partition alone. No look at another one holds it up.
         """
 
     async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """The first committed record at this offset or behind it, of each partition that has one. Raises
-        LogUnavailable. It costs as much.
+        LogUnavailable. It costs as much as `last_before`.
         """
 
     async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:

@@ -110,7 +110,25 @@ def test_what_was_set_at_run_time_is_replaced_though_the_file_is_in_force_alread
         assert not answer.is_over(QUIET_MS)
         answer.take(News("main", effect, version=12))
     assert (answer.is_over(0), answer.code) == (True, Exit.OK)
-    assert answer.text.endswith("; its policy and quotas replace what was set at run time)")
+    assert answer.text.endswith(
+        "; its policy and its quotas go over what was set of them at run time)"
+        "; policy as the file says, no longer as set at run time: stop_grace_wall_ms"
+    )
+
+
+def test_settings_that_a_person_has_changed_and_a_changed_file_brings_back_are_told() -> None:
+    """But for a file that changes the policy itself: the answer says that."""
+    changed = CellPolicy(stop_grace_wall_ms=1)
+    file = a_file(Tenant(name="ada"), Tenant(name="bob"))
+    cell = a_cell(PolicySet(policy=changed))
+    answer = answer_to(cell, PolicySet(policy=CellPolicy()), effect_of(file), file=file)
+    assert answer.text.endswith(
+        "; changed: tenants); policy as the file says, no longer as set at run time: stop_grace_wall_ms"
+    )
+    (part,) = file.cells
+    other = file.model_copy(update={"cells": (part.model_copy(update={"policy": CellPolicy(stop_grace_wall_ms=2)}),)})
+    answer = answer_to(cell, PolicySet(policy=CellPolicy(stop_grace_wall_ms=2)), effect_of(other), file=other)
+    assert answer.text.endswith("; changed: main.policy, tenants)")
 
 
 def test_an_older_copy_where_placement_runs_is_told_with_the_parts_that_differ() -> None:

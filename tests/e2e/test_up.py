@@ -216,7 +216,8 @@ def test_another_cell_file_comes_into_force_on_own_data_only_where_that_is_asked
     says = refused.said.splitlines()[-1]
     assert re.match(r"fallow: cell main goes by cell file [0-9a-f]{8}, from which .* differs in tenants, ", says), says
     assert says.endswith(
-        "without tenant acme; nothing was done: name that file by --cell-file, or give --yes to put this one in force"
+        "without tenant acme; nothing was done: name that file by --cell-file, or give --yes to put this one in force, "
+        "all but its policy"
     )
     with up("jars", tmp_path, 2, "--yes", cell_file=other) as running:
         running.waits_for("everything runs", within_s=120)

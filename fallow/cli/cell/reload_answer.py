@@ -21,7 +21,7 @@ CELL_FILE = "cell-file"
 FILE, POLICY = "file", "policy"
 """What a reload may change, beside the quotas."""
 
-REFUSALS_NAMED_MOST = QUOTAS_NAMED_MOST = 3
+REFUSALS_NAMED_MOST = NAMED_MOST = 3
 
 NOT_READ = "placement has not read the request yet: is it ready (`/readyz`)?"
 OTHER_COPY = (
@@ -65,6 +65,7 @@ class ReloadAnswer:
         self._tenants = frozenset(tenant.name for tenant in file.tenants)
         self._of_persons = frozenset(at for at in state.quotas if not state.quotas_of_file.get(at))
         self._replaced: dict[Account, None] = {}
+        self._settings = _settings_replaced(state, file)
         self._removed: dict[Account, None] = {}
         self._lifted: dict[Account, None] = {}
         self._left: dict[Account, None] = {}
@@ -150,6 +151,10 @@ class ReloadAnswer:
     @property
     def _quotas_gone(self) -> str:
         text, why = "", "as jobs live or others stand below"
+        if self._settings and POLICY not in self._open:
+            text += (
+                f"; policy as the file says, no longer as set at run time: {first_named(self._settings, NAMED_MOST)}"
+            )
         if self._replaced:
             text += f"; as the file says, no longer as set at run time: {_names(self._replaced)}"
         if self._removed:
@@ -187,7 +192,7 @@ class ReloadAnswer:
         if self._was_so_before:
             return f"already ({_called(self._now)})"
         if self._is_wanted(self._before):
-            return f"now ({_called(self._now)}; its policy and quotas replace what was set at run time)"
+            return f"now ({_called(self._now)}; its policy and its quotas go over what was set of them at run time)"
         return f"now ({_called(self._now)}{self._parts(self._before, '; changed: ')}){self._default_queue}"
 
     @property
@@ -213,6 +218,16 @@ class ReloadAnswer:
         return {"cell": self.cell, "ok": is_ok, "version": self.version, "digest": digest, "answer": self.text}
 
 
+def _settings_replaced(state: CellState, file: CellFile) -> list[str]:
+    """The settings of the policy that a person has changed and the file brings back: those of a file with the policy
+    that the file in force has, too.
+    """
+    in_force, policy = _read(state.cell_file), file.cell(state.cell).policy
+    if in_force is None or state.cell not in _cells(in_force) or in_force.cell(state.cell).policy != policy:
+        return []
+    return [name for name in policy.__struct_fields__ if getattr(policy, name) != getattr(state.policy, name)]
+
+
 def _read(effect: CellFileSet | None) -> CellFile | None:
     """The file; None where there is none, or one that this release cannot read."""
     try:
@@ -226,7 +241,7 @@ def _called(effect: CellFileSet | None) -> str:
 
 
 def _names(accounts: Collection[Account]) -> str:
-    return first_named([f"{tenant}/{gpu_type}" for tenant, gpu_type in accounts], QUOTAS_NAMED_MOST)
+    return first_named([f"{tenant}/{gpu_type}" for tenant, gpu_type in accounts], NAMED_MOST)
 
 
 def _account(event: QuotaSet) -> Account:

@@ -169,7 +169,7 @@ class Agent:
         """None once a decision says by which lease nodes go."""
         if not is_named(self._follower.state):
             await self._follower.catch_up()
-        return None if is_named(self._follower.state) else "it says by which lease nodes go"
+        return None if is_named(self._follower.state) else "placement has made none yet"
 
     async def _is_free(self) -> str | None:
         """None once no other agent speaks for the node. One that lives keeps it: were it given to each that joins, two

@@ -65,6 +65,7 @@ class CellExecutor:
         self._wake, self._may_take_over = asyncio.Event(), asyncio.Event()
         self._asks = asyncio.Event()
         self._catching_up = CatchingUp(context, log, layout.tp("decisions", service.cell), service.cell)
+        self._has_said_why = False
         self._planned_ms: int | None = None
         self._planned_look_ms: int | None = None
         self._ticked_ms = self._rests_until_ms = self._asked_end_ms = 0
@@ -158,7 +159,10 @@ class CellExecutor:
 
     async def _take_over(self) -> None:
         if not is_named(self._follower.state):
-            return  # tried again with the first decision
+            if not self._has_said_why:
+                self._context.logger.info("no node joins before the cell's first decision", cell=self.service.cell)
+            self._has_said_why = True
+            return  # tried again with that decision
         now_ms = self._host.monotonic_ms()
         if self._slots.is_coming and now_ms - self._asked_end_ms >= LOOK_AGAIN_MS:
             self._asked_end_ms = now_ms

@@ -51,7 +51,7 @@ UNREADABLE = "holds a decision at offset {offset} and can be read to {end} only:
 
 
 class Appending:
-    """Of one cell. `wrote_ms` (monotonic) is when the log answered last."""
+    """Of one cell. `wrote_ms` (monotonic) is when the log answered last, or was to."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Appending:
         return False
 
     def _tell_refused_settings(self, effects: Sequence[AnyEffect]) -> None:
-        """A cell file is put in force also as a process starts: then nobody waits for an answer."""
+        """Whoever reads the log of the process sees it: as a process starts, nobody waits for an answer."""
         for effect in effects:
             if isinstance(effect, ProposalRefused) and effect.proposal == CELL_FILE:
                 self._context.logger.warning(NOT_AS_FILED, cell=self.cell, reason=effect.text)

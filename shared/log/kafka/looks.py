@@ -1,5 +1,5 @@
-"""One record before or behind a given offset, asked of Kafka now and then: whether the log still holds what was read
-from it, and whether it holds any more.
+"""One record before or behind a given offset, asked of Kafka now and then, and before an append after a rest: whether
+the log still holds what was read from it, and whether it holds any more.
 """
 
 from __future__ import annotations
