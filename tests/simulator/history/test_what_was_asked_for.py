@@ -343,8 +343,10 @@ DRAINS: dict[str, tuple[list[tuple[int, list[Any]]], list[str]]] = {
     "four records at its work": ([(1, DECIDED)] * 4, ["I2"]),
     "three records, and the stop": ([(1, DECIDED)] * 3 + [(1, STOPPED)], []),
     "writers that take the log over": ([(epoch, TAKEN_OVER) for epoch in range(2, 9)], []),
-    "writers that put inputs in their places": ([(epoch, [*PUT_BACK, *READ_ON]) for epoch in range(2, 9)], []),
+    "writers that put inputs back": ([(epoch, PUT_BACK) for epoch in range(2, 9)], []),
+    "writers that have inputs read on": ([(epoch, READ_ON) for epoch in range(2, 9)], []),
     "writers that leave": ([(epoch, UNHEARD if epoch % 2 else []) for epoch in range(2, 9)], []),
+    "three records, and one that leaves, at the end": ([(1, DECIDED)] * 3 + [(1, UNHEARD)], []),
     "three records, and another writer": ([(1, DECIDED)] * 3 + [(2, TAKEN_OVER), (2, STOPPED)], []),
     "three records, and a record of another writer": ([(1, DECIDED)] * 3 + [(2, TAKEN_OVER), (2, DECIDED)], ["I2"]),
     "writers that decide and do not stop it": (
