@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
@@ -215,6 +216,30 @@ async def test_a_writer_that_has_just_written_does_not_look_before_it_appends(mo
         await follower.before_append()
         await wrote_all(log, follower, [decision])
     assert log.looks == 1, "at the beginning"
+    await follower.stop()
+
+
+async def test_a_busy_writer_looks_once_and_one_that_has_sent_nothing_for_longer_looks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, decisions, at_s = counting(), History(32).decisions(10), [0.0]
+    await log.publish(outgoing(LAYOUT, decisions)[:1])
+    follower = Follower(log, LAYOUT, CELL)
+    await follower.start()
+    await follower.catch_up()
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: at_s[0])
+    looks = []
+    for decision, rest_s in zip(decisions[1:], (0.0, 0.3, 0.3, 0.3, 0.5, 0.3, 0.1, 0.3, 0.5), strict=True):
+        at_s[0] += rest_s
+        await follower.before_append()
+        looks.append(log.looks)
+        await wrote_all(log, follower, [decision])
+    assert looks == [1, 1, 1, 1, 2, 2, 2, 2, 3]
+    for rest_s, looks_then in ((0.5, 4), (0.3, 4), (0.2, 5)):  # these appends have no answer
+        at_s[0] += rest_s
+        await follower.before_append()
+        assert log.looks == looks_then
+    monkeypatch.undo()
     await follower.stop()
 
 
