@@ -54,3 +54,16 @@ async def test_the_wait_for_another_look_counts_to_the_bound_of_a_look(silent: S
     assert [type(each) for each in found] == [LogUnavailable] * 3
     assert len(silent.ends) == 1, "no other look has begun behind the first"
     await looks.stop()
+
+
+async def test_a_consumer_that_a_look_had_no_time_to_open_is_opened_for_the_next(silent: Silent) -> None:
+    looks = KafkaLooks(silent.address, "test", bound_s=0.3)
+    for _ in range(3):
+        with pytest.raises(LogUnavailable, match="records at"):
+            await looks.stands_before(("jobs", 0), 1)
+    assert len(silent.ends) == 1, "it is the same connection"
+    waiting = asyncio.create_task(looks.stands_before(("jobs", 0), 1))
+    await asyncio.sleep(0.1)
+    await looks.stop()
+    with pytest.raises(LogUnavailable, match="closed while it was opened"):
+        await waiting

@@ -65,6 +65,13 @@ class SteadyConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka ships 
         self._fetcher._records = fetched  # noqa: SLF001
         self._fetcher._client = TellingClient(self._fetcher._client, self.cannot_read)  # noqa: SLF001
 
+    async def reach(self, tp: KafkaTopicPartition) -> None:
+        """Learn which broker leads this partition and connect to it, as the first fetch would."""
+        await self._client.set_topics([tp.topic])
+        leader = self._client.cluster.leader_for_partition(tp)
+        if leader is not None and leader >= 0:
+            await self._client.ready(leader)
+
     async def getmany(
         self,
         *partitions: KafkaTopicPartition,

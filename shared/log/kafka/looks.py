@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 
 from aiokafka import TopicPartition as KafkaTopicPartition
-from aiokafka.errors import KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import KafkaConnectionError, KafkaError, OffsetOutOfRangeError
 
 from fallow.shared.log.kafka.closing import close
 from fallow.shared.log.kafka.connection import client_options
@@ -22,6 +22,9 @@ from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 LOOK_BOUND_S = 10.0
 STEP_MS = 200
 RECORDS_MOST, BACK_FACTOR = 100, 8
+OPENING_BOUND_S = 15.0
+"""A broker that answers late is asked five or six times before a consumer is open: more than one look may take."""
+
 TRIES_MOST = 2
 """A look is made again, and its answer ends nothing: what cannot be read now is not waited for."""
 
@@ -40,6 +43,10 @@ class _Unreadable(Exception):
         self.offset = offset
 
 
+class _NothingThere(Exception):
+    """The log begins behind this offset or ends before it."""
+
+
 Look = Callable[[SteadyConsumer, KafkaTopicPartition, int, Held], Awaitable[Record | None]]
 Offsets = Mapping[TopicPartition, int]
 Found = dict[TopicPartition, Record]
@@ -48,12 +55,14 @@ Found = dict[TopicPartition, Record]
 class KafkaLooks:
     """One consumer for many looks, opened by the first. It reads nothing between two looks.
 
-    A look that waits for another one has no more time than `bound_s` for both.
+    A look that waits for another one has no more time than `bound_s` for both. Where that does not suffice to open the
+    consumer, the opening goes on for the next look.
     """
 
     def __init__(self, kafka: str | KafkaAccess, client_id: str, *, bound_s: float = LOOK_BOUND_S) -> None:
         self._kafka, self._client_id, self._bound_s = access_to(kafka), client_id, bound_s
         self._consumer: SteadyConsumer | None = None
+        self._opening: asyncio.Task[SteadyConsumer] | None = None
         self._one_at_a_time = asyncio.Lock()
 
     async def last_before(self, offsets: Offsets) -> Found:
@@ -66,7 +75,7 @@ class KafkaLooks:
 
     async def stands_before(self, tp: TopicPartition, offset: int) -> Record | None:
         """As the port says."""
-        return (await self._bounded({tp: offset}, self._found_at_once)).get(tp)
+        return (await self._bounded({tp: offset}, self._found_at_once)).get(tp) if offset > 0 else None
 
     async def _bounded(self, offsets: Offsets, find: Callable[[Offsets], Awaitable[Found]]) -> Found:
         try:
@@ -82,23 +91,32 @@ class KafkaLooks:
             try:
                 return await find(offsets)
             except BaseException:  # also when it is out of time
-                await self.stop()
+                await self._close()
                 raise
 
     async def stop(self) -> None:
         """Close the consumer, if there is one."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.cancel()
+            await asyncio.wait({opening})
+        await self._close()
+
+    async def _close(self) -> None:
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             await close(consumer)
 
     async def _found_at_once(self, offsets: Offsets) -> Found:
-        """By one fetch, where a record stands right before the offset. Where none does the offsets tell why."""
-        consumer, found = await self._opened(), Found()
-        for tp, offset in offsets.items():
-            record = await _right_before(consumer, KafkaTopicPartition(*tp), offset)
-            if record is not None:
-                found[tp] = record
-        return found if len(found) == len(offsets) else await self._found(offsets, _last_before)
+        """By one fetch, where it tells: all but the end of a transaction and what cannot be read."""
+        ((place, offset),) = offsets.items()
+        tp = KafkaTopicPartition(*place)
+        consumer = await self._opened(tp)
+        try:
+            record = await _right_before(consumer, tp, offset)
+        except _NothingThere:
+            return {}
+        return {place: record} if record is not None else await self._found(offsets, _last_before)
 
     async def _found(self, offsets: Offsets, look: Look) -> Found:
         consumer = await self._opened()
@@ -109,12 +127,23 @@ class KafkaLooks:
             record = await look(consumer, tp, offset, (begin[tp], end[tp]))
             if record is not None:
                 found[tp.topic, tp.partition] = record
-        consumer.assign([])
+        consumer.pause(*consumer.assignment())  # without one it would ask for the leader of its next partition anew
         return found
 
-    async def _opened(self) -> SteadyConsumer:
-        if self._consumer is not None:
-            return self._consumer
+    async def _opened(self, tp: KafkaTopicPartition | None = None) -> SteadyConsumer:
+        """The consumer; a new one is connected to the leader of this partition too."""
+        if self._consumer is None:
+            opening = self._opening
+            if opening is None or opening.done():
+                opening = self._opening = asyncio.create_task(self._open(tp))
+                opening.add_done_callback(_heard)
+            await asyncio.wait({opening})  # a look that ends before leaves it alone
+            if opening.cancelled():
+                raise KafkaConnectionError("closed while it was opened")
+            return opening.result()
+        return self._consumer
+
+    async def _open(self, tp: KafkaTopicPartition | None) -> SteadyConsumer:
         consumer = SteadyConsumer(
             **client_options(self._kafka),
             client_id=f"{self._client_id}-looks",
@@ -126,31 +155,47 @@ class KafkaLooks:
             tries_most=TRIES_MOST,
         )
         try:
-            await consumer.start()
-        except BaseException:  # also when the look is cancelled: one that is half open answers nothing
+            async with asyncio.timeout(OPENING_BOUND_S):
+                await consumer.start()
+                if tp is not None:
+                    await consumer.reach(tp)
+        except BaseException:  # also when it is cancelled: one that is half open answers nothing
             await close(consumer)
             raise
         self._consumer = consumer
         return consumer
 
 
+def _heard(opening: asyncio.Task[SteadyConsumer]) -> None:
+    """Where it failed behind the look that began it, nobody else asks: the next look opens anew."""
+    if not opening.cancelled():
+        opening.exception()
+
+
 async def _right_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int) -> Record | None:
-    """None where one fetch brings no record of that offset. The partition stays assigned, and paused: to assign it anew
-    would cost a question for its leader.
+    """None where the one fetch brings no record of that offset, but may have passed over one. Raises _NothingThere.
+
+    However late the answer comes, it is waited for: only the bound of the look ends that. The partition is assigned
+    anew, which asks the broker nothing: what an earlier look has asked and not heard is no answer to this one.
     """
-    if offset < 1:
-        return None
-    if consumer.assignment() != {tp}:
-        consumer.assign([tp])
+    consumer.assign([tp])
     consumer.seek(tp, offset - 1)
-    consumer.resume(tp)
+    found, is_answered = list[Record](), False
     try:
-        found = (await consumer.getmany(tp, timeout_ms=STEP_MS, max_records=1)).get(tp, [])
-    except OffsetOutOfRangeError:
-        return None
+        while not found and not is_answered:
+            is_answered = consumer.highwater(tp) is not None or tp in consumer.paused()
+            wait_ms = 0 if is_answered else STEP_MS
+            found = (await consumer.getmany(tp, timeout_ms=wait_ms, max_records=1)).get(tp, [])
+    except OffsetOutOfRangeError as error:
+        raise _NothingThere from error
     finally:
         consumer.pause(tp)
-    return found[0] if found and found[0].offset == offset - 1 else None
+    if found:
+        return found[0] if found[0].offset == offset - 1 else None
+    stable = consumer.last_stable_offset(tp)
+    if stable is not None and 0 <= stable < offset:
+        raise _NothingThere
+    return None
 
 
 async def _last_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int, held: Held) -> Record | None:
