@@ -67,14 +67,14 @@ async def test_a_cell_looks_while_the_partition_of_another_does_not_answer(
 class Late:
     """Every connection of aiokafka gets each answer of its broker so much later, and the answers are counted."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.answers = 0
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, late_s: float = LATE_S) -> None:
+        self.answers, self._late_s = 0, late_s
         self._send = AIOKafkaConnection.send
         monkeypatch.setattr(AIOKafkaConnection, "send", lambda *sent, **how: self._later(self._send(*sent, **how)))
 
     async def _later(self, answer: Awaitable[Any]) -> Any:
         found = await answer
-        await asyncio.sleep(LATE_S)
+        await asyncio.sleep(self._late_s)
         self.answers += 1
         return found
 
@@ -87,14 +87,16 @@ async def filled(world: KafkaWorld) -> tuple[str, int]:
     return topic, 0
 
 
+@pytest.mark.parametrize("late_s", [LATE_S, 0.35], ids=["while it connects", "while it fetches"])
 async def test_a_broker_that_answers_late_is_waited_for_by_a_look(
-    world: KafkaWorld, monkeypatch: pytest.MonkeyPatch
+    world: KafkaWorld, monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:
+    """The first look runs out of time."""
     tp = await filled(world)
     looks = KafkaLooks(world.bootstrap, "test", bound_s=BOUND_S)
-    Late(monkeypatch)
+    Late(monkeypatch, late_s)
     found = await asyncio.gather(looks.stands_before(tp, 4), return_exceptions=True)
-    assert isinstance(found[0], LogUnavailable), "to open the consumer takes more than the bound of one look"
+    assert isinstance(found[0], LogUnavailable), "to open the consumer and to ask takes more than the bound of one look"
     for offset, value in ((4, b"d"), (3, b"c"), (4, b"d")):
         record = await looks.stands_before(tp, offset)
         assert record is not None

@@ -86,12 +86,16 @@ class KafkaLooks:
             raise (refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")) from error
 
     async def _by_itself(self, offsets: Offsets, find: Callable[[Offsets], Awaitable[Found]]) -> Found:
-        """Only a look that has begun closes the consumer where it fails: one that waits would take it from another."""
+        """Only a look that has begun closes the consumer where it fails: one that waits would take it from another. Nor
+        does a look in whose time it was opened: the next one has all of its own time for the answer.
+        """
         async with self._one_at_a_time:
+            was_open = self._consumer is not None
             try:
                 return await find(offsets)
             except BaseException:  # also when it is out of time
-                await self._close()
+                if was_open:
+                    await self._close()
                 raise
 
     async def stop(self) -> None:
