@@ -87,7 +87,8 @@ class KafkaLooks:
 
     async def _by_itself(self, offsets: Offsets, find: Callable[[Offsets], Awaitable[Found]]) -> Found:
         """Only a look that has begun closes the consumer where it fails: one that waits would take it from another. Nor
-        does a look in whose time it was opened: the next one has all of its own time for the answer.
+        does a look in whose time it was opened, whatever it failed for: the next one has all of its own time for the
+        answer.
         """
         async with self._one_at_a_time:
             was_open = self._consumer is not None
@@ -96,6 +97,8 @@ class KafkaLooks:
             except BaseException:  # also when it is out of time
                 if was_open:
                     await self._close()
+                elif self._consumer is not None:
+                    self._consumer.pause(*self._consumer.assignment())  # it reads nothing between two looks
                 raise
 
     async def stop(self) -> None:
