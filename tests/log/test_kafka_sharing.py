@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
+from aiokafka import TopicPartition as KafkaTopicPartition
 
-from fallow.shared.log.kafka.sharing import SharingConsumer
+from fallow.shared.log.kafka.sharing import KafkaShare, SharingConsumer
 from fallow.shared.log.machine.losses import Place
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import Record, TopicPartition
@@ -50,3 +51,25 @@ async def test_an_error_that_is_none_of_kafkas_ends_the_delivery_and_is_no_hot_l
         await consumer.getmany()
     reason = await asyncio.wait_for(delivery.given_up(), 1)
     assert "no consumer" in str(reason)
+
+
+class Committing(SharingConsumer):
+    """Has topic "t" alone, and keeps what is committed."""
+
+    def __init__(self) -> None:
+        self.said: list[dict[KafkaTopicPartition, tuple[int, str]]] = []
+
+    def is_there(self, topic: str) -> bool:
+        return topic == "t"
+
+    async def commit(self, offsets: dict[KafkaTopicPartition, tuple[int, str]]) -> None:
+        self.said.append(offsets)
+
+
+async def test_nothing_is_committed_of_a_topic_that_is_known_to_be_gone() -> None:
+    """One of that name that is made meanwhile would begin with the place of the old one."""
+    consumer = Committing()
+    share = KafkaShare(consumer)
+    await share.commit({("gone", 0): Place(1), ("t", 0): Place(2)})
+    await share.commit({("gone", 0): Place(1)})
+    assert consumer.said == [{KafkaTopicPartition("t", 0): (2, "")}]

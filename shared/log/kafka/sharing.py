@@ -21,6 +21,7 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import OffsetAndMetadata
 
+from fallow.shared.log.kafka.commits import CommittingClient, TopicsGone
 from fallow.shared.log.kafka.consumer import Batches, SteadyConsumer
 from fallow.shared.log.machine.losses import Place
 from fallow.shared.log.port import LogRefused, LogTruncated, LogUnavailable, Refusal, TopicPartition, UnreadableRecords
@@ -61,6 +62,11 @@ class SharingConsumer(SteadyConsumer):
         super().__init__(*topics, **{**settings, "auto_offset_reset": "none"})
         self._delivery, self._is_paced = delivery, is_paced
         delivery.join(KafkaShare(self))
+
+    async def start(self) -> None:
+        """As aiokafka's. Reaches into its coordinator, of aiokafka 0.14."""
+        await super().start()
+        self._coordinator._client = CommittingClient(self._coordinator._client)  # noqa: SLF001 - see above
 
     async def getmany(
         self,
@@ -144,6 +150,10 @@ class SharingConsumer(SteadyConsumer):
         """What the group has committed, and what was noted along with it. The public committed() leaves that out."""
         found = await self._coordinator.fetch_committed_offsets(list(tps))
         return {(tp.topic, tp.partition): _place(*said) for tp, said in found.items() if said.offset >= 0}
+
+    def is_there(self, topic: str) -> bool:
+        """Whether the topic was there when the group's topics were asked for last."""
+        return bool(self._client.cluster.partitions_for_topic(topic))
 
     def hold(self, tp: KafkaTopicPartition) -> None:
         """As SteadyConsumer's. Of a partition of a topic to which we have no right aiokafka waits for the place that is
@@ -243,11 +253,16 @@ class KafkaShare:
         ) from failure.error
 
     async def commit(self, places: Mapping[TopicPartition, Place]) -> None:
-        """As the port says. Waits while Kafka is away."""
-        said = {KafkaTopicPartition(*tp): (place.next_offset, _note(place)) for tp, place in places.items()}
+        """As the port says. Waits while Kafka is away. A group that rearranges itself because a topic is gone commits
+        nothing of it: one of that name may have been made meanwhile.
+        """
+        there = {tp: place for tp, place in places.items() if self._consumer.is_there(tp[0])}
+        if not there:
+            return
+        said = {KafkaTopicPartition(*tp): (place.next_offset, _note(place)) for tp, place in there.items()}
         try:
             await self._consumer.commit(said)
-        except KafkaError as error:
+        except (KafkaError, TopicsGone) as error:
             raise CommitFailed(repr(error)) from error
 
 

@@ -57,7 +57,11 @@ class Share(Protocol):
         """
 
     async def commit(self, places: Mapping[TopicPartition, Place]) -> None:
-        """Say how far the group has come in these: from there the next owner goes on. Raises CommitFailed."""
+        """Say how far the group has come in these: from there the next owner goes on. Raises CommitFailed.
+
+        What was handled of a topic that is gone counts no more: the topic is left out, or the commit fails at once. No
+        commit waits for a topic to be made anew.
+        """
 
 
 class Subscription(Protocol):
