@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fallow.cli.log.repair import BEGINS_ANEW, lines_of, look_and_repair
+from fallow.cli.log.repair import lines_of, look_and_repair
 from fallow.cli.log.repairing import From, NotRepairable, repair, survey
 from fallow.cli.verify.verification import LiveCheck
 from fallow.shared.cluster.fold.fold import DamagedLog
@@ -81,17 +81,6 @@ async def test_of_a_whole_log_nothing_is_to_be_repaired() -> None:
     await kept.live()
     found = await survey(kept.log, LAYOUT, CELL)
     assert (found.is_whole, found.state.version, found.state.offset) == (True, 40, 39)
-
-
-async def test_it_is_said_before_that_a_cell_begins_anew_whose_log_is_empty_beside_snapshots() -> None:
-    kept = Kept()
-    await kept.live()
-    assert BEGINS_ANEW not in lines_of(await survey(kept.log, LAYOUT, CELL))
-    kept.broker.delete_topic(LAYOUT.topic("decisions"))
-    kept.broker.create_topic(LAYOUT.topic("decisions"), 1)
-    found = await survey(kept.log, LAYOUT, CELL)
-    assert (found.is_whole, found.state.version) == (False, 0)
-    assert BEGINS_ANEW in lines_of(found)
 
 
 async def test_several_snapshots_of_the_same_offset_contradict_nothing() -> None:

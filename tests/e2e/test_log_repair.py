@@ -34,10 +34,10 @@ def fallow(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> Fallow
     return lambda *words: call(*words, FALLOW_CELL_FILE=str(tmp_path / "cell.yaml"), **where)
 
 
-async def lose_the_tail(cell: RunningCell, kafka: str, namespace: str) -> int:
+async def lose_the_tail(cell: RunningCell, kafka: str, namespace: str, lost: int = LOST) -> int:
     """Make the topic anew with all but its last records; how many are left."""
     tp = cell.layout.tp("decisions", CELL)
-    kept = [record async for record in records_of(cell.log, [tp])][:-LOST]
+    kept = [record async for record in records_of(cell.log, [tp])][:-lost]
     declared = declared_topics(load_cell_file(cell.folder / "cell.yaml"), namespace)
     admin = AIOKafkaAdminClient(bootstrap_servers=kafka)
     await admin.start()
@@ -110,5 +110,43 @@ async def test_a_lost_tail_is_noticed_repaired_by_a_person_and_the_cell_goes_on(
         await cell.services.wait_ready(wait_s=60)
         await cell.submit(a_job("after"))
         await cell.until_over("after", wait_s=60)
+        verified = fallow("verify", "--json")
+        assert (verified.returncode, json.loads(verified.stdout)["ok"]) == (0, True), verified.stdout
+
+
+@pytest.mark.parametrize("is_made_anew", [True, False], ids=["made anew", "records deleted"])
+async def test_an_emptied_log_goes_on_from_the_newest_snapshot_and_no_job_that_had_ended_by_then_runs_again(
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Fallow, *, is_made_anew: bool
+) -> None:
+    async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=2) as cell:
+        await cell.submit(*(a_job(f"before-{n}") for n in range(LOST)))
+        await cell.until_over(*(f"before-{n}" for n in range(LOST)))
+        await cell.services.stop()
+        cell.follower = Follower(cell.log, cell.layout, CELL)
+        await cell.follower.start()
+        await cell.follower.catch_up()
+        await snapshot(cell)
+        ended, version, tp = cell.state.over_next, cell.state.version, cell.layout.tp("decisions", CELL)
+        if is_made_anew:
+            await lose_the_tail(cell, kafka, namespace, lost=cell.state.offset + 1)
+        else:
+            await cell.log.publish([Outgoing(tp[0], b"{}", partition=tp[1])])  # what stood behind the snapshot
+            await cell.log.delete_before(tp, cell.state.offset + 2)
+
+        looked = fallow("log", "repair")
+        assert looked.returncode == 1
+        assert f"A repair goes on from the snapshot of version {version}, the newest whole one" in looked.stdout
+        repaired = fallow("log", "repair", "--yes")
+        assert (repaired.returncode, repaired.stderr) == (0, ""), repaired.stdout
+        assert f"Repaired: the cell goes on at version {version + 1}." in repaired.stdout
+        assert fallow("log", "repair").stdout.endswith("Nothing is to be repaired.\n")
+
+        cell.follower = Follower(cell.log, cell.layout, CELL)
+        await cell.follower.start()
+        await cell.services.start()
+        await cell.services.wait_ready(wait_s=60)
+        await cell.submit(a_job("after"))
+        await cell.until_over("after", wait_s=60)
+        assert cell.state.over_next == ended + 1
         verified = fallow("verify", "--json")
         assert (verified.returncode, json.loads(verified.stdout)["ok"]) == (0, True), verified.stdout

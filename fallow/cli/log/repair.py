@@ -25,6 +25,7 @@ WHAT_NEXT = (
     "Under `fallow up`: end it, run `fallow up --servers-only` on the same --data, and repair in another terminal.",
 )
 
+NONE_LEADS = "No record of it leads to a state: the topic was emptied or made anew, or its first records are damaged."
 
 BEGINS_ANEW = (
     "A repair begins the cell anew and gives these snapshots up: jobs that have ended may run again, and what "
@@ -113,7 +114,7 @@ def lines_of(found: Survey) -> list[str]:
     state = found.state
     lines = [
         _holds(found),
-        _good_to(state.version, state.offset),
+        NONE_LEADS if found.is_emptied else _good_to(state.version, state.offset),
     ]
     if found.damage:
         lines.append(f"Damaged: {found.damage}.")
@@ -144,7 +145,10 @@ def _good_to(version: int, offset: int) -> str:
 
 
 def _goes_on(found: Survey, base: SnapshotManifest) -> str:
-    """What stands behind the damage and is whole."""
+    """What stands behind the damage, or beyond the log, and is whole."""
+    if found.is_emptied:
+        what = f"A repair goes on from the snapshot of version {base.version}, the newest whole one"
+        return f"{what}: what was decided behind it is given up, and a job that has ended since may run again."
     what = f"The snapshot of version {base.version} at offset {base.offset} is whole, and the log continues it"
     if found.cut_offset is None:
         return f"{what} to its end: nothing is given up but the records before it."

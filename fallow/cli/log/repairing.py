@@ -6,6 +6,10 @@ the way of every reader, the records up to the end are deleted, and the state be
 
 Where a whole snapshot stands behind the damage, and the log proves that it is of this history, nothing that was decided
 since is given up: the cell goes on from the newest state, and only what stands before that snapshot is deleted.
+
+Where no record of the log leads to a state (the topic was made anew, or its records were deleted by hand), nothing in
+it contradicts the snapshots beyond: the newest whole one is what is left of the cell, and the cell goes on from there.
+A log that has good records and ends before a snapshot counts, since another writer may have gone on from its end.
 """
 
 from __future__ import annotations
@@ -22,20 +26,26 @@ from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import INPUTS, Decision, input_name
+from fallow.shared.events.encoding import OfAnotherRelease
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.damage import damage_at
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.losses import loss_met, losses_of
 from fallow.shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, fences
-from fallow.shared.log.machine.snapshot import Catalogue, DamagedSnapshot
+from fallow.shared.log.machine.snapshot import ORIGIN, Catalogue, DamagedSnapshot
 from fallow.shared.log.machine.writer import Draft, Sign, Writer
 from fallow.shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableRecords
-from fallow.shared.log.reading import log_record
+from fallow.shared.log.reading import event_of, log_record
 from fallow.shared.log.snapshots import begins_with_the_first_version, first_readable, read_catalogue, write_snapshot
 
 WRITER = "fallow log repair"
 TOMBSTONES_AT_ONCE = 500
+
+NOTHING_LEFT = (
+    "nothing is left of it here. Delete the topics of the cell, run fallow topics create, and put back what fallow "
+    "snapshot export once wrote by fallow snapshot import; without one, begin the cell anew"
+)
 
 
 class From(StrEnum):
@@ -55,7 +65,7 @@ class Survey:
 
     `damage` and `damage_offset` are of the first damage. `base` is the snapshot behind it from which `state` was
     folded, if there is one. `cut_offset` is the place at which the state ends because the next record is damaged, None
-    where it reaches to the end.
+    where it reaches to the end. `is_emptied`: no record leads to a state, and `base` is all that is left of the cell.
     """
 
     cell: str
@@ -66,6 +76,7 @@ class Survey:
     damage_offset: int | None = None
     cut_offset: int | None = None
     base: SnapshotManifest | None = None
+    is_emptied: bool = False
     contradicting: list[SnapshotManifest] = field(default_factory=list)
     losses: dict[str, Loss] = field(default_factory=dict)
 
@@ -83,13 +94,50 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
     begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
     catalogue = await read_catalogue(log, layout, cell)
     manifests = sorted(catalogue.manifests.values(), key=lambda found: (found.offset, found.version))
-    state = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < end])
-    found = Survey(cell, begin, end, state)
-    await _fold(log, layout, found, manifests)
-    if found.damage:
-        await _go_behind(log, layout, found, manifests)
+    found = Survey(cell, begin, end, CellState(cell))
+    base = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < end])
+    if base is None:
+        found.damage = f"the log begins at offset {begin}, and no whole snapshot reaches to there"
+        found.damage_offset = found.cut_offset = begin
+    else:
+        found.state, version = base, base.version
+        await _fold(log, layout, found, manifests)
+        if found.damage:
+            await _go_behind(log, layout, found, manifests)
+    if base is None or found.state.version == version:
+        await _look_beyond(log, layout, found, manifests)
+    if base is None and found.base is None:
+        raise NotRepairable(f"cell {cell}: {found.damage}: {NOTHING_LEFT}")
     found.losses = await _losses(log, layout, found.state)
     return found
+
+
+async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
+    """Take the newest whole snapshot to which the log does not lead, and from which it cannot be followed. Raises
+    NotRepairable where that one is another release's.
+    """
+    beyond = [m for m in manifests if not found.begin - 1 <= m.offset < found.end and m.version > found.state.version]
+    for manifest in sorted(beyond, key=lambda each: each.version, reverse=True):
+        try:
+            state = await first_readable(log, layout, found.cell, [manifest])
+        except DamagedSnapshot as error:
+            raise NotRepairable(f"cell {found.cell}: the newest snapshot cannot be read: {error}") from error
+        if state is None:
+            continue
+        await _refuse_another_release(log, layout, found.cell)
+        found.state, found.base, found.is_emptied = state, manifest, True
+        found.cut_offset = found.begin
+        found.contradicting = [m for m in manifests if m.offset >= found.begin - 1]
+        return
+
+
+async def _refuse_another_release(log: Log, layout: Layout, cell: str) -> None:
+    """Raises NotRepairable where another release wrote the last snapshot: what it has decided would be given up."""
+    tp = layout.tp("snapshots", cell)
+    last = (await log.last_before({tp: (await log.end_offsets([tp]))[tp]})).get(tp)
+    event = event_of(last) if last is not None and last.value is not None else None
+    if isinstance(event, OfAnotherRelease):
+        raise NotRepairable(f"cell {cell}: the newest snapshot {event}")
 
 
 async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
@@ -135,19 +183,18 @@ async def _is_of(log: Log, layout: Layout, manifest: SnapshotManifest) -> bool:
     return is_same and not found.is_forged(manifest.version) and found.chain == manifest.chain
 
 
-async def _base(log: Log, layout: Layout, cell: str, usable: list[SnapshotManifest]) -> CellState:
-    """The oldest state from which the log can be folded. A log that begins with its first version needs no snapshot."""
+async def _base(log: Log, layout: Layout, cell: str, usable: list[SnapshotManifest]) -> CellState | None:
+    """The oldest state from which the log can be folded, None where there is none. A log that begins with its first
+    version needs no snapshot. Raises NotRepairable where the only ones that there are cannot be read.
+    """
     tp = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([tp]))[tp]
     if begin == 0 and (await begins_with_the_first_version(log, tp) or not any(m.offset < 0 for m in usable)):
         return CellState(cell)
     try:
-        state = await first_readable(log, layout, cell, usable)
+        return await first_readable(log, layout, cell, usable)
     except DamagedSnapshot as error:
         raise NotRepairable(f"cell {cell}: no snapshot can be read: {error}") from error
-    if state is not None:
-        return state
-    raise NotRepairable(f"cell {cell}: the log begins at offset {begin}, and no whole snapshot reaches to there")
 
 
 async def _fold(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
@@ -250,14 +297,17 @@ async def repair(
             f"{names}: say by --inputs end or --inputs begin from where to read on what has lost records"
         )
     state, tp = found.state, layout.tp("decisions", found.cell)
-    await _drop(log, layout, found)
-    if found.cut_offset is None and found.base is not None:
-        await log.delete_before(tp, found.base.offset + 1)
-    elif found.cut_offset is not None:
-        state.offset = found.end - 1
-        catalogue = await read_catalogue(log, layout, found.cell)
-        await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
+    if found.is_emptied:  # its base is all that is left of the cell: it goes when every reader begins with the new one
+        written = await _write_at_the_end(log, layout, found, wall_ms)
         await log.delete_before(tp, found.end)
+        await _drop(log, layout, found, but=written.snapshot)
+    else:
+        await _drop(log, layout, found)
+        if found.cut_offset is not None:
+            await _write_at_the_end(log, layout, found, wall_ms)
+            await log.delete_before(tp, found.end)
+        elif found.base is not None:
+            await log.delete_before(tp, found.base.offset + 1)
     starts = {source: loss.end if inputs is From.END else loss.begin for source, loss in losses.items()}
     await _append(log, layout, found, starts, by=by, wall_ms=wall_ms, sign=sign)
     catalogue = await read_catalogue(log, layout, found.cell)
@@ -266,11 +316,21 @@ async def repair(
     return state
 
 
-async def _drop(log: Log, layout: Layout, found: Survey) -> None:
-    """Make the contradicting snapshots void: their manifests first, so that nothing half void is ever believed."""
+async def _write_at_the_end(log: Log, layout: Layout, found: Survey, wall_ms: int) -> SnapshotManifest:
+    """Write a snapshot of the state as one that stands behind all that is in the log."""
+    found.state.offset = found.end - 1
+    catalogue = await read_catalogue(log, layout, found.cell)
+    more = () if found.end else (ORIGIN,)  # a log that is there from offset 0 on is folded from here, as a moved cell's
+    return await write_snapshot(log, layout, found.state, catalogue, writer=WRITER, wall_ms=wall_ms, more_slots=more)
+
+
+async def _drop(log: Log, layout: Layout, found: Survey, but: str = "") -> None:
+    """Make the contradicting snapshots void, but for the one of this name: their manifests first, so that nothing half
+    void is ever believed.
+    """
     topic, partition = layout.tp("snapshots", found.cell)
     catalogue: Catalogue = await read_catalogue(log, layout, found.cell)
-    dropped = {manifest.snapshot for manifest in found.contradicting}
+    dropped = {manifest.snapshot for manifest in found.contradicting} - {but}
     keys = [m.key() for m in catalogue.manifests.values() if m.snapshot in dropped]
     keys += [f"{found.cell}/{name}/{part}" for name in sorted(dropped) for part in catalogue.parts.get(name, ())]
     for first in range(0, len(keys), TOMBSTONES_AT_ONCE):

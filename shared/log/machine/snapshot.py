@@ -201,8 +201,11 @@ class Collector:
         self._chunks.setdefault(chunk.snapshot, {})[chunk.part] = chunk.rows
 
     def add_manifest(self, manifest: SnapshotManifest) -> None:
-        """Look whether the manifest's snapshot is whole, and newer than the one at hand; a torn one is only counted."""
-        if self.newest is not None and manifest.version <= self.newest.manifest.version:
+        """Look whether the manifest's snapshot is whole, and no older than the one at hand; a torn one is only counted.
+        Of two of the same version the later counts: the earlier may be made void behind it.
+        """
+        at_hand = None if self.newest is None else self.newest.manifest
+        if at_hand is not None and (manifest.version < at_hand.version or manifest.snapshot == at_hand.snapshot):
             return
         whole = self._assemble(manifest)
         if whole is None:
