@@ -18,23 +18,27 @@ from fallow.services.executor.processes.driver import ProcessDriver
 from fallow.services.executor.processes.state_folder import StateFolder, StateFolderUnusable
 from fallow.services.executor.processes.supervisor import marked, start_ticks
 from fallow.services.executor.settings import AgentSettings
+from fallow.shared.cluster.model.file_in_force import as_effect
 from fallow.shared.events.base import Event
-from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
 from fallow.shared.events.effects import AnyEffect, LeaseExpired, PolicySet, WriterStarted
 from fallow.shared.events.encoding import encode
 from fallow.shared.events.nodes import LivingNode, NodeEvent, NodeJoined, NodeReport, RunStatusUpdate
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import ProcessRun, RunStatus
+from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.memory.reader import MemoryReader
+from fallow.shared.log.missing_keys import ALL_FORGED, NONE_YET, OLDER_COPY
 from fallow.shared.log.port import Refusal, TopicPartition
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.endings import ending_of
 from fallow.shared.runtime.process import Context, make_context
 from tests.contract.eventually import eventually
 from tests.executor.cells import CELL, Writer, each_said, node
+from tests.signing import NEXT, STRANGERS, WRITERS, believing, public, signed, signed_file
 
 LAYOUT = Layout("test", {CELL: 0})
 SLEEPS = ProcessRun(argv=("sh", "-c", "echo up; exec sleep 600"))
@@ -49,6 +53,7 @@ class World:
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     writer: Writer = field(default_factory=Writer)
     chain: str = CHAIN_START
+    key: SigningKey | None = None
     heard: list[Said] = field(default_factory=list)
     folders: list[StateFolder] = field(default_factory=list)
     drivers: list[ProcessDriver] = field(default_factory=list)
@@ -63,7 +68,9 @@ class World:
         """The first decision of the cell."""
         self.append(self.writer.decide(WriterStarted(epoch=1, writer="w"), *effects))
 
-    def start(self, state: str, log: MemoryLog | None = None) -> tuple[Context[AgentSettings], asyncio.Task[None]]:
+    def start(
+        self, state: str, log: MemoryLog | None = None, layout: Layout = LAYOUT
+    ) -> tuple[Context[AgentSettings], asyncio.Task[None]]:
         """An agent of node-1 with this state folder."""
         settings = AgentSettings(
             node="node-1", node_gpus=8, node_pool="pool-a", state_dir=self.folder / state, report_every_wall_ms=200
@@ -73,14 +80,14 @@ class World:
         machine = as_node(settings, CELL, node(1), folder)
         assert isinstance(machine.driver, ProcessDriver)
         self.drivers.append(machine.driver)
-        agent = Agent(context, log or MemoryLog(self.broker), LAYOUT, machine)
+        agent = Agent(context, log or MemoryLog(self.broker), layout, machine)
         self.folders.append(folder)
         return context, asyncio.create_task(agent.run(), name=state)
 
     def append(self, decision: Decision) -> None:
+        (message,) = signed(LAYOUT, [decision], self.key, self.chain)
         self.chain = next_chain(self.chain, encode(decision))
-        more = ((CHAIN_HEADER, self.chain.encode()),)
-        self.broker.write(LAYOUT.outgoing(decision, id=str(decision.version), source="w", wall_ms=0, more=more))
+        self.broker.write(message)
 
     async def answer(self) -> None:
         reader = MemoryLog(self.broker).reader({LAYOUT.tp("nodes", CELL): 0})
@@ -214,13 +221,37 @@ def told_leases(world: World) -> set[int]:
 async def test_an_agent_joins_once_the_cells_first_decision_says_by_which_lease(world: World) -> None:
     """What it would tell before that stands nowhere in the log: a writer that has not heard it would wait for less."""
     context, task = world.start("state")
-    await eventually(lambda: "first decision" in (context.health.waiting_for or ""))
+    await eventually(lambda: NONE_YET in (context.health.waiting_for or ""))
     assert world.heard == []
     short = CellPolicy(node_lease_wall_ms=5_000, lease_margin_wall_ms=1_500)
     world.begin_cell(PolicySet(policy=short))
     await eventually(lambda: "node-1" in world.writer.state.nodes)
     assert told_leases(world) == {5_000}
     await eventually(lambda: context.health.waiting_for is None)
+    context.stopping.set()
+    await task
+
+
+async def test_an_agent_whose_key_proves_no_decision_of_the_cell_says_so(world: World) -> None:
+    """Placement works there: whoever reads that it has decided nothing looks in the wrong place."""
+    context, task = world.start("state", layout=believing(LAYOUT, public(STRANGERS), cell=CELL))
+    why = f"{context.settings.cell_file} {ALL_FORGED.format(cell=CELL)}"
+    await eventually(lambda: why in (context.health.waiting_for or ""))
+    assert (world.heard, NONE_YET in (context.health.waiting_for or "")) == ([], False)
+    context.stopping.set()
+    await task
+
+
+async def test_an_agent_that_comes_to_lack_a_key_of_the_cell_file_in_force_is_not_ready(world: World) -> None:
+    """It passes over what is decided from then on, so nothing starts on its node."""
+    world.key = WRITERS
+    context, task = world.start("state", layout=believing(LAYOUT, public(WRITERS), cell=CELL, from_version=2))
+    await eventually(lambda: "node-1" in world.writer.state.nodes)
+    await eventually(lambda: context.health.is_ready)
+    world.append(world.writer.decide(as_effect(signed_file(public(WRITERS), public(NEXT), cell=CELL))))
+    world.key = NEXT
+    world.append(world.writer.decide(PolicySet(policy=CellPolicy())))
+    await eventually(lambda: context.health.waiting_for == f"cell {CELL}: {context.settings.cell_file} {OLDER_COPY}")
     context.stopping.set()
     await task
 

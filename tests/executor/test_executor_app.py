@@ -19,6 +19,7 @@ from fallow.services.executor.policy.records import Said
 from fallow.services.executor.service import slot_of
 from fallow.services.executor.settings import ExecutorSettings
 from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
+from fallow.shared.cluster.model.file_in_force import as_effect
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from fallow.shared.events.effects import AnyEffect, PolicySet, WriterStarted
@@ -29,12 +30,14 @@ from fallow.shared.events.value import plain, replace
 from fallow.shared.events.values import RunStatus, VirtualRun
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.missing_keys import ALL_FORGED, NONE_YET, OLDER_COPY
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from fallow.shared.runtime.process import Context, make_context
 from fallow.shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually
 from tests.executor.cells import CELL, Writer, each_said, node
+from tests.signing import NEXT, STRANGERS, WRITERS, public, signed, signed_file, signed_text
 
 CELL_FILE = """
 cells:
@@ -180,17 +183,46 @@ async def test_two_executors_share_the_nodes_and_one_takes_over_from_the_other(
 
 async def test_nodes_join_once_the_cells_first_decision_says_by_which_lease(tmp_path: Path) -> None:
     """What they would tell before that stands nowhere in the log: a writer that has not heard them would wait for less
-    time than they work.
+    time than they work. Until then the executor is not ready.
     """
     async with living(tmp_path, has_decided=False) as world:
         context = world.start("only")
-        await eventually(lambda: context.health.is_ready)
+        await eventually(lambda: context.health.waiting_for == f"no node of cell {CELL} joins: {NONE_YET}")
         await asyncio.sleep(0.3)
-        assert world.heard == []
+        assert (world.heard, context.health.is_ready) == ([], False)
         short = CellPolicy(node_lease_wall_ms=5_000, lease_margin_wall_ms=1_500)
         world.begin_cell(PolicySet(policy=short))
         await eventually(joined(world))
         assert {said.node_lease_wall_ms for said in world.heard if isinstance(said, LivingNode)} == {5_000}
+        await eventually(lambda: context.health.is_ready)
+
+
+async def test_an_executor_whose_key_proves_no_decision_of_the_cell_says_so_and_is_not_ready(tmp_path: Path) -> None:
+    """It keeps all its nodes out: a restart of executors with such a file must not go on to the next one."""
+    async with living(tmp_path) as world:
+        signing = f"signing: {{from_version: 1, keys: [{public(STRANGERS)}]}}"
+        path = tmp_path / "cell.yaml"
+        path.write_text(CELL_FILE.replace("pools:", f"{signing}, pools:"))
+        context = world.start("only")
+        why = f"no node of cell {CELL} joins: {path} {ALL_FORGED.format(cell=CELL)}"
+        await eventually(lambda: context.health.waiting_for == why)
+        assert (world.heard, context.health.answer(f"/readyz/{CELL}")[0]) == ([], 503)
+
+
+async def test_an_executor_with_an_older_copy_of_the_cell_file_is_not_ready(tmp_path: Path) -> None:
+    """It passes over what is decided, so nothing starts on its nodes."""
+    async with living(tmp_path, has_decided=False) as world:
+        path = tmp_path / "cell.yaml"
+        path.write_text(signed_text(public(WRITERS), cell=CELL))
+        in_force = as_effect(signed_file(public(WRITERS), public(NEXT), cell=CELL))
+        first = world.writer.decide(WriterStarted(epoch=1, writer="w"), in_force)
+        second = world.writer.decide(PolicySet(policy=CellPolicy()))
+        for decision, key in ((first, WRITERS), (second, NEXT)):
+            for message in signed(world.layout, [decision], key, world.chain):
+                world.broker.write(message)
+            world.chain = next_chain(world.chain, encode(decision))
+        context = world.start("only")
+        await eventually(lambda: context.health.waiting_for == f"cell {CELL}: {path} {OLDER_COPY}")
 
 
 async def test_in_stepped_time_runs_end_when_the_clock_is_told(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from fallow.services.executor.app.outbox import Batch, Outbox, without_outdated
 from fallow.services.executor.app.own_machine import FindMachine, OwnMachine, own_machine
 from fallow.services.executor.diaries import GROWN_BYTES, Diaries, DiaryUnreadable, Lives
 from fallow.services.executor.files import NoRegularFile
-from fallow.services.executor.policy.lease import Lease, gone_on_with, is_named
+from fallow.services.executor.policy.lease import Lease, gone_on_with, has_first_decision
 from fallow.services.executor.policy.machine_agent import OwnNode, keeps_boot
 from fallow.services.executor.policy.turn import Now, Observation, Start, Stop, Turn
 from fallow.services.executor.policy.worker_environment import Gang, gang_of
@@ -28,6 +28,7 @@ from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.values import NodeStatus
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
+from fallow.shared.log.missing_keys import missing_key, why_no_decision
 from fallow.shared.log.opening import OpenLog, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable
 from fallow.shared.log.sharing.cell_work import work_apart
@@ -140,7 +141,7 @@ class Agent:
     async def _work(self) -> None:
         if not await wait_for(self._context, "the decision log", self._caught_up, (LogUnavailable, OSError)):
             return
-        if not await wait_for(self._context, "the cell's first decision", self._is_lease_named, (LogUnavailable,)):
+        if not await wait_for(self._context, "a decision that tells the lease", self._is_lease_told, (LogUnavailable,)):
             return
         if not await wait_for(self._context, f"node {self._spec.id}", self._is_free, (LogUnavailable,)):
             return
@@ -165,11 +166,11 @@ class Agent:
             raise
         return None
 
-    async def _is_lease_named(self) -> str | None:
+    async def _is_lease_told(self) -> str | None:
         """None once a decision says by which lease nodes go."""
-        if not is_named(self._follower.state):
+        if not has_first_decision(self._follower.state):
             await self._follower.catch_up()
-        return None if is_named(self._follower.state) else "placement has made none yet"
+        return why_no_decision(self._follower, self._context.settings.cell_file)
 
     async def _is_free(self) -> str | None:
         """None once no other agent speaks for the node. One that lives keeps it: were it given to each that joins, two
@@ -329,6 +330,8 @@ class Agent:
             self._context.logger.error("the lease cannot be written", node=self._spec.id, comes=comes, reason=why)
 
     def _show(self) -> None:
+        if why := missing_key(self._follower, self._context.settings.cell_file):
+            self._context.health.not_ready(f"cell {self._cell}: {why}", "keys")
         topic, partition = self._layout.tp("decisions", self._cell)
         self._context.health.handled(topic, partition, self._follower.next_offset)
         self._context.health.progress.version[self._cell] = self._follower.state.version

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from fallow.services.executor.app.catching_up import LOOK_AGAIN_MS, CatchingUp
 from fallow.services.executor.app.outbox import Outbox
 from fallow.services.executor.diaries import Diaries, Lives
-from fallow.services.executor.policy.lease import is_named
+from fallow.services.executor.policy.lease import has_first_decision
 from fallow.services.executor.policy.records import by_node
 from fallow.services.executor.policy.slots import Slots
 from fallow.services.executor.policy.turn import Now, Turn
@@ -19,6 +19,7 @@ from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.operations import AdvanceTime
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
+from fallow.shared.log.missing_keys import missing_key, why_no_decision
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, UnreadableRecords
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.clocks import SteppedCellClock, WallCellClock
@@ -62,10 +63,11 @@ class CellExecutor:
         self._outbox = Outbox(context, log, layout, service, telemetry, self._look_at_reigns, self._look_at_plan)
         if context.settings.records_by_node:
             self._outbox.records_of = by_node
+        self._keys = f"decisions of {service.cell}"
         self._wake, self._may_take_over = asyncio.Event(), asyncio.Event()
         self._asks = asyncio.Event()
         self._catching_up = CatchingUp(context, log, layout.tp("decisions", service.cell), service.cell)
-        self._has_said_why = False
+        self._unread_why: str | None = None
         self._planned_ms: int | None = None
         self._planned_look_ms: int | None = None
         self._ticked_ms = self._rests_until_ms = self._asked_end_ms = 0
@@ -90,6 +92,7 @@ class CellExecutor:
         except BaseException:
             await self._follower.stop()
             raise
+        self._tell_what_is_unread()
         self._handled_decisions()
 
     async def run(self) -> None:
@@ -111,6 +114,23 @@ class CellExecutor:
         """Let go of all slots, and of the log."""
         await self.assign(frozenset())
         await self._follower.stop()
+        self._context.health.ready(self._keys)
+
+    def _tell_what_is_unread(self) -> None:
+        """Tell people why the cell's nodes are kept out, or why nothing starts on them: the log of the process once."""
+        cell, file, why = self.service.cell, self._context.settings.cell_file, None
+        if none := why_no_decision(self._follower, file):
+            why = f"no node of cell {cell} joins: {none}"
+        elif missing := missing_key(self._follower, file):
+            why = f"cell {cell}: {missing}"
+        if why == self._unread_why:
+            return
+        self._unread_why = why
+        if why is None:
+            self._context.health.ready(self._keys)
+            return
+        self._context.health.not_ready(why, self._keys, cell=cell)
+        self._context.logger.warning("decisions are missing", cell=cell, reason=why)
 
     async def settle(self, wait_s: float) -> None:
         """Let what was said still go out, for so long."""
@@ -158,10 +178,7 @@ class CellExecutor:
             await self._take_over()
 
     async def _take_over(self) -> None:
-        if not is_named(self._follower.state):
-            if not self._has_said_why:
-                self._context.logger.info("no node joins before the cell's first decision", cell=self.service.cell)
-            self._has_said_why = True
+        if not has_first_decision(self._follower.state):
             return  # tried again with that decision
         now_ms = self._host.monotonic_ms()
         if self._slots.is_coming and now_ms - self._asked_end_ms >= LOOK_AGAIN_MS:
@@ -192,6 +209,7 @@ class CellExecutor:
                 await asyncio.sleep(away.next_s())
                 continue
             away.reset()
+            self._tell_what_is_unread()
             if decisions:
                 self._carry_out(self.service.decided(self._follower.state, decisions, self._now()))
                 read.inc(len(decisions))

@@ -69,7 +69,7 @@ class Lease:
             first.first_ms = max(first.first_ms, made_ms)
 
 
-def is_named(state: CellState) -> bool:
+def has_first_decision(state: CellState) -> bool:
     """Whether a decision says by which lease the cell's nodes go. Until there is one no node speaks: it would tell a
     lease that stands nowhere in the log, and a writer that takes over would wait for it less long than it works.
     """

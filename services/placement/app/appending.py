@@ -17,6 +17,7 @@ from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
 from fallow.shared.log.machine.writer import Draft
+from fallow.shared.log.missing_keys import missing_key
 from fallow.shared.log.port import Appended, AppendRefused, AppendUnknown, Log, LogRefused, LogUnavailable, Outgoing
 from fallow.shared.runtime.process import Context
 
@@ -33,16 +34,8 @@ REFUSED = "the state refused the start of a job; deciding again without it, or w
 """What it says of each decision that failed on a waiting job, before it is made once more."""
 
 
-OLDER_COPY = (
-    "lacks a key of the cell file in force, by which decisions were signed that this process has passed over: it is an "
-    "older copy. Bring the newer one here and start the process again"
-)
-
-
-ALL_FORGED = (
-    "does not prove any decision in the log of cell {cell}: it may lack the key with which the cell began. Bring the "
-    "file that names it here and start the process again. If the cell never began and a stranger wrote these "
-    "decisions, start the process with FALLOW_BEGIN_CELLS={cell}"
+BEGIN_ANEW = (
+    "If the cell never began and a stranger wrote these decisions, start the process with FALLOW_BEGIN_CELLS={cell}"
 )
 
 
@@ -76,11 +69,12 @@ class Appending:
 
     def why_not(self) -> str | None:
         """Why readers would pass over what this process writes, as far as it knows; None where they would not."""
-        if self._follower.lacks_key:
-            return f"{self._context.settings.cell_file} {OLDER_COPY}"
-        if self._follower.is_all_forged and self.cell not in self._context.settings.begins:
-            return f"{self._context.settings.cell_file} {ALL_FORGED.format(cell=self.cell)}"
-        return self._signing.why_not()
+        why = missing_key(self._follower, self._context.settings.cell_file)
+        if why is None or not self._follower.is_all_forged:
+            return why or self._signing.why_not()
+        if self.cell in self._context.settings.begins:
+            return self._signing.why_not()
+        return f"{why}. {BEGIN_ANEW.format(cell=self.cell)}"
 
     def draft(self, tenure: Tenure[PendingDecision], tried: PendingDecision) -> Draft | None:
         """The record of a decision; None where no reader could read it: it is decided again with fewer inputs, or
