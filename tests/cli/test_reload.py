@@ -72,7 +72,8 @@ def test_a_file_is_in_force_when_the_log_says_so_and_not_before() -> None:
     answer.take(News("main", effect_of(NEW), version=12))
     digest = effect_of(NEW).digest
     assert (answer.is_over(0), answer.code) == (True, Exit.OK)
-    assert answer.text == f"cell main goes by cell.yaml now (cell file {digest[:8]}; changed: tenants)"
+    changed = "changed: tenants); quotas as the file says: ada/gpu"
+    assert answer.text == f"cell main goes by cell.yaml now (cell file {digest[:8]}; {changed}"
     assert answer.as_object() == {
         "cell": "main", "ok": True, "version": 12, "digest": digest, "answer": answer.text
     }  # fmt: skip
@@ -101,34 +102,43 @@ def test_a_cell_that_goes_by_the_file_already_is_told_so_after_a_moment_of_quiet
     assert answer.text == f"cell main goes by cell.yaml already (cell file {effect_of(NEW).digest[:8]})"
 
 
-def test_what_was_set_at_run_time_is_replaced_though_the_file_is_in_force_already() -> None:
+def test_other_settings_are_replaced_though_the_file_is_in_force_already() -> None:
+    """They may be those of another file, and not of a person: nothing is said of who set them."""
     changed = CellPolicy(stop_grace_wall_ms=1)
     answer = answer_to(a_cell(PolicySet(policy=changed), file=NEW))
     assert (answer.is_over(QUIET_MS), answer.code) == (False, Exit.AWAY)
-    assert answer.text.endswith("cell.yaml is in force, but what was set at run time still counts")
+    assert answer.text.endswith("cell.yaml is in force, all but its policy and its quotas")
     for effect in (PolicySet(policy=NEW.cell("main").policy), *quotas_of(NEW)):
         assert not answer.is_over(QUIET_MS)
         answer.take(News("main", effect, version=12))
     assert (answer.is_over(0), answer.code) == (True, Exit.OK)
     assert answer.text.endswith(
-        "; its policy and its quotas go over what was set of them at run time)"
-        "; policy as the file says, no longer as set at run time: stop_grace_wall_ms"
+        f"goes by cell.yaml now (cell file {effect_of(NEW).digest[:8]}, as before)"
+        "; policy as the file says: stop_grace_wall_ms; quotas as the file says: ada/gpu"
     )
 
 
-def test_settings_that_a_person_has_changed_and_a_changed_file_brings_back_are_told() -> None:
-    """But for a file that changes the policy itself: the answer says that."""
-    changed = CellPolicy(stop_grace_wall_ms=1)
+@pytest.mark.parametrize(
+    ("of_file", "policy", "told"),
+    [
+        (CellPolicy(), CellPolicy(stop_grace_wall_ms=1), "stop_grace_wall_ms"),
+        (CellPolicy(remove_lost_ms=7), CellPolicy(stop_grace_wall_ms=1), "stop_grace_wall_ms, remove_lost_ms"),
+        (CellPolicy(remove_lost_ms=7), CellPolicy(), "remove_lost_ms"),
+        (CellPolicy(), CellPolicy(), None),
+    ],
+)
+def test_each_setting_of_the_policy_that_the_file_changes_is_told(
+    of_file: CellPolicy, policy: CellPolicy, told: str | None
+) -> None:
+    """Whoever set it, and also where the file has another policy than the one before."""
     file = a_file(Tenant(name="ada"), Tenant(name="bob"))
-    cell = a_cell(PolicySet(policy=changed))
-    answer = answer_to(cell, PolicySet(policy=CellPolicy()), effect_of(file), file=file)
-    assert answer.text.endswith(
-        "; changed: tenants); policy as the file says, no longer as set at run time: stop_grace_wall_ms"
-    )
     (part,) = file.cells
-    other = file.model_copy(update={"cells": (part.model_copy(update={"policy": CellPolicy(stop_grace_wall_ms=2)}),)})
-    answer = answer_to(cell, PolicySet(policy=CellPolicy(stop_grace_wall_ms=2)), effect_of(other), file=other)
-    assert answer.text.endswith("; changed: main.policy, tenants)")
+    file = file.model_copy(update={"cells": (part.model_copy(update={"policy": of_file}),)})
+    news = [] if of_file == policy else [PolicySet(policy=of_file)]
+    answer = answer_to(a_cell(PolicySet(policy=policy)), *news, effect_of(file), file=file)
+    names = list(CellPolicy.__struct_fields__)
+    in_order = "" if told is None else ", ".join(sorted(told.split(", "), key=names.index))
+    assert answer.text.rpartition("tenants)")[2] == ("" if told is None else f"; policy as the file says: {in_order}")
 
 
 def test_an_older_copy_where_placement_runs_is_told_with_the_parts_that_differ() -> None:
@@ -182,8 +192,8 @@ def test_a_refusal_ends_the_wait_also_where_the_file_was_in_force_before() -> No
     assert (answer.is_over(0), answer.is_over(QUIET_MS), answer.code) == (False, True, Exit.NO)
 
 
-def test_quotas_that_a_person_has_set_and_the_file_replaces_are_told() -> None:
-    """But for those that said the same, and those of the file before."""
+def test_each_quota_that_the_file_changes_is_told_whoever_set_it() -> None:
+    """But for those that said the same."""
     types = ("of-person", "the-same", "of-file")
     old = a_file(Tenant(name="ada", quotas=tuple(TenantQuota(gpu_type=each, limit=8) for each in types)))
     new = a_file(Tenant(name="ada", quotas=tuple(TenantQuota(gpu_type=each, limit=9) for each in types)))
@@ -194,7 +204,7 @@ def test_quotas_that_a_person_has_set_and_the_file_replaces_are_told() -> None:
     cell = a_cell(*quotas_of(old), *set_by_person, file=old)
     answer = answer_to(cell, *quotas_of(new), effect_of(new), file=new)
     assert (answer.is_over(0), answer.code) == (True, Exit.OK)
-    assert answer.text.endswith("; changed: tenants); as the file says, no longer as set at run time: ada/of-person")
+    assert answer.text.endswith("; changed: tenants); quotas as the file says: ada/of-person, ada/of-file")
 
 
 def test_quotas_that_the_file_no_longer_has_are_told() -> None:

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fallow.services.placement import service
-from fallow.services.placement.app.appending import NOT_AS_FILED
+from fallow.services.placement.app.file_warnings import NOT_AS_FILED
 from fallow.services.placement.requests import settings
 from fallow.services.placement.requests.settings import configure
 from fallow.services.placement.service import FILE_FIRST_MOST, PlacementService
@@ -38,7 +38,7 @@ from fallow.shared.events.values import NodeStatus
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.machine.writer import Draft, Writer
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.port import Outgoing
+from fallow.shared.log.port import AppendAnswer, AppendUnknown, Outgoing
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.contract.eventually import eventually
 from tests.hypothesis_profile import reaches
@@ -371,9 +371,55 @@ async def test_a_process_that_starts_with_a_file_that_cannot_be_in_force_in_all_
     assert (NOT_AS_FILED in capsys.readouterr().out) is not fits
 
 
-async def run_until_in_force(broker: MemoryBroker, name: str, cell_file: Path, *orders: Outgoing) -> None:
+class AnswerLost(MemoryLog):
+    """The answer to the first append that says so of the cell file is lost: its record is there."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        super().__init__(broker)
+        self.lost = 0
+
+    async def append(self, message: Outgoing) -> AppendAnswer:
+        answer = await super().append(message)
+        if not self.lost and b'"cell-file"' in (message.value or b""):
+            self.lost += 1
+            return AppendUnknown("the answer was lost")
+        return answer
+
+
+async def test_what_of_a_cell_file_is_not_in_force_is_told_once_also_where_the_answer_to_that_record_is_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker, cell_file = cluster(), tmp_path / "cell.yaml"
+    sure = Quota(tenant="vision", gpu_type="gpu", guaranteed_milli=5_000)
+    order = LAYOUT.outgoing(SetQuota(cell=WRITTEN, quotas=(sure,)), id="1", source="test", wall_ms=0)
+    cell_file.write_text(TEXT)
+    await run_until_in_force(broker, "one", cell_file, order)
+    search = "- {name: search, quotas: [{guaranteed: 6}]}"
+    cell_file.write_text(TEXT.replace("[{name: vision}]", f"\n  - {{name: vision}}\n  {search}"))
+    log = AnswerLost(broker)
+    await run_until_in_force(broker, "two", cell_file, log=log)
+    assert (log.lost, capsys.readouterr().out.count(NOT_AS_FILED)) == (1, 1)
+
+
+async def test_a_node_that_is_called_like_the_cell_file_brings_no_warning_of_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broker, cell_file = cluster(), tmp_path / "cell.yaml"
+    cell_file.write_text(TEXT)
+    sure = Quota(tenant="vision", gpu_type="gpu", guaranteed_milli=5_000)
+    orders = [Cordon(cell=WRITTEN, node="cell-file"), SetQuota(cell=WRITTEN, quotas=(sure,))]
+    sent = [LAYOUT.outgoing(each, id=str(number), source="test", wall_ms=0) for number, each in enumerate(orders)]
+    await run_until_in_force(broker, "one", cell_file, *sent)
+    told = [json.loads(record.value or b"{}") for record in broker.partition(LAYOUT.tp("decisions", WRITTEN)).records]
+    assert "cell-file" in [effect.get("proposal") for decision in told for effect in decision["effects"]]
+    assert NOT_AS_FILED not in capsys.readouterr().out
+
+
+async def run_until_in_force(
+    broker: MemoryBroker, name: str, cell_file: Path, *orders: Outgoing, log: MemoryLog | None = None
+) -> None:
     """Run a process until its cell file is in force and it has done what it was asked for."""
-    writer = PlacementProcess(MemoryLog(broker), name, cell_file=cell_file)
+    writer = PlacementProcess(log or MemoryLog(broker), name, cell_file=cell_file)
     await MemoryLog(broker).publish(list(orders))
     await writer.start()
     follower = Follower(MemoryLog(broker), LAYOUT, WRITTEN)

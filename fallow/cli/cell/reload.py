@@ -45,8 +45,8 @@ def reload(
     context: typer.Context, file: File = None, cell: OneCell = None, timeout_s: Timeout = 30, as_json: AsJson = False
 ) -> None:
     """Have the services read the cell file again, and wait until the log says that it is in force. Its policy and
-    its quotas go over what was set of them at run time; quotas that no file had stay. It is checked here first; the
-    services read their own copies of it.
+    its quotas take the place of those that were set at run time; quotas that no file had stay. It is checked here
+    first; the services read their own copies of it.
 
     Exit 1 if a cell goes by another file or refuses a part, 3 if one does not answer in time.
     """

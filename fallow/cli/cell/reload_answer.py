@@ -7,16 +7,13 @@ from collections.abc import Collection
 from fallow.cli.failures import Exit
 from fallow.shared.client.port import News
 from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.cluster.model.file_in_force import as_effect, difference, from_effect
+from fallow.shared.cluster.model.file_in_force import as_effect, difference, from_effect, refuses_file
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
 from fallow.shared.events.operations import Quota
 from fallow.shared.events.value import replace
-from fallow.shared.near import first_named
-
-CELL_FILE = "cell-file"
-"""How a refusal names what it is about."""
+from fallow.shared.near import first_named, listed
 
 FILE, POLICY = "file", "policy"
 """What a reload may change, beside the quotas."""
@@ -63,9 +60,10 @@ class ReloadAnswer:
         self._refusals: list[str] = []
         self._dropped = {at: quota for at, quota in state.quotas.items() if at not in self._quotas}
         self._tenants = frozenset(tenant.name for tenant in file.tenants)
-        self._of_persons = frozenset(at for at in state.quotas if not state.quotas_of_file.get(at))
-        self._replaced: dict[Account, None] = {}
-        self._settings = _settings_replaced(state, file)
+        self._changed: dict[Account, None] = {}
+        self._is_policy_changed = False
+        names, before = self._policy.__struct_fields__, state.policy
+        self._settings = [name for name in names if getattr(self._policy, name) != getattr(before, name)]
         self._removed: dict[Account, None] = {}
         self._lifted: dict[Account, None] = {}
         self._left: dict[Account, None] = {}
@@ -77,10 +75,11 @@ class ReloadAnswer:
             # It comes last: what is open by then was refused, and the refusal stands before it.
             self._now, self._open = event, {}
         elif isinstance(event, PolicySet) and event.policy == self._policy:
+            self._is_policy_changed = bool(self._settings)
             self._open.pop(POLICY, None)
         elif isinstance(event, QuotaSet) and event.quota == self._quotas.get(account := _account(event)):
-            if account in self._open and account in self._of_persons:
-                self._replaced[account] = None
+            if account in self._open:
+                self._changed[account] = None
             self._open.pop(account, None)
         elif isinstance(event, QuotaSet) and event.of_file and (account := _account(event)) in self._dropped:
             self._note_lesser(account, event.quota)
@@ -88,7 +87,7 @@ class ReloadAnswer:
             self._lifted.pop(account, None)
             self._left.pop(account, None)
             self._removed[account] = None
-        elif isinstance(event, ProposalRefused) and event.proposal == CELL_FILE:
+        elif isinstance(event, ProposalRefused) and refuses_file(event):
             self._refusals.append(event.text)
         else:
             return
@@ -146,17 +145,16 @@ class ReloadAnswer:
         refused = "".join(f"; refused: {text}" for text in self._refusals[:REFUSALS_NAMED_MOST])
         more = len(self._refusals) - REFUSALS_NAMED_MOST
         refused += f"; {more} more refused" if more > 0 else ""
-        return f"cell {self.cell} goes by {self._name} {self._since}{self._quotas_gone}{refused}"
+        return f"cell {self.cell} goes by {self._name} {self._since}{self._settings_changed}{refused}"
 
     @property
-    def _quotas_gone(self) -> str:
+    def _settings_changed(self) -> str:
+        """The settings by which the cell went before and no longer goes, whoever has set them."""
         text, why = "", "as jobs live or others stand below"
-        if self._settings and POLICY not in self._open:
-            text += (
-                f"; policy as the file says, no longer as set at run time: {first_named(self._settings, NAMED_MOST)}"
-            )
-        if self._replaced:
-            text += f"; as the file says, no longer as set at run time: {_names(self._replaced)}"
+        if self._is_policy_changed:
+            text += f"; policy as the file says: {listed(self._settings)}"
+        if self._changed:
+            text += f"; quotas as the file says: {_names(self._changed)}"
         if self._removed:
             text += f"; quotas removed: {_names(self._removed)}"
         if self._lifted:
@@ -180,7 +178,8 @@ class ReloadAnswer:
     @property
     def _still(self) -> str:
         if FILE not in self._open:
-            return f"{self._name} is in force, but what was set at run time still counts"
+            left = {"its policy" if each == POLICY else "its quotas": None for each in self._open}
+            return f"{self._name} is in force, all but {' and '.join(left)}"
         return f"it still goes by {self._still_by}; {NOT_READ}"
 
     @property
@@ -192,7 +191,7 @@ class ReloadAnswer:
         if self._was_so_before:
             return f"already ({_called(self._now)})"
         if self._is_wanted(self._before):
-            return f"now ({_called(self._now)}; its policy and its quotas go over what was set of them at run time)"
+            return f"now ({_called(self._now)}, as before)"
         return f"now ({_called(self._now)}{self._parts(self._before, '; changed: ')}){self._default_queue}"
 
     @property
@@ -216,16 +215,6 @@ class ReloadAnswer:
         digest = None if self._now is None else self._now.digest
         is_ok = self.code is Exit.OK
         return {"cell": self.cell, "ok": is_ok, "version": self.version, "digest": digest, "answer": self.text}
-
-
-def _settings_replaced(state: CellState, file: CellFile) -> list[str]:
-    """The settings of the policy that a person has changed and the file brings back: those of a file with the policy
-    that the file in force has, too.
-    """
-    in_force, policy = _read(state.cell_file), file.cell(state.cell).policy
-    if in_force is None or state.cell not in _cells(in_force) or in_force.cell(state.cell).policy != policy:
-        return []
-    return [name for name in policy.__struct_fields__ if getattr(policy, name) != getattr(state.policy, name)]
 
 
 def _read(effect: CellFileSet | None) -> CellFile | None:

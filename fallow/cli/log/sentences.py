@@ -9,6 +9,7 @@ from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment, setting, window
 from fallow.cli.quota.words import quota_rules
 from fallow.shared.client.port import is_of_a_stranger
+from fallow.shared.cluster.model.file_in_force import refuses_file
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.lease import patience_ms
 from fallow.shared.events import effects as e
@@ -253,7 +254,7 @@ def _quota(effect: e.QuotaSet) -> str:
 
 
 def _not_done(effect: e.ProposalRefused) -> str:
-    if effect.proposal == "cell-file":
+    if refuses_file(effect):
         return f"The cell file is not in force in all it says: {effect.code}{_text(effect.text)}."
     return f"A request about {effect.proposal} is refused: {effect.code}{_text(effect.text)}."
 

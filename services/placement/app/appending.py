@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from fallow.services.placement.app.clock_watch import ClockWatch
+from fallow.services.placement.app.file_warnings import FileWarnings
 from fallow.services.placement.app.metrics import CellMetrics
 from fallow.services.placement.app.setbacks import CannotWrite, Setbacks
 from fallow.services.placement.app.signing import Signing
-from fallow.services.placement.requests.settings import CELL_FILE
 from fallow.services.placement.service import PendingDecision
 from fallow.services.placement.settings import PlacementSettings
 from fallow.shared.cluster.fold.fold import DamagedLog
-from fallow.shared.events.effects import AnyEffect, ProposalRefused
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
@@ -22,7 +19,6 @@ from fallow.shared.log.port import Appended, AppendRefused, AppendUnknown, Log, 
 from fallow.shared.runtime.process import Context
 
 IN_FORCE = "in force"
-NOT_AS_FILED = "the cell does not go by its cell file in all that the file says"
 """What the log of the process says of each decision whose record the writer takes to be the newest of its cell."""
 
 
@@ -59,6 +55,7 @@ class Appending:
         self.cell, self.wrote_ms = follower.state.cell, 0
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
         self._follower, self._clock, self._setbacks = follower, clock, setbacks
+        self.warnings = FileWarnings(context, follower.state.cell)
         self._signing = Signing(layout, follower.state.cell, context.settings)
 
     async def may_begin(self) -> None:
@@ -123,11 +120,13 @@ class Appending:
         if verdict is Verdict.IN_FORCE:
             self._follower.wrote(message)
             self._metrics.in_force(draft.decision.effects)
-            self._tell_refused_settings(draft.decision.effects)
+            self.warnings.in_force(draft)
             self._context.logger.debug(
                 IN_FORCE, cell=self.cell, version=draft.decision.version, offset=self._follower.state.offset
             )
             return True
+        if isinstance(answer, AppendUnknown):
+            self.warnings.unanswered(draft)
         self._metrics.stale(verdict.value)
         version = draft.decision.version
         self._context.logger.info("decision not in force", cell=self.cell, version=version, why=verdict.value)
@@ -140,12 +139,6 @@ class Appending:
         elif isinstance(answer, Appended):
             await self._until_readable(answer.offset)
         return False
-
-    def _tell_refused_settings(self, effects: Sequence[AnyEffect]) -> None:
-        """Whoever reads the log of the process sees it: as a process starts, nobody waits for an answer."""
-        for effect in effects:
-            if isinstance(effect, ProposalRefused) and effect.proposal == CELL_FILE:
-                self._context.logger.warning(NOT_AS_FILED, cell=self.cell, reason=effect.text)
 
     async def _look_before(self, tenure: Tenure[PendingDecision]) -> AppendUnknown | AppendRefused | None:
         """None where the record may be appended; where the log does not say what stands before it, or refuses to, it is

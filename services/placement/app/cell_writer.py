@@ -18,7 +18,9 @@ from fallow.services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MOST_S, FI
 from fallow.services.placement.app.showing import Showing
 from fallow.services.placement.service import PendingDecision, PlacementService
 from fallow.services.placement.settings import PlacementSettings
+from fallow.shared.cluster.fold.fold import LogRecord
 from fallow.shared.cluster.model.config import CellFile, CellPart
+from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import INPUTS, input_name
 from fallow.shared.log.continued import ContinuedReader
 from fallow.shared.log.follower import Follower
@@ -84,7 +86,7 @@ class CellWriter:
         self._ordinal, self._owned, self._file, self._deciding = cell.ordinal, owned, file, deciding
         self._sources = {name: input_name(name, cell.ordinal) for name in INPUTS}
         self._stepped = context.settings.clock is ClockKind.STEPPED
-        self._follower = Follower(log, layout, cell.name, service=context.service)
+        self._follower = Follower(log, layout, cell.name, before_fold=self._before_fold, service=context.service)
         self._begun_ms = self._looked_to = 0
         self._goes_on = self._has_looked = False
         self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
@@ -225,6 +227,9 @@ class CellWriter:
             self._standing_by.cancel()
         if self._inflow is not None:
             self._inflow.wake()
+
+    def _before_fold(self, state: CellState, record: LogRecord) -> None:
+        self._appending.warnings.before_fold(state, record)
 
     async def _begin(self) -> str | None:
         await self._follower.start()

@@ -11,6 +11,7 @@ from fallow.services.placement.requests.dropped_quotas import dropped, guarantee
 from fallow.services.placement.requests.requests import too_old
 from fallow.shared.cluster.model.arrays import elements_of
 from fallow.shared.cluster.model.config import LEASE_MS_LEAST, CellFile
+from fallow.shared.cluster.model.file_in_force import CELL_FILE
 from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
@@ -30,8 +31,8 @@ from fallow.shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJ
 from fallow.shared.events.reasons import ProposalCode, RefuseCode
 from fallow.shared.events.value import replace
 
-SET_QUOTA, SET_POLICY, CELL_FILE = "set-quota", "set-policy", "cell-file"
-"""How refusals name what they are about."""
+SET_QUOTA, SET_POLICY = "set-quota", "set-policy"
+"""How refusals name what they are about; CELL_FILE, where it is a part of that."""
 
 QUOTAS_BYTES_MOST = 400_000
 """Quotas that are set together are one decision, and its record must have room for them."""

@@ -7,15 +7,26 @@ from hashlib import blake2b
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Queue
 from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
-from fallow.shared.events.effects import CellFileSet
+from fallow.shared.events.effects import CellFileSet, ProposalRefused
+from fallow.shared.events.reasons import ProposalCode
 
 DIGEST_BYTES = 16
+
+CELL_FILE = "cell-file"
+"""How a refusal names a cell file. A node may be called so too."""
 
 
 def as_effect(file: CellFile) -> CellFileSet:
     """What puts the file in force."""
     content = file.content()
     return CellFileSet(digest=digest_of(content), content=content)
+
+
+def refuses_file(effect: ProposalRefused) -> bool:
+    """Whether a part of a cell file does not come into force. What is asked of a node is refused under the node, which
+    may be called as it likes, and by another code.
+    """
+    return effect.proposal == CELL_FILE and effect.code is ProposalCode.NOT_ALLOWED
 
 
 def digest_of(content: str) -> str:
