@@ -5,6 +5,7 @@ cell that goes by another cell file, which a writer that begins would replace by
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fallow.cli.access import Access
 from fallow.cli.cells_there import cells_in_the_log
@@ -19,6 +20,16 @@ from fallow.shared.log.port import LogTruncated
 from fallow.shared.log.snapshots import NoUsableSnapshot
 
 Named = Pool | Queue | Tenant
+
+
+class OtherFile(NamedTuple):
+    """A cell goes by another cell file, or one that is not ours runs, as the end of a sentence. `is_policy_alone`: that
+    file differs in nothing but the policy, which no process that starts puts in force.
+    """
+
+    text: str
+    is_policy_alone: bool = False
+
 
 WRITERS = "placement"
 
@@ -36,42 +47,47 @@ async def what_is_there(access: Access) -> str:
     writers = await member_count(access.kafka_access, access.layout().group(WRITERS))
     if writers:
         return f"services of namespace {access.namespace} run already"
-    return await file_in_force(access, is_embedded=writers is None)
+    other = await file_in_force(access, is_embedded=writers is None)
+    return "" if other is None else other.text
 
 
-async def file_in_force(access: Access, *, is_embedded: bool = False) -> str:
-    """That a cell goes by another file than the one of this `up`, as the end of a sentence; "" where none does. On the
-    embedded broker: that the cell runs. Raises LogUnavailable.
+async def file_in_force(access: Access, *, is_embedded: bool = False) -> OtherFile | None:
+    """The first cell that goes by another file than the one of this `up`, one that differs in more than the policy if
+    there is any; None where none does. On the embedded broker: that the cell runs. Raises LogUnavailable.
     """
+    lesser: OtherFile | None = None
     for cell, owner in (await cells_in_the_log(access)).items():
         if owner != cell:
-            return f"the log of cell {cell} is that of cell {owner}"
+            return OtherFile(f"the log of cell {cell} is that of cell {owner}")
         try:
             state = await newest_state(access, cell)
         except FENCED:
             continue
         if is_embedded and state.version:
             # The embedded broker cannot tell, and forgets all when its `up` ends: so that one runs.
-            return f"cell {cell} runs already"
-        if other := other_file(state, access.cells(), str(access.cell_path)):
+            return OtherFile(f"cell {cell} runs already")
+        other = other_file(state, access.cells(), str(access.cell_path))
+        if other is not None and not other.is_policy_alone:
             return other
-    return ""
+        lesser = lesser or other
+    return lesser
 
 
-def other_file(state: CellState, file: CellFile, name: str) -> str:
+def other_file(state: CellState, file: CellFile, name: str) -> OtherFile | None:
     """That the cell goes by another file than this one, of which `name` is the name, where these differ, and what this
-    one lacks; "" where it does not, or where it cannot be read here: then no process puts another in its place.
+    one lacks; None where it does not, or where it cannot be read here: then no process puts another in its place.
     """
     effect = state.cell_file
     if effect is None or effect.digest == as_effect(file).digest:
-        return ""
+        return None
     try:
         in_force = from_effect(effect)
         parts, lacks = difference(in_force, file, state.cell), lacking(in_force, file, state.cell)
     except (ValueError, KeyError):
-        return ""
+        return None
     without = f", without {lacks}" if lacks else ""
-    return f"cell {state.cell} goes by cell file {effect.digest[:8]}, from which {name} differs in {parts}{without}"
+    text = f"cell {state.cell} goes by cell file {effect.digest[:8]}, from which {name} differs in {parts}{without}"
+    return OtherFile(text, is_policy_alone=parts == f"{state.cell}.policy")
 
 
 def lacking(in_force: CellFile, file: CellFile, cell: str) -> str:

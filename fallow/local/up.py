@@ -133,11 +133,16 @@ def _refuse_what_is_there(access: Access) -> None:
 
 def _refuse_other_file(access: Access) -> None:
     """Ends the command where the cell of its own data goes by another cell file: pools, queues and tenants that this
-    one lacks would be gone, and jobs held, without a word.
+    one lacks would be gone, and jobs held, without a word. One that differs in its policy alone takes nothing away.
     """
-    if found := run(file_in_force(access)):
-        what = "name that file by --cell-file, or give --yes to put this one in force, all but its policy"
-        end_with(Exit.NO, f"fallow: {found}; nothing was done: {what}")
+    found = run(file_in_force(access))
+    if found is None:
+        return
+    if found.is_policy_alone:
+        print_line(f"{found.text}: that comes into force with `fallow cell reload`")
+        return
+    what = "name that file by --cell-file, or give --yes to put this one in force, all but its policy"
+    end_with(Exit.NO, f"fallow: {found.text}; nothing was done: {what}")
 
 
 def _run(

@@ -13,12 +13,13 @@ import pytest
 from fallow.cli.access import Access
 from fallow.cli.cells_there import cells_in_the_log
 from fallow.cli.failures import Exit
-from fallow.local.joining import lacking, other_file, what_is_there
+from fallow.local.joining import OtherFile, lacking, other_file, what_is_there
 from fallow.local.up import variables
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.file_in_force import as_effect
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.effects import AnyEffect, CellFileSet
+from fallow.shared.events.operations import CellPolicy
 from fallow.shared.log.admin.group_members import member_count
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.runtime.files.cell_file import load_cell_file
@@ -50,8 +51,21 @@ def test_a_cell_that_goes_by_another_file_is_told_with_what_differs() -> None:
         "cell main goes by cell file {}, from which f differs in tenants, without tenant ada",
     )
     assert state.cell_file is not None
-    assert other_file(state, a_file("eve"), "f") == words.format(state.cell_file.digest[:8])
+    assert other_file(state, a_file("eve"), "f") == OtherFile(words.format(state.cell_file.digest[:8]), False)
     assert not other_file(state, a_file("ada"), "f")
+
+
+@pytest.mark.parametrize(("tenant", "is_policy_alone"), [("ada", True), ("eve", False)])
+def test_a_file_that_differs_in_the_policy_alone_is_told_from_others(tenant: str, *, is_policy_alone: bool) -> None:
+    """It takes nothing from the cell, and its policy comes into force with a reload alone, whatever `up` is told."""
+    file = a_file(tenant)
+    (part,) = file.cells
+    changed = part.model_copy(update={"policy": CellPolicy(unknown_dependency_ms=7)})
+    other = file.model_copy(update={"cells": (changed,)})
+    found = other_file(a_cell(as_effect(a_file("ada"))), other, "f")
+    assert found is not None
+    assert found.is_policy_alone is is_policy_alone
+    assert ("differs in main.policy" in found.text, found.text.endswith("main.policy")) == (True, is_policy_alone)
 
 
 def test_what_the_other_file_lacks_is_named_and_no_endless_list() -> None:

@@ -221,6 +221,11 @@ def test_another_cell_file_comes_into_force_on_own_data_only_where_that_is_asked
     )
     with up("jars", tmp_path, 2, "--yes", cell_file=other) as running:
         running.waits_for("everything runs", within_s=120)
+    policy = other.replace("ordinal: 0,", "ordinal: 0, policy: {unknown_dependency_ms: 7},")
+    assert policy != other
+    with up("jars", tmp_path, 2, cell_file=policy) as running:
+        running.waits_for("differs in main.policy: that comes into force with `fallow cell reload`", within_s=120)
+        running.waits_for("everything runs", within_s=120)
 
 
 @pytest.mark.by_turns
