@@ -151,7 +151,8 @@ def flat(rules: tuple[Any, ...]) -> list[Any]:
 
 
 def bound(rules: tuple[Any, ...], kind: type[Any], name: str, otherwise: int) -> int:
-    for rule in rules:
-        if isinstance(rule, kind | Meta) and getattr(rule, name) is not None:
-            return int(getattr(rule, name))
-    return otherwise
+    """The narrowest of these bounds."""
+    found = [
+        int(getattr(rule, name)) for rule in rules if isinstance(rule, kind | Meta) and getattr(rule, name) is not None
+    ]
+    return (max if kind in (Ge, MinLen) else min)(found, default=otherwise)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
+from pydantic import Field
 
 from fallow.shared.events.base import (
     LARGEST_INTEGER,
@@ -159,8 +160,14 @@ class RemoveQuota(Operation, type="fallow.quota.remove.v1", topic="operations"):
     gpu_type: Label | None = None
 
 
+DAY_MS = 86_400_000
+YEAR_MS = 366 * DAY_MS
+"""A bound of this class that is a `Field` judges what is asked for alone; one in a `Meta` stops a reader of the log."""
+
+
 class CellPolicy(Value, omit_defaults=False):
-    """The numbers by which a cell decides. They stand in the log, so that every reader folds alike.
+    """The numbers by which a cell decides. They stand in the log, so that every reader folds alike. The bounds here
+    hold for what is asked for; a log may hold larger numbers, since earlier releases took them, and is folded.
 
     Times with `wall` in their name run by the wall clock, all others by the cell's. `backfill_wait_ms` is how long a
     queue's head may be passed by jobs that could use what it needs, in queues that backfill. A node with
@@ -174,25 +181,25 @@ class CellPolicy(Value, omit_defaults=False):
     At most `max_pending_jobs` jobs wait, and the specifications of those that wait or run take `live_bytes_max`.
     """
 
-    start_timeout_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 120_000
-    stop_grace_wall_ms: Millis = 30_000
-    node_lease_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 30_000
-    lease_margin_wall_ms: Millis = 10_000
-    finished_jobs_max: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
-    finished_jobs_ttl_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 7 * 86_400_000
-    max_pending_jobs: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 1_000_000
-    live_bytes_max: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] = 268_435_456
+    start_timeout_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=DAY_MS)] = 120_000
+    stop_grace_wall_ms: Annotated[Millis, Field(le=DAY_MS)] = 30_000
+    node_lease_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=DAY_MS)] = 30_000
+    lease_margin_wall_ms: Annotated[Millis, Field(le=DAY_MS // 2)] = 10_000
+    finished_jobs_max: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=100_000_000)] = 1_000_000
+    finished_jobs_ttl_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=10 * YEAR_MS)] = 7 * DAY_MS
+    max_pending_jobs: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=100_000_000)] = 1_000_000
+    live_bytes_max: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=2**40)] = 268_435_456
     placement: Name = "e-spread"
-    backfill_wait_ms: Millis = 1_800_000
-    fair_half_life_ms: Annotated[int, Meta(ge=0, le=90 * 86_400_000)] = 0
-    max_unacknowledged_starts_per_node: Count = 0
-    unknown_dependency_ms: Millis = 60_000
-    default_run_estimate_ms: Millis = 0
-    breaker_wait_wall_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 300_000
+    backfill_wait_ms: Annotated[Millis, Field(le=YEAR_MS)] = 1_800_000
+    fair_half_life_ms: Annotated[int, Meta(ge=0, le=90 * DAY_MS)] = 0
+    max_unacknowledged_starts_per_node: Annotated[Count, Field(le=1_000_000)] = 0
+    unknown_dependency_ms: Annotated[Millis, Field(le=YEAR_MS)] = 60_000
+    default_run_estimate_ms: Annotated[Millis, Field(le=YEAR_MS)] = 0
+    breaker_wait_wall_ms: Annotated[int, Meta(ge=0, le=DAY_MS)] = 300_000
     breaker_nodes_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 10
-    remove_lost_ms: Annotated[int, Meta(ge=0, le=366 * 86_400_000)] = 86_400_000
+    remove_lost_ms: Annotated[int, Meta(ge=0, le=YEAR_MS)] = DAY_MS
     reservations_max: Annotated[int, Meta(ge=0, le=256)] = 8
-    reservation_ttl_ms: Annotated[int, Meta(ge=1, le=366 * 86_400_000)] = 300_000
+    reservation_ttl_ms: Annotated[int, Meta(ge=1, le=YEAR_MS)] = 300_000
 
 
 class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):

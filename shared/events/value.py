@@ -2,8 +2,8 @@
 
 The services build, read and write structs: that costs a tenth of what models cost. The model of a struct is made from
 the same annotations. It judges what strangers send, words what is wrong with it, and is the published schema.
-Numbers and lengths (`Meta`) bind wherever a record is read; patterns (`StringConstraints`) only where outside input is
-judged, since the rest is written by one service each.
+Numbers and lengths (`Meta`) bind wherever a record is read; patterns (`StringConstraints`), and numbers of which a log
+may hold larger ones (`Field`), only where outside input is judged, since the rest is written by one service each.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ HOUR_MS = 3_600_000
 
 
 def world_of(*tenants: Tenant, queues: tuple[Queue, ...], pools: Sequence[str] = ("train",)) -> World:
-    policy = CellPolicy(node_lease_wall_ms=10**9, backfill_wait_ms=60_000)
+    policy = CellPolicy(node_lease_wall_ms=10**7, backfill_wait_ms=60_000)
     named = tuple(Pool(name=name, gpus=20) for name in pools)
     part = CellPart(name=CELL, ordinal=0, pools=named, queues=queues, policy=policy)
     world = World(CellFile(cells=(part,), tenants=tenants))

@@ -57,7 +57,7 @@ class TwoTypes:
         keeps_order = [queue for queue in QUEUES if queue.discipline is not QueueDiscipline.BEST_EFFORT_FIFO]
         self.queues = random.choice(([random.choice(keeps_order)], random.sample(QUEUES, 2)))
         pools = tuple(Pool(name=name, gpus=100, gpu_type=name) for name in TYPES)
-        policy = CellPolicy(node_lease_wall_ms=10**9, backfill_wait_ms=random.choice((0, 600_000)))
+        policy = CellPolicy(node_lease_wall_ms=10**7, backfill_wait_ms=random.choice((0, 600_000)))
         cell = CellPart(name=CELL, ordinal=0, pools=pools, queues=tuple(self.queues), policy=policy)
         self.world = World(CellFile(cells=(cell,), tenants=_tenants(random)))
         self.world.checks = False

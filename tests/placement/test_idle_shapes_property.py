@@ -64,7 +64,7 @@ class Shapes(TwoTypes):
             ordinal=0,
             pools=tuple(Pool(name=name, gpus=200, gpu_type=name) for name in pools),
             queues=tuple(self.queues),
-            policy=CellPolicy(node_lease_wall_ms=10**9, backfill_wait_ms=60_000),
+            policy=CellPolicy(node_lease_wall_ms=10**7, backfill_wait_ms=60_000),
         )
         return CellFile(cells=(part,), tenants=tuple(tenants))
 

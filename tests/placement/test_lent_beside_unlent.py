@@ -36,7 +36,7 @@ class Beside:
         ada = Tenant(name="ada", quotas=(TenantQuota(guaranteed=8),))
         bob = Tenant(name="bob", quotas=(TenantQuota(guaranteed=8, lends=False),))
         queues = (Queue(name="q", discipline=discipline), Queue(name="later"))
-        policy = CellPolicy(node_lease_wall_ms=10**9, backfill_wait_ms=60_000)
+        policy = CellPolicy(node_lease_wall_ms=10**7, backfill_wait_ms=60_000)
         part = CellPart(name=CELL, ordinal=0, pools=(Pool(name="train", gpus=20),), queues=queues, policy=policy)
         self.world, self._queue, self._count = (
             World(CellFile(cells=(part,), tenants=(Tenant(name="lab"), ada, bob, *others))),

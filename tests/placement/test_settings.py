@@ -333,5 +333,5 @@ def test_more_quotas_than_a_record_holds_are_refused() -> None:
 def test_a_lease_too_short_to_look_at_is_refused() -> None:
     world = cell_with()
     assert codes(world.tell(set_policy(node_lease_wall_ms=999))) == [ProposalCode.NOT_ALLOWED]
-    world.tell(set_policy(node_lease_wall_ms=1_000))
+    world.tell(set_policy(node_lease_wall_ms=1_000, lease_margin_wall_ms=500))
     assert world.state.policy.node_lease_wall_ms == 1_000

@@ -10,9 +10,10 @@ from fallow.services.placement.requests.contradictions import contradictions
 from fallow.services.placement.requests.dropped_quotas import dropped, guarantee_nothing, remove_unused
 from fallow.services.placement.requests.requests import too_old
 from fallow.shared.cluster.model.arrays import elements_of
-from fallow.shared.cluster.model.config import LEASE_MS_LEAST, CellFile
+from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.file_in_force import CELL_FILE
 from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
+from fallow.shared.cluster.model.lease import wrong_lease
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
 from fallow.shared.cluster.quota.rules import (
@@ -247,11 +248,16 @@ def _put_policy(decision: DecisionBuilder, policy: CellPolicy, known: tuple[str,
     if policy.placement not in known:
         text = f"placement {policy.placement!r} is not one of {', '.join(known)}"
         refuse(decision, whose, ProposalCode.NOT_ALLOWED, text)
-    elif policy.node_lease_wall_ms < LEASE_MS_LEAST:
-        text = f"node_lease_wall_ms {policy.node_lease_wall_ms}: must be at least {LEASE_MS_LEAST}"
-        refuse(decision, whose, ProposalCode.NOT_ALLOWED, text)
+    elif (wrong := wrong_lease(policy)) is not None and _has_another_lease(policy, decision.state.policy):
+        refuse(decision, whose, ProposalCode.NOT_ALLOWED, str(wrong))
     elif policy != decision.state.policy:
         decision.emit(e.PolicySet(policy=policy))
+
+
+def _has_another_lease(policy: CellPolicy, before: CellPolicy) -> bool:
+    """Whether nodes would go by another lease: one that an earlier release took is in the way of no other setting."""
+    leases = [(each.node_lease_wall_ms, each.lease_margin_wall_ms) for each in (policy, before)]
+    return leases[0] != leases[1]
 
 
 def refuse(decision: DecisionBuilder, what: str, code: ProposalCode, text: str) -> None:

@@ -12,11 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
+from fallow.shared.cluster.model.lease import wrong_lease
 from fallow.shared.cluster.quota.rules import QUOTAS_MOST, fault_among, fault_in_pools, guaranteed_by_type
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
 from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MOST
 from fallow.shared.events.operations import CellPolicy, Quota, ReclaimFrom
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+from fallow.shared.events.value import told_of
 from fallow.shared.events.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
 
 AGING_MOST_MS = 10 * 365 * 86_400_000
@@ -133,10 +135,6 @@ class Queue(Part):
         return self
 
 
-LEASE_MS_LEAST = 1_000
-"""With a shorter lease nodes that live and report would be lost between two looks of the writer."""
-
-
 class CellPart(Part):
     """One cell. Its ordinal is its partition in every topic, given once and never changed. Without `signing` its
     decisions are not signed.
@@ -160,9 +158,9 @@ class CellPart(Part):
 
     @field_validator("policy")
     @classmethod
-    def _lease_is_long_enough(cls, policy: CellPolicy) -> CellPolicy:
-        if policy.node_lease_wall_ms < LEASE_MS_LEAST:
-            raise ValueError(f"node_lease_wall_ms {policy.node_lease_wall_ms}: must be at least {LEASE_MS_LEAST}")
+    def _lease_can_be_kept(cls, policy: CellPolicy) -> CellPolicy:
+        if (wrong := wrong_lease(policy)) is not None:
+            raise told_of(wrong.field, wrong.value, wrong.rule)
         return policy
 
     @model_validator(mode="after")

@@ -10,6 +10,10 @@ from typing import Protocol
 
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.value import WrongField
+
+LEASE_MS_LEAST = 1_000
+"""With a shorter lease nodes that live and report would be lost between two looks of the writer."""
 
 
 class TellsLease(Protocol):
@@ -27,6 +31,20 @@ class TellsLease(Protocol):
 def patience_ms(told: TellsLease) -> int:
     """A node that goes by this and is silent for longer is lost."""
     return told.node_lease_wall_ms + told.lease_margin_wall_ms
+
+
+def wrong_lease(policy: TellsLease) -> WrongField | None:
+    """The setting of its lease that a policy cannot be given, if any. A node ends its work by half of its lease at the
+    latest, so a longer margin would keep the jobs of a dead node from all others, and gain nothing. A log may hold what
+    is refused here, since earlier releases took it: it is folded, and the cell waits for all of it.
+    """
+    lease_ms, margin_ms = policy.node_lease_wall_ms, policy.lease_margin_wall_ms
+    if lease_ms < LEASE_MS_LEAST:
+        return WrongField("node_lease_wall_ms", lease_ms, f"must be at least {LEASE_MS_LEAST}")
+    if margin_ms > lease_ms // 2:
+        rule = f"must be at most half of node_lease_wall_ms, which is {lease_ms}: set both"
+        return WrongField("lease_margin_wall_ms", margin_ms, rule)
+    return None
 
 
 def longest_patience_ms(state: CellState) -> int:
