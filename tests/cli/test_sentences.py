@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import typing
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from fallow.shared.client.port import News
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.operations import CellPolicy, Quota
+from fallow.shared.events.operations import CellPolicy, Quota, ReclaimFrom
 from fallow.shared.events.reasons import (
     CancelReason,
     ClearReason,
@@ -266,6 +267,10 @@ TABLE: list[tuple[e.Effect, str]] = [
         "Tenant vision is guaranteed 8 GPUs of type gpu, at most 16 GPUs, below all.",
     ),
     (
+        e.QuotaSet(quota=Quota(tenant="vision", gpu_type="gpu", guaranteed_milli=8_000, weight=7, parent="all")),
+        "Tenant vision is guaranteed 8 GPUs of type gpu, no limit, weight 7, below all.",
+    ),
+    (
         e.PolicySet(policy=CellPolicy()),
         "The cell's policy is set: all settings are as shipped.",
     ),
@@ -295,6 +300,31 @@ TABLE: list[tuple[e.Effect, str]] = [
 @pytest.mark.parametrize(("effect", "said"), TABLE, ids=[type(effect).__name__ for effect, _ in TABLE])
 def test_each_effect_is_told_in_one_sentence(effect: e.Effect, said: str) -> None:
     assert sentence(effect) == said
+
+
+OF_A_QUOTA: dict[str, Any] = {
+    "tenant": "speech",
+    "gpu_type": "h100",
+    "guaranteed_milli": 4_000,
+    "limit_milli": 96_000,
+    "weight": 7,
+    "lends": False,
+    "borrows": False,
+    "parent": "lab",
+    "borrow_limit_milli": 8_000,
+    "lend_limit_milli": 8_000,
+    "reclaim": ReclaimFrom.LOWER_PRIORITY,
+    "min_run_ms": 60_000,
+}
+"""Another value of each field than that of a quota of which nothing is said."""
+
+
+@pytest.mark.parametrize("field", Quota.__struct_fields__)
+def test_the_sentence_of_a_quota_tells_each_change_of_it(field: str) -> None:
+    usual = Quota(tenant="vision", gpu_type="gpu")
+    changed = replace(usual, **{field: OF_A_QUOTA[field]})
+    assert changed != usual
+    assert sentence(e.QuotaSet(quota=changed)) != sentence(e.QuotaSet(quota=usual))
 
 
 def test_every_kind_of_effect_has_its_sentence_and_its_row_here() -> None:

@@ -16,12 +16,15 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.job_ids import parted
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.operations import CellPolicy, claimed
+from fallow.shared.events.operations import CellPolicy, Quota, claimed
 from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason, RefuseCode
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 NODES_NAMED_MOST = 4
+
+_WEIGHT = Quota(tenant="any", gpu_type="any").weight
+"""The weight of a quota that names none."""
 
 CLEARED = {
     ClearReason.STARTED: "it has started",
@@ -246,11 +249,12 @@ def _held_back(effect: e.EvictionsHeld) -> str:
 def _quota(effect: e.QuotaSet) -> str:
     quota = effect.quota
     limit = "no limit" if quota.limit_milli is None else f"at most {gpus(quota.limit_milli)}"
+    weight = "" if quota.weight == _WEIGHT else f", weight {quota.weight}"
     below = f", below {quota.parent}" if quota.parent else ""
     rules = "".join(f", {rule}" for rule in quota_rules(quota))
     sure = f"{gpus(quota.guaranteed_milli)} of type {quota.gpu_type}"
     said = ", by the cell file" if effect.of_file else ""
-    return f"Tenant {quota.tenant} is guaranteed {sure}, {limit}{below}{rules}{said}."
+    return f"Tenant {quota.tenant} is guaranteed {sure}, {limit}{weight}{below}{rules}{said}."
 
 
 def _not_done(effect: e.ProposalRefused) -> str:
