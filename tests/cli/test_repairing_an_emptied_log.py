@@ -19,7 +19,8 @@ from fallow.shared.log.port import AppendAnswer, LogTruncated, LogUnavailable, O
 from fallow.shared.log.reading import event_of
 from fallow.shared.log.snapshots import NoUsableSnapshot, read_catalogue, write_snapshot
 from tests.cli.test_repairing import DECISIONS, LAYOUT, Kept
-from tests.histories import CELL, outgoing
+from tests.histories import CELL, History, outgoing
+from tests.log.earlier_release import as_then
 
 SNAPSHOTS = LAYOUT.tp("snapshots", CELL)
 FENCED = (LogTruncated, NoUsableSnapshot)
@@ -183,6 +184,17 @@ async def test_an_emptied_log_without_a_whole_snapshot_begins_anew_and_says_what
     found = await survey(kept.log, LAYOUT, CELL)
     assert (found.state.version, found.base) == (0, None)
     assert BEGINS_ANEW in told(found)
+
+
+async def test_a_log_in_which_another_release_has_gone_on_behind_what_is_lost_is_left_as_it_is() -> None:
+    kept = Kept()
+    await kept.live()
+    state = await kept.state()
+    for _ in range(2):
+        kept.broker.write(as_then(outgoing(LAYOUT, History(5).decisions(1), state.chain)[0]))
+    kept.broker.delete_before(DECISIONS, 41)
+    with pytest.raises(NotRepairable, match=r"t\.decisions/0, offset 41: .* is of another release"):
+        await survey(kept.log, LAYOUT, CELL)
 
 
 async def test_where_nothing_is_left_of_a_cell_whose_records_were_deleted_a_person_is_told_what_to_do() -> None:

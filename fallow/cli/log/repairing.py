@@ -132,12 +132,15 @@ async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[
 
 
 async def _refuse_another_release(log: Log, layout: Layout, cell: str) -> None:
-    """Raises NotRepairable where another release wrote the last snapshot: what it has decided would be given up."""
-    tp = layout.tp("snapshots", cell)
-    last = (await log.last_before({tp: (await log.end_offsets([tp]))[tp]})).get(tp)
-    event = event_of(last) if last is not None and last.value is not None else None
-    if isinstance(event, OfAnotherRelease):
-        raise NotRepairable(f"cell {cell}: the newest snapshot {event}")
+    """Raises NotRepairable where another release wrote the last decision or snapshot: what it has decided would be
+    given up.
+    """
+    tps = [layout.tp(name, cell) for name in ("decisions", "snapshots")]
+    last = await log.last_before(await log.end_offsets(tps))
+    for tp, record in last.items():
+        event = None if record.value is None else event_of(record)
+        if isinstance(event, OfAnotherRelease):
+            raise NotRepairable(f"cell {cell}: {tp[0]}/{tp[1]}, offset {record.offset}: {event}")
 
 
 async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
