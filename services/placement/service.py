@@ -726,6 +726,16 @@ class PlacementService:
         self._set_aside(culprit, RejectedEvent(DeadLetterReason.UNWRITABLE, str(why)))
         return True
 
+    def too_large(self, tried: PendingDecision) -> bool:
+        """Every reader could read the decision, but its topic does not take a record of that size: nothing of it is in
+        the state. Its inputs wait again, and none is at fault. Whether the next decision is smaller.
+        """
+        self._undo(tried.taken)
+        if self._room.is_one_step:
+            return False
+        self._room.narrow(tried.size_bytes)
+        return True
+
     def failed(self, error: Exception) -> bool:
         """`decide` raised this error, and the state is as before. The inputs wait again, and the next decision takes
         fewer of them. A single one without which it is made is the culprit: it is set aside. Whether that may help: a

@@ -306,6 +306,11 @@ class Log(Protocol):
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
         """The same of each of these topics, in their order, asked at once. Raises LogUnavailable."""
 
+    async def record_bytes_most(self, topic: str) -> int | None:
+        """The largest record that the topic takes now, by its own setting (max.message.bytes); None where the broker
+        does not tell. Raises LogUnavailable.
+        """
+
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
         """A reader of these partitions, from these offsets; not started.
 

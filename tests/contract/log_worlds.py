@@ -72,7 +72,10 @@ class MemoryWorld:
 
     async def topic_that_refuses(self, code: Refusal) -> str:
         name = await self.topic(1)
-        self.broker.refuses[name] = code
+        if code is Refusal.TOO_LARGE:
+            self.broker.takes_bytes[name] = 0
+        else:
+            self.broker.refuses[name] = code
         return name
 
     async def grow(self, topic: str, partitions: int) -> None:

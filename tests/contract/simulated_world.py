@@ -41,7 +41,10 @@ class SimulatedWorld:
 
     async def topic_that_refuses(self, code: Refusal) -> str:
         name = await self.topic(1)
-        self.broker.refuses[name] = code
+        if code is Refusal.TOO_LARGE:
+            self.broker.bytes_most[name], self.broker.faults.is_active = 0, True
+        else:
+            self.broker.refuses[name] = code
         return name
 
     async def refill(self, topic: str) -> None:

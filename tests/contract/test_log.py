@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 
 from fallow.shared.log.port import (
+    RECORD_BYTES_MAX,
     Appended,
     AppendRefused,
     Log,
@@ -104,6 +105,13 @@ async def test_a_record_that_is_too_large_is_refused_for_good(world: World, log:
     assert isinstance(answer, AppendRefused)
     assert answer.code is Refusal.TOO_LARGE
     assert await log.append(Outgoing(topic, b"next", partition=0)) == Appended(0)
+
+
+async def test_the_log_tells_how_large_a_record_of_a_topic_may_be(world: World, log: Log) -> None:
+    assert (await log.record_bytes_most(await world.topic(1)) or 0) >= RECORD_BYTES_MAX
+    most = await log.record_bytes_most(await world.topic_that_refuses(Refusal.TOO_LARGE))
+    assert most is not None
+    assert most <= 10
 
 
 @pytest.mark.parametrize("code", [Refusal.INVALID, Refusal.TOO_LARGE])

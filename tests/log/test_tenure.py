@@ -45,6 +45,10 @@ class Ears:
         self.heard.append(f"unwritable: {why}")
         return self.knows_better
 
+    def too_large(self, tried: Trial) -> bool:
+        self.heard.append("too large")
+        return self.knows_better
+
     def failed(self, error: Exception) -> bool:
         self.heard.append(f"failed: {error}")
         return self.knows_better
@@ -110,7 +114,7 @@ def test_a_record_that_its_topic_does_not_take_is_made_smaller_only_where_the_de
     tried = trial(state, tenure)
     refused = AppendRefused(Refusal.TOO_LARGE, "MESSAGE_TOO_LARGE")
     assert tenure.answered(drafted(tenure, tried), tried, refused, 9) is verdict
-    assert [word.partition(":")[0] for word in ears.heard] == ["unwritable"]
+    assert ears.heard == ["too large"]
     assert (tenure.writes, state.epoch) == (False, 0)
 
 

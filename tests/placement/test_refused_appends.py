@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
 from fallow.services.placement.app.ownership import Ownership
 from fallow.services.placement.app.setbacks import REFUSED_MOST, UNANSWERED_MOST, CannotWrite, Setbacks
+from fallow.services.placement.app.size_watch import ASK_EVERY_MS, SizeWatch
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import JobEnqueued
 from fallow.shared.events.jobs import JobAdmitted
@@ -158,23 +160,69 @@ def test_each_failure_in_a_row_is_followed_by_a_longer_pause_and_a_success_ends_
     assert setbacks.failed(refused) < pauses[-1]
 
 
-async def test_a_record_that_its_topic_does_not_take_is_made_anew_with_less_and_a_single_culprit_is_set_aside() -> None:
-    broker = cluster()
+def small_topic(broker: MemoryBroker) -> PlacementProcess:
+    """Of a writer that has nine jobs to take in which fit into topic `decisions` one by one, and one that does not."""
     for number, words in [*((number, 1) for number in range(9)), (9, 6)]:
         run = ProcessRun(argv=("x" * 2_000,) * words)
         job = JobAdmitted(
             cell=CELL, spec=JobSpec(id=f"job-{number}", tenant="vision", run=run), submit_ms=0, digest="0" * 32
         )
         broker.write(LAYOUT.outgoing(job, id="x", source="t", wall_ms=0))
-    process = PlacementProcess(SmallTopic(broker), "placement-1")
+    return PlacementProcess(SmallTopic(broker), "placement-1")
+
+
+def set_aside(broker: MemoryBroker) -> int:
+    return broker.partition((LAYOUT.topic("dead-letters"), 0)).end
+
+
+async def test_a_record_that_its_topic_does_not_take_is_made_anew_with_less_and_waits_for_the_setting_of_the_topic(
+    broker: MemoryBroker,
+) -> None:
+    """No accepted job is set aside for a setting of the broker."""
+    process = small_topic(broker)
     await process.start()
     try:
         await eventually(lambda: len(enqueued(broker)) == 9)
-        await eventually(lambda: broker.partition((LAYOUT.topic("dead-letters"), 0)).end == 1)
-        assert process.health == ""
-        assert process.metric("fallow_cell_given_up_total") == 0
+        await eventually(lambda: "max.message.bytes=10000, 1048576 is needed" in process.health)
+        assert DECISIONS in process.health
+        del broker.takes_bytes[DECISIONS]
+        await eventually(lambda: len(enqueued(broker)) == 10, within_s=15)
+        await eventually(lambda: process.health == "")
+        assert (set_aside(broker), process.metric("fallow_cell_given_up_total")) == (0, 0)
     finally:
         await process.stop()
+
+
+async def test_a_cell_whose_next_decision_its_topic_does_not_take_is_given_up_and_loses_no_job(
+    broker: MemoryBroker,
+) -> None:
+    process = small_topic(broker)
+    await process.start()
+    try:
+        await eventually(lambda: process.metric("fallow_cell_given_up_total") == 1, within_s=15)
+        assert "max.message.bytes=10000, 1048576 is needed" in process.health
+        assert (len(enqueued(broker)), set_aside(broker)) == (9, 0)
+    finally:
+        await process.stop()
+
+
+async def test_a_topic_that_takes_all_again_is_noticed_without_a_record_of_that_size(broker: MemoryBroker) -> None:
+    process, watch = small_topic(broker), LaterHost()
+    sizes = SizeWatch(replace(process.context, host=watch), MemoryLog(broker), LAYOUT, CELL)
+    await sizes.refused(22_000)
+    await sizes.look()
+    assert "max.message.bytes=10000" in process.health
+    watch.later_ms += ASK_EVERY_MS
+    await sizes.look()
+    assert "max.message.bytes=10000" in process.health
+    del broker.takes_bytes[DECISIONS]
+    broker.is_away = True
+    watch.later_ms += ASK_EVERY_MS
+    await sizes.look()
+    broker.is_away = False
+    watch.later_ms += ASK_EVERY_MS
+    await sizes.look()
+    assert "max.message.bytes" not in process.health
 
 
 def enqueued(broker: MemoryBroker) -> list[str]:

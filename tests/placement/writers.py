@@ -78,11 +78,14 @@ class SmallTopic(MemoryLog):
 
     refused = 0
 
+    def __init__(self, broker: MemoryBroker) -> None:
+        super().__init__(broker)
+        broker.takes_bytes[LAYOUT.topic("decisions")] = SMALL_BYTES
+
     async def append(self, message: Outgoing) -> AppendAnswer:
-        if message.topic == LAYOUT.topic("decisions") and len(message.value or b"") > SMALL_BYTES:
-            self.refused += 1
-            return AppendRefused(Refusal.TOO_LARGE, "MESSAGE_TOO_LARGE")
-        return await super().append(message)
+        answer = await super().append(message)
+        self.refused += isinstance(answer, AppendRefused)
+        return answer
 
 
 class PlacementProcess:

@@ -61,6 +61,7 @@ OF_OTHER_SETTINGS = frozenset(
         "RefuseCode.request_too_old",
         "DeadLetterReason.node_not_allowed",  # every pool takes every node
         "DeadLetterReason.too_many",  # by a tenant's own topic only
+        "DeadLetterReason.unwritable",  # admission and the bounds of nodes let in nothing that no record can hold
     }
 )
 """What the worlds' cell files and clients give no cause for: tests of their own bring it about."""
@@ -72,7 +73,6 @@ SELDOM = frozenset(
         "ClearReason.nodes_gone",
         "DeadLetterReason.handler_failed",
         "DeadLetterReason.too_large",
-        "DeadLetterReason.unwritable",
         "DeadLetterReason.sequence_too_far",
         "DeadLetterReason.unknown_device",
         "DeadLetterReason.unknown_node",

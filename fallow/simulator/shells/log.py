@@ -152,6 +152,11 @@ class WorldLog:
         there = self.broker.topics
         return await self.answered(lambda: {topic: there.get(topic.removeprefix(self._prefix), 0) for topic in topics})
 
+    async def record_bytes_most(self, topic: str) -> int | None:
+        """As the port says."""
+        name = topic.removeprefix(self._prefix)
+        return await self.answered(lambda: self.broker.record_bytes_most(name))
+
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> WorldReader:
         """As the port says. Who is patient hears of news so much later."""
         return WorldReader(self, positions, patient_ms)

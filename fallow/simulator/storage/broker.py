@@ -9,7 +9,15 @@ from functools import partial
 
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import Decision
-from fallow.shared.log.port import Appended, AppendUnknown, LogTruncated, LogUnavailable, Outgoing, Refusal
+from fallow.shared.log.port import (
+    RECORD_BYTES_MAX,
+    Appended,
+    AppendUnknown,
+    LogTruncated,
+    LogUnavailable,
+    Outgoing,
+    Refusal,
+)
 from fallow.simulator.engine import Action, Engine
 from fallow.simulator.history.record import EPOCH_MS, Flipped, Logged, LostTail, TopicPartition
 from fallow.simulator.network import BROKER, Network
@@ -177,11 +185,17 @@ class Broker:
         record.damage(value[:place] + bytes((value[place] ^ 0x80,)) + value[place + 1 :])
         self.flipped.append(Flipped(whole, record.value or b""))
 
+    def record_bytes_most(self, topic: str) -> int:
+        """What the topic takes now: when the faults are over, all records that a log sends."""
+        return self.bytes_most.get(topic, RECORD_BYTES_MAX) if self.faults.is_active else RECORD_BYTES_MAX
+
     def is_too_large(self, topic: str, size: int) -> bool:
-        """A record of so many bytes is above what its topic takes: whether it is refused, which is written down."""
-        if topic not in self.bytes_most or not self.faults.is_active:
+        """A record of so many bytes is above what its topic takes: whether it is refused, which is written down. A
+        setting that is too low is a fault, which a person mends when all of them are over.
+        """
+        if topic not in self.bytes_most:
             return True
-        return self.faults.inject(Fault.OVERSIZED, f"{size} bytes for {topic}")
+        return self.faults.is_active and self.faults.inject(Fault.OVERSIZED, f"{size} bytes for {topic}")
 
     def lose_input(self, tp: TopicPartition, offset: int) -> None:
         """Forget the records of an input from this offset on, though they were acknowledged."""

@@ -7,6 +7,7 @@ from fallow.services.placement.app.file_warnings import FileWarnings
 from fallow.services.placement.app.metrics import CellMetrics
 from fallow.services.placement.app.setbacks import CannotWrite, Setbacks
 from fallow.services.placement.app.signing import Signing
+from fallow.services.placement.app.size_watch import SizeWatch
 from fallow.services.placement.service import PendingDecision
 from fallow.services.placement.settings import PlacementSettings
 from fallow.shared.cluster.fold.fold import DamagedLog
@@ -15,7 +16,16 @@ from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
 from fallow.shared.log.machine.writer import Draft
 from fallow.shared.log.missing_keys import missing_key
-from fallow.shared.log.port import Appended, AppendRefused, AppendUnknown, Log, LogRefused, LogUnavailable, Outgoing
+from fallow.shared.log.port import (
+    Appended,
+    AppendRefused,
+    AppendUnknown,
+    Log,
+    LogRefused,
+    LogUnavailable,
+    Outgoing,
+    Refusal,
+)
 from fallow.shared.runtime.process import Context
 
 IN_FORCE = "in force"
@@ -56,6 +66,7 @@ class Appending:
         self._context, self._log, self._layout, self._metrics = context, log, layout, metrics
         self._follower, self._clock, self._setbacks = follower, clock, setbacks
         self.warnings = FileWarnings(context, follower.state.cell)
+        self.sizes = SizeWatch(context, log, layout, self.cell)
         self._signing = Signing(layout, follower.state.cell, context.settings)
 
     async def may_begin(self) -> None:
@@ -119,6 +130,7 @@ class Appending:
         verdict = tenure.answered(draft, tried, answer, self.wrote_ms)
         if verdict is Verdict.IN_FORCE:
             self._follower.wrote(message)
+            self.sizes.took(len(draft.value))
             self._metrics.in_force(draft.decision.effects)
             self.warnings.in_force(draft)
             self._context.logger.debug(
@@ -131,10 +143,9 @@ class Appending:
         version = draft.decision.version
         self._context.logger.info("decision not in force", cell=self.cell, version=version, why=verdict.value)
         if isinstance(answer, AppendUnknown | AppendRefused):
-            if verdict is Verdict.TOO_LARGE and tenure.writes:
-                warn, size_bytes = self._context.logger.warning, len(draft.value)
-                warn("record too large for its topic", cell=self.cell, bytes=size_bytes, reason=answer.reason)
-            else:
+            if isinstance(answer, AppendRefused) and answer.code is Refusal.TOO_LARGE:
+                await self.sizes.refused(len(draft.value))
+            if verdict is not Verdict.TOO_LARGE or not tenure.writes:
                 await self._bear(answer, verdict)
         elif isinstance(answer, Appended):
             await self._until_readable(answer.offset)

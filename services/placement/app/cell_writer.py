@@ -201,6 +201,7 @@ class CellWriter:
                 await self._follower.rest()
             else:
                 self._standing_by.result()
+                await self._appending.sizes.look()
                 self._showing.show(self._service, goes_on=self._goes_on)
         finally:
             self._standing_by.cancel()
@@ -457,6 +458,7 @@ class CellWriter:
             inflow.close(name)
         await self._take_back(tenure)
         await self._look_for_a_repair()
+        await self._appending.sizes.look()
         self._follower.look()
         is_fenced = "nodes" in self._watch.fenced
         has_heard = not self._stepped and self._nodes.look(is_fenced=is_fenced)

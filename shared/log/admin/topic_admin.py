@@ -12,7 +12,15 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from fallow.shared.log.admin.topics import RETENTION, ActualTopic, Difference, DifferenceKind, TopicSpec, differences
+from fallow.shared.log.admin.topics import (
+    RECORD_BYTES,
+    RETENTION,
+    ActualTopic,
+    Difference,
+    DifferenceKind,
+    TopicSpec,
+    differences,
+)
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable, TopicPartition
@@ -86,6 +94,15 @@ async def delete_records(kafka: str | KafkaAccess, tp: TopicPartition, before: i
     """Let the broker forget the records below an offset. Raises LogUnavailable."""
     async with _admin(kafka) as admin:
         await admin.delete_records({KafkaTopicPartition(*tp): RecordsToDelete(before_offset=before)})
+
+
+async def record_bytes_most(kafka: str | KafkaAccess, topic: str) -> int | None:
+    """The largest record, and batch of records, that a topic takes; None where the broker knows no such setting.
+    Raises LogUnavailable.
+    """
+    async with _admin(kafka) as admin:
+        found = (await _config(admin, [topic])).get(topic, {}).get(RECORD_BYTES)
+    return None if found is None else int(found)
 
 
 async def flushes_each_record(kafka: str | KafkaAccess, topic: str) -> bool:

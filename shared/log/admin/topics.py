@@ -23,6 +23,7 @@ FOR_EVER = "-1"
 """Kafka's word for a retention without an end, in time or in bytes."""
 
 RETENTION = "retention.ms"
+RECORD_BYTES = "max.message.bytes"
 TO_MAKE_ANEW = "Kafka cannot shrink it: make it anew as docs/operations.md says"
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
@@ -167,7 +168,7 @@ def _spec(name: str, declaration: TopicDeclaration, cells: int, replicas: int) -
     config = {
         "cleanup.policy": declaration.cleanup,
         "compression.type": "uncompressed" if declaration.unpacked else "producer",
-        "max.message.bytes": str(declaration.record_bytes_max),
+        RECORD_BYTES: str(declaration.record_bytes_max),
         "message.timestamp.type": "LogAppendTime",
         "min.insync.replicas": str(max(1, replicas - 1)),
         "unclean.leader.election.enable": "false",

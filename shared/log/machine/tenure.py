@@ -16,7 +16,6 @@ from fallow.shared.cluster.fold.fold import DamagedLog
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.effects import AnyEffect
 from fallow.shared.events.encoding import Undecodable
-from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.log.machine.writer import Draft, UnwritableDecision, Writer
 from fallow.shared.log.port import AppendAnswer, Appended, AppendRefused, Refusal
 
@@ -64,6 +63,11 @@ class Decider(Protocol[T_contra]):
 
     def unwritable(self, tried: T_contra, why: Undecodable, /) -> bool:
         """No reader could read it, and the state is as before. Whether the next trial will be another one."""
+
+    def too_large(self, tried: T_contra, /) -> bool:
+        """Every reader could read it, but its topic does not take it, and the state is as before. Whether the next
+        trial will be a smaller one.
+        """
 
     def failed(self, error: Exception, /) -> bool:
         """Its own trial raised this error, and the state is as before. Whether the next trial will be another one."""
@@ -149,9 +153,8 @@ class Tenure(Generic[T]):
         else:
             self._writer.unknown()
             if isinstance(answer, AppendRefused) and answer.code is Refusal.TOO_LARGE:
-                # The topic takes less than we ask of one. With less in it the next trial may pass.
-                why = Undecodable(DeadLetterReason.TOO_LARGE, answer.reason)
-                return Verdict.TOO_LARGE if self._decider.unwritable(tried, why) else Verdict.REFUSED
+                # The topic takes less than we ask of one: no input is at fault. A smaller trial may pass.
+                return Verdict.TOO_LARGE if self._decider.too_large(tried) else Verdict.REFUSED
             verdict = Verdict.REFUSED if isinstance(answer, AppendRefused) else Verdict.UNKNOWN
         self._decider.refused(tried)
         return verdict

@@ -88,6 +88,8 @@ class MemoryBroker:
         self.acknowledgements_to_lose = 0
         self.refuses: dict[str, Refusal] = {}
         """Topics to which nothing may be written, and why."""
+        self.takes_bytes: dict[str, int] = {}
+        """Topics whose records may have no more bytes than this: fewer than others."""
         self.now_ms: Callable[[], int | None] = now_ms or (lambda: None)
         self._record_bytes_max = record_bytes_max
         self._topics: dict[str, list[Partition]] = {}
@@ -193,8 +195,13 @@ class MemoryBroker:
     def _check_size(self, message: Outgoing) -> None:
         headers = sum(len(name.encode()) + len(value) for name, value in message.headers)
         size = len(message.key or b"") + len(message.value or b"") + headers
-        if size > self._record_bytes_max:
-            raise RecordTooLarge(f"record for {message.topic}: {size} bytes, at most {self._record_bytes_max}")
+        most = self.record_bytes_most(message.topic)
+        if size > most:
+            raise RecordTooLarge(f"record for {message.topic}: {size} bytes, at most {most}")
+
+    def record_bytes_most(self, topic: str) -> int:
+        """How many bytes a record of the topic may have."""
+        return self.takes_bytes.get(topic, self._record_bytes_max)
 
 
 class MemoryLog:
@@ -285,6 +292,11 @@ class MemoryLog:
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
         """As the port says."""
         return {topic: await self.partitions(topic) for topic in topics}
+
+    async def record_bytes_most(self, topic: str) -> int | None:
+        """As the port says."""
+        self._reach()
+        return self._broker.record_bytes_most(topic)
 
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:  # noqa: ARG002
         """Any number of readers, each with its own positions. Nothing is held back: a wake-up costs nothing here."""
