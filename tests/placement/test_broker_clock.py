@@ -23,7 +23,7 @@ from fallow.shared.runtime.host import Host
 from tests.contract.eventually import eventually
 from tests.hypothesis_profile import reaches
 from tests.placement.lost_world import LostWorld
-from tests.placement.writers import CELL, LAYOUT, PlacementProcess, cluster
+from tests.placement.writers import CELL, LAYOUT, PlacementProcess, RefusedLog, cluster
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 MOMENTS = st.integers(0, 10**13)
@@ -84,6 +84,56 @@ async def test_another_process_whose_clock_is_right_takes_the_cell(world: LostWo
             await world.until_enqueued(1)
     starts = [e for decision in world.decisions() for e in decision.effects if isinstance(e, WriterStarted)]
     assert len(starts) == 1
+
+
+@pytest.mark.parametrize(
+    ("by_ms", "words"), [(2 * HOUR_MS, "s ahead of the broker's"), (-40 * DAY_MS, "s behind the broker's")]
+)
+async def test_a_standby_with_a_wrong_clock_is_not_ready_until_it_is_set(
+    world: LostWorld, by_ms: int, words: str
+) -> None:
+    """It could not take over."""
+    world.admit("job-0")
+    machine = Wrong(by_ms)
+    async with world.placement():
+        await world.until_enqueued(1)
+        async with world.placement(host=machine) as standby:
+            await eventually(lambda: words in (standby.health.waiting_for or ""))
+            assert "could not be taken over" in (standby.health.waiting_for or "")
+            machine.by_ms = 0
+            await eventually(lambda: standby.health.waiting_for is None)
+            machine.by_ms = by_ms
+            await eventually(lambda: words in (standby.health.waiting_for or ""))
+    starts = [e for decision in world.decisions() for e in decision.effects if isinstance(e, WriterStarted)]
+    assert len(starts) == 1
+
+
+async def test_a_standby_whose_clock_is_right_is_ready(world: LostWorld) -> None:
+    world.admit("job-0")
+    async with world.placement():
+        await world.until_enqueued(1)
+        async with world.placement() as standby:
+            await eventually(lambda: standby.health.waiting_for is None)
+            await asyncio.sleep(0.5)
+            assert standby.health.waiting_for is None
+
+
+async def test_a_standby_that_may_not_ask_for_the_brokers_time_is_not_ready(tmp_path: Path) -> None:
+    broker = cluster(clocks.wall_ms)
+    writer = PlacementProcess(MemoryLog(broker), "one")
+    await writer.start()
+    await eventually(lambda: broker.partition((LAYOUT.topic("decisions"), 0)).end == 1)
+    log = RefusedLog(broker, "cells")
+    standby = PlacementProcess(log, "two")
+    await standby.start()
+    try:
+        await eventually(lambda: "no right to write t.cells" in standby.health)
+        await asyncio.sleep(0.5)
+        assert log.tries[LAYOUT.topic("cells")] == 1, "it asks again only after a while"
+        assert writer.health == ""
+    finally:
+        await standby.stop()
+        await writer.stop()
 
 
 async def test_a_broker_that_stamps_nothing_is_not_asked_for_more(tmp_path: Path) -> None:

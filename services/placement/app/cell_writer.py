@@ -166,6 +166,19 @@ class CellWriter:
             self._context.health.not_ready(why, what, cell=self.cell)
             self._context.logger.error(CANNOT_WRITE, cell=self.cell, reason=why)
 
+    def _look_at_clock(self) -> None:
+        """As of a key, so of a clock: the reason names what the standby could not do."""
+        why = self._clock.look()
+        if why is None:
+            self._context.health.ready(self._about_clock)
+        else:
+            text = f"cell {self.cell} could not be taken over: {why}"
+            self._context.health.not_ready(text, self._about_clock, cell=self.cell)
+
+    @property
+    def _about_clock(self) -> str:
+        return f"clock for cell {self.cell}"
+
     def _is_back(self) -> None:
         self._given_up_at = None
         self._context.health.ready(self.cell)
@@ -194,6 +207,7 @@ class CellWriter:
     async def _stand_by(self) -> None:
         """Fold what comes, for a while or until `wake`: then the reader is let go, and what it had is read anew."""
         self._clock.left()
+        self._look_at_clock()
         self._standing_by = asyncio.create_task(self._follower.poll(wait_ms=STANDBY_WAIT_MS))
         try:
             await asyncio.wait([self._standing_by])
@@ -244,6 +258,7 @@ class CellWriter:
         await self._follower.catch_up()
         await self._appending.may_begin()
         await self._clock.begin()
+        self._context.health.ready(self._about_clock)
         await self._read_anew(self._service.take_over)
         tenure = Tenure(self._follower.state, self._service)
         if not await self._take_over(tenure):

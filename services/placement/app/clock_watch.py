@@ -5,6 +5,8 @@ The broker's time comes from the stamps that it gives: of each decision that is 
 writer that topic `cells` does not answer takes the cell over at the time of the log, and the stamp of that record is
 the first. From then on the writer goes on deciding while the broker is asked: between two stamps the machine's two
 clocks tell whether one of them jumps, and topic `cells` may be away for longer than the cell can wait.
+
+A standby asks the same, so that a process which could not take over is noticed before the writer is gone.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ class ClockWatch:
         self._ask_at_ms = self._failed = 0
         self._has_answer = False
         self._question: asyncio.Task[None] | None = None
+        self._why_not: str | None = None
         self._is_checked = context.settings.clock is ClockKind.WALL
 
     @property
@@ -85,17 +88,42 @@ class ClockWatch:
 
     def compare(self) -> None:
         """Look at the stamp that has just come. Raises CannotWrite where the machine's clock is wrong."""
-        bound_ms, ahead_ms = self._context.settings.clock_bound_wall_ms, self._ahead_ms()
-        if self._is_checked and abs(ahead_ms) > bound_ms:
+        if wrong := self._wrong():
             if isinstance(self._context.clock, WallCellClock):
                 self._context.clock.forget()
-            how = "ahead of" if ahead_ms > 0 else "behind"
-            raise CannotWrite(
-                f"this machine's clock is {abs(ahead_ms) / 1_000:.1f} s {how} the broker's, at most "
-                f"{bound_ms / 1_000:g} s are allowed (FALLOW_CLOCK_BOUND_WALL_MS): set the clock"
-            )
+            raise CannotWrite(wrong)
         if self._is_checked:
-            self._forget_wrong_time(bound_ms)
+            self._forget_wrong_time(self._context.settings.clock_bound_wall_ms)
+
+    def look(self) -> str | None:
+        """For a standby: why it could not take the cell over by its clock, as the broker's last answer tells; None
+        where it could. The broker is asked where that is due, or where the clock looks otherwise than it told, and
+        nothing waits for the answer.
+        """
+        if not self._is_checked:
+            return None
+        now_ms, is_answered = self._context.host.monotonic_ms(), self._question is not None and self._question.done()
+        try:
+            self._look_at_answer()
+            if is_answered:
+                self._why_not = self._wrong()
+        except CannotWrite as error:
+            self._why_not, self._ask_at_ms = str(error), now_ms + ASK_EVERY_MS
+        is_other = self._has_answer and bool(self._wrong()) != bool(self._why_not)
+        if self._question is None and (is_other or now_ms >= self._ask_at_ms):
+            self._question = asyncio.create_task(self._ask(), name="ask for the broker's time")
+        return self._why_not
+
+    def _wrong(self) -> str | None:
+        """What is wrong with the machine's clock; None where it is right, or nothing is known."""
+        bound_ms, ahead_ms = self._context.settings.clock_bound_wall_ms, self._ahead_ms()
+        if not self._is_checked or abs(ahead_ms) <= bound_ms:
+            return None
+        how = "ahead of" if ahead_ms > 0 else "behind"
+        return (
+            f"this machine's clock is {abs(ahead_ms) / 1_000:.1f} s {how} the broker's, at most "
+            f"{bound_ms / 1_000:g} s are allowed (FALLOW_CLOCK_BOUND_WALL_MS): set the clock"
+        )
 
     def _forget_wrong_time(self, bound_ms: int) -> None:
         """The clock may have been wrong where nobody compared it: in a standby, or while the broker was away."""
