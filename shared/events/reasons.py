@@ -148,4 +148,6 @@ class DeadLetterReason(StrEnum):
     SEQUENCE_TOO_FAR = "sequence_too_far"
     UNKNOWN_DEVICE = "unknown_device"
     LARGER_THAN_POOL = "larger_than_pool"
+    TOO_MANY_NODES = "too_many_nodes"
+    TOO_MANY_LABELS = "too_many_labels"
     UNWRITABLE = "unwritable"

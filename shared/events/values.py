@@ -27,6 +27,9 @@ from fallow.shared.events.value import WrongField, told_of
 GPU = 1000
 """One whole GPU in milli-GPUs."""
 
+LABELS_MOST, TAINTS_MOST = 256, 64
+"""So many labels and taints a node may have that joins. Readers of decisions take more: earlier nodes may have them."""
+
 WORKERS_MOST = 100_000
 AFTER_MOST, ARRAY_MOST, POOLS_MOST = 100, 1_000, 32
 BACKOFF_MS, BACKOFF_MOST_MS = 10_000, 600_000

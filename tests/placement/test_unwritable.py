@@ -32,6 +32,7 @@ from fallow.shared.events.ranges import ranges_of
 from fallow.shared.events.reasons import DeadLetterReason, PendingReason, ProposalCode
 from fallow.shared.events.values import (
     GPU,
+    LABELS_MOST,
     JobSpec,
     NodeStatus,
     ProcessRun,
@@ -43,7 +44,7 @@ from fallow.shared.events.values import (
 from fallow.shared.log.machine.tenure import Tenure
 from fallow.shared.log.machine.writer import UnwritableDecision
 from tests.hypothesis_profile import reaches
-from tests.placement.vast import is_sound, long_names, quick, wide
+from tests.placement.vast import at_length, is_sound, long_names, quick, wide
 from tests.placement.world import (
     CELL,
     DIGEST,
@@ -347,7 +348,7 @@ def test_quotas_that_no_record_holds_are_refused_with_their_size() -> None:
 
 
 def test_a_node_that_tells_too_much_of_itself_is_set_aside_with_the_figure() -> None:
-    labels = {f"label-{number:05}": "v" * 100 for number in range(600)}
+    labels = {at_length(f"label-{number:03}"): at_length("v") for number in range(LABELS_MOST)}
     world = quick(joined("n1", labels=labels), joined("n2"))
     ((_, stray),) = world.service.take_strays()
     size = len(encode(joined("n1", labels=labels).spec))

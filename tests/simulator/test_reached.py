@@ -60,6 +60,8 @@ OF_OTHER_SETTINGS = frozenset(
         "RefuseCode.submission_too_old",  # the judge forgets no job, so its cells do not; so the next one
         "RefuseCode.request_too_old",
         "DeadLetterReason.node_not_allowed",  # every pool takes every node
+        "DeadLetterReason.too_many_nodes",  # tests/placement/test_many_nodes.py; so the next one
+        "DeadLetterReason.too_many_labels",
         "DeadLetterReason.too_many",  # by a tenant's own topic only
         "DeadLetterReason.unwritable",  # admission and the bounds of nodes let in nothing that no record can hold
     }

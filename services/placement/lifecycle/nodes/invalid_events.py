@@ -11,9 +11,14 @@ from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST, Eve
 from fallow.shared.events.encoding import encode
 from fallow.shared.events.nodes import SEQ_AHEAD_WALL_MS, DeviceFailed, NodeEvent, NodeJoined, NodeReport, seq_most
 from fallow.shared.events.reasons import DeadLetterReason
+from fallow.shared.events.values import LABELS_MOST, TAINTS_MOST
 
 NODE_BYTES_MOST = 64_000
 """What a node may tell of itself. It stands in each record of a change of the node, of which many may come at once."""
+
+
+NODES_MOST = 50_000
+"""So many nodes a cell may have, lost ones included. Each stands in the state of every reader and in each snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ class RejectedEvent:
 def stray(state: CellState, cell: CellPart, event: NodeEvent) -> RejectedEvent | None:
     """Why this word of a node is to be set aside, or None."""
     if isinstance(event, NodeJoined):
-        return _of_no_pool(cell, event)
+        return _too_much(state, event) or _of_no_pool(cell, event)
     node = state.nodes.get(event.node)
     if node is None:
         return of_no_node(state, event.node)
@@ -69,6 +74,19 @@ def _devices_of(event: NodeEvent) -> tuple[int, ...]:
     if isinstance(event, NodeReport):
         return event.failed_devices
     return (event.device,) if isinstance(event, DeviceFailed) else ()
+
+
+def _too_much(state: CellState, event: NodeJoined) -> RejectedEvent | None:
+    """Why no cell takes a node of this description, or this cell no further node."""
+    spec = event.spec
+    for field, count, most in (("labels", len(spec.labels), LABELS_MOST), ("taints", len(spec.taints), TAINTS_MOST)):
+        if count > most:
+            text = f"spec.{field}: {count}, a node has at most {most} {field}"
+            return RejectedEvent(DeadLetterReason.TOO_MANY_LABELS, text)
+    if event.node not in state.nodes and len(state.nodes) >= NODES_MOST:
+        text = f"node: {event.node} is one more than the {NODES_MOST} nodes that cell {state.cell} may have"
+        return RejectedEvent(DeadLetterReason.TOO_MANY_NODES, text)
+    return None
 
 
 def _of_no_pool(cell: CellPart, event: NodeJoined) -> RejectedEvent | None:
