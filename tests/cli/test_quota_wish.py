@@ -158,3 +158,27 @@ def test_the_tree_is_told_with_what_is_borrowed_lent_and_available() -> None:
         ("ada", "lab", 1),
         ("bob", "lab", 1),
     ]
+
+
+def test_of_a_quota_it_is_told_whether_a_person_has_set_it_or_the_cell_file() -> None:
+    """One that a person changed behind the file is the person's, one that a file set again is the file's."""
+
+    def limits(tenant: str, gpus: int, *, of_file: bool) -> e.QuotaSet:
+        return e.QuotaSet(quota=Quota(tenant=tenant, gpu_type="gpu", limit_milli=gpus * 1000), of_file=of_file)
+
+    state = cell(
+        limits("file", 1, of_file=True),
+        limits("person", 1, of_file=False),
+        limits("both", 1, of_file=True),
+        limits("both", 2, of_file=False),
+        limits("again", 1, of_file=False),
+        limits("again", 2, of_file=True),
+    )
+    told = {row["tenant"]: row["of_file"] for row in as_object(state)["quotas"]}
+    assert told == {"file": True, "person": False, "both": False, "again": True}
+    assert {row[0]: row[-1] for row in table(state)} == {
+        "file": "",
+        "person": "set at run time",
+        "both": "set at run time",
+        "again": "",
+    }

@@ -31,7 +31,7 @@ def table(state: CellState, tenant: str | None = None) -> list[tuple[str, ...]]:
     """The rows of the table, in GPUs; children stand below their parent, two columns to the right. Of a tenant only
     those of it, of the tenants above it and of those below it.
     """
-    return [_row(row) for row in _rows(state, tenant)]
+    return [_row(state, row) for row in _rows(state, tenant)]
 
 
 def _rows(state: CellState, tenant: str | None) -> list[QuotaRow]:
@@ -47,8 +47,16 @@ def _rows(state: CellState, tenant: str | None) -> list[QuotaRow]:
     return found
 
 
-def _row(row: QuotaRow) -> tuple[str, ...]:
-    quota = row.quota
+def _is_of_file(state: CellState, row: QuotaRow) -> bool | None:
+    """Whether the quota is as a cell file has set it; None where there is none. Else a person has set it, or changed
+    it, at run time.
+    """
+    account = (row.tenant, row.gpu_type)
+    return state.quotas_of_file.get(account, False) if account in state.quotas else None
+
+
+def _row(state: CellState, row: QuotaRow) -> tuple[str, ...]:
+    quota, at_run_time = row.quota, ["set at run time"] if _is_of_file(state, row) is False else []
     return (
         "  " * row.depth + row.tenant,
         row.gpu_type,
@@ -59,7 +67,7 @@ def _row(row: QuotaRow) -> tuple[str, ...]:
         _gpus(row.lent_milli),
         _gpus(row.available_milli),
         "" if quota is None else str(quota.weight),
-        "" if quota is None else ", ".join(quota_rules(quota)),
+        "" if quota is None else ", ".join(quota_rules(quota) + at_run_time),
     )
 
 
@@ -69,11 +77,11 @@ def as_object(state: CellState, tenant: str | None = None) -> dict[str, Any]:
         "cell": state.cell,
         "version": state.version,
         "at_ms": state.at_ms,
-        "quotas": [_object(row) for row in _rows(state, tenant)],
+        "quotas": [_object(state, row) for row in _rows(state, tenant)],
     }
 
 
-def _object(row: QuotaRow) -> dict[str, Any]:
+def _object(state: CellState, row: QuotaRow) -> dict[str, Any]:
     quota = row.quota or Quota(tenant=row.tenant, gpu_type=row.gpu_type)
     return {
         "tenant": row.tenant,
@@ -81,6 +89,7 @@ def _object(row: QuotaRow) -> dict[str, Any]:
         "parent": quota.parent,
         "depth": row.depth,
         "has_quota": row.quota is not None,
+        "of_file": _is_of_file(state, row),
         "guaranteed_milli": row.guaranteed_milli,
         "limit_milli": quota.limit_milli,
         "borrow_limit_milli": quota.borrow_limit_milli,
