@@ -122,8 +122,7 @@ class NaiveWorld(World):
             elif queue.discipline is QueueDiscipline.BEST_EFFORT_FIFO:
                 continue
             elif self._waits_for_ever(job, found):
-                is_fifo_backfill = not is_strict and queue.order is QueueOrder.FIFO
-                if is_fifo_backfill and not in_the_way and job.id in self.state.heads:
+                if not is_strict and not in_the_way and job.id in self.state.heads:
                     made.append(self._done(e.HeadCleared(job=job.id)))
             elif (not over or waits) and (is_strict or found not in NOT_WAITED_FOR):
                 nodes = self._nodes_of(job) - self._kept_by(in_the_way)

@@ -11,7 +11,7 @@ from fallow.shared.cluster.fold.rows import rows_of, state_from
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import CellPolicy, HoldJob
-from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import Dependency
 from tests.placement.world import (
@@ -44,9 +44,9 @@ FILE = CellFile(
 )
 
 
-def blocked_cell(**options: Any) -> World:
+def blocked_cell(file: CellFile = FILE, **options: Any) -> World:
     """Two nodes of 4 GPUs, one of them in use; `big` needs both and is the head since 0."""
-    world = World(FILE, **options)
+    world = World(file, **options)
     world.tell(joined("n1", 4), joined("n2", 4))
     world.tell(admitted(spec_of("first", 4, pools=("train",))))
     world.tell(admitted(spec_of("big", 4, workers=2, pools=("train",)), 1))
@@ -245,8 +245,11 @@ def test_a_job_behind_a_head_is_told_so_when_its_own_wait_is_over(discipline: Qu
     assert world.job("later").deferred is PendingReason.BEHIND_HEAD
 
 
-def test_a_head_that_its_quota_never_lets_start_any_more_is_none_and_is_cleared() -> None:
-    world = blocked_cell()
+@pytest.mark.parametrize("order", QueueOrder)
+def test_a_head_that_its_quota_never_lets_start_any_more_is_none_and_is_cleared(order: QueueOrder) -> None:
+    (part,) = FILE.cells
+    queue = part.queues[0].model_copy(update={"order": order})
+    world = blocked_cell(FILE.model_copy(update={"cells": (part.model_copy(update={"queues": (queue,)}),)}))
     assert "big" in world.state.heads
     made = world.tell(set_quotas(quota("ada", 5)))
     assert [effect.job for effect in made if isinstance(effect, e.HeadCleared)] == ["big"]

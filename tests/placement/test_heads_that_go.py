@@ -7,10 +7,22 @@ import pytest
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.events.base import Event
 from fallow.shared.events.operations import PlanMaintenance
-from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from tests.placement.replicas import all_start, service
-from tests.placement.world import CELL, World, admitted, cancel, joined, set_policy, spec_of, started, update
+from tests.placement.world import (
+    CELL,
+    World,
+    admitted,
+    cancel,
+    joined,
+    quota,
+    set_policy,
+    set_quotas,
+    spec_of,
+    started,
+    update,
+)
 
 STRICT = QueueDiscipline.STRICT_FIFO
 
@@ -82,3 +94,21 @@ def test_a_job_behind_a_head_starts_when_that_comes_to_its_limit_by_a_start_in_t
     world.tell(admitted(spec_of("of-bob", 2, queue="next", tenant="bob", pools=("extra",))))
     assert world.job("head").deferred is PendingReason.QUOTA_REACHED
     assert world.nodes_of("behind") == ["n1"]
+
+
+@pytest.mark.parametrize("order", QueueOrder)
+def test_jobs_like_a_head_whose_limit_forbids_it_for_good_are_told_that(order: QueueOrder) -> None:
+    """They stood behind it, and stand behind no job any more that is to start before them."""
+    world = world_of(Queue(name="line", discipline=STRICT, order=order))
+    world.tell(joined("n1", 8), admitted(spec_of("busy", 4, queue="line", tenant="bob")))
+    for number, job in enumerate(("head", "like-1", "like-2")):
+        world.tell(admitted(spec_of(job, 6, queue="line"), number))
+    assert [world.job(job).deferred for job in ("like-1", "like-2")] == [PendingReason.BEHIND_HEAD] * 2
+    world.tell(set_quotas(quota("ada", 5)))
+    assert [world.job(job).deferred for job in ("head", "like-1", "like-2")] == [PendingReason.QUOTA_REACHED] * 3
+    world.tell(set_quotas(quota("ada", 7)))
+    assert [world.job(job).deferred for job in ("head", "like-1", "like-2")] == [
+        PendingReason.NO_FREE_GPUS,
+        PendingReason.BEHIND_HEAD,
+        PendingReason.BEHIND_HEAD,
+    ]

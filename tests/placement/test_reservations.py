@@ -891,3 +891,14 @@ def test_where_a_record_has_no_room_for_all_that_is_planned_no_more_the_next_one
         told.append([effect.job for effect in turn.effects if isinstance(effect, e.ReservationCleared)])
         assert is_whole is not bool(state.reservations)
     assert told == [["big"], ["c"]]
+
+
+def test_jobs_that_wait_for_the_same_are_told_the_same_beside_a_planned_start() -> None:
+    """The first one is looked for, and finds that its limit keeps it; the others are like it."""
+    planned = Planned(file_of(BACKFILL), joined("n1", 4), joined("n2", 4), joined("n3", 4))
+    planned.tell(set_quotas(quota("bob", 4)))
+    planned.submit(job("a", 4, 100), job("b", 4, NEVER_MS, tenant="bob"), job("big", 4, 50, workers=2))
+    planned.tell(planned.plan())
+    assert planned.planned() == {"big": (100, ("n1", "n3"))}
+    planned.submit(*(job(f"like-{number}", 4, NEVER_MS, tenant="bob") for number in range(3)))
+    assert [planned.world.job(f"like-{number}").deferred for number in range(3)] == [PendingReason.QUOTA_REACHED] * 3

@@ -150,8 +150,8 @@ class _QueueScan:
             course.close()
             if has_room:  # else the next walk goes on here, and tells what then still waits
                 told = self._walk.deferred
-                self._walk.has_untold |= tell(self._state, course, told, self._is_kept_back)
-        if has_room and self._discipline is _BACKFILL and not self._is_fair:
+                self._walk.has_untold |= tell(self._state, course, told, self._is_kept_back, self._is_kept_off)
+        if has_room and self._discipline is _BACKFILL:
             self._clear_heads()
         return has_room
 
@@ -560,15 +560,15 @@ class _QueueScan:
         if place is None:
             return False
         over = self._heads.over(place[1].rows.need, job.spec)
-        return (over is not None and over.is_due) or (bool(self._reserved) and self._is_kept_off(place[1], job))
+        return over is not None and over.is_due
 
-    def _is_kept_off(self, row: Row, job: Job) -> bool:
+    def _is_kept_off(self, job: Job) -> bool:
         """Whether nodes that the job could use are kept for a planned start of another one, and it has none."""
-        if job.spec.id in self._state.reservations:
+        place, order = self._lines.place_of(job.spec.id), self._lines.order_of(job.spec.id)
+        if not self._reserved or place is None or order is None or job.spec.id in self._state.reservations:
             return False
-        order = self._lines.order_of(job.spec.id)
-        off = NOWHERE if order is None else self._reserved_from(job, order)[0]
-        return bool(off) and meet(off, self._heads.reach(row.rows.need, job.spec))
+        off = self._reserved_from(job, order)[0]
+        return bool(off) and meet(off, self._heads.reach(place[1].rows.need, job.spec))
 
     def _clear_heads(self) -> None:
         """Clear heads that no room would help any more. Whatever else comes between, another head before it or another

@@ -27,10 +27,14 @@ FRESH_MOST = 2_000
 Told = dict[str, PendingReason]
 
 
-def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[Job], bool]) -> bool:
+Asks = Callable[[Job], bool]
+
+
+def tell(state: CellState, course: Course, told: Told, is_kept_back: Asks, is_kept_off: Asks) -> bool:
     """Tell the jobs of a line why they wait, as far as the walk has found that out. `is_kept_back`: by a head that is
     due, in a queue that backfills; of these only jobs whose reason is over, that have none, or that alone are
-    more than their tenant may ever use are told anything. Whether more are to be told after another walk.
+    more than their tenant may ever use are told anything. `is_kept_off`: from places of a planned start, which says
+    nothing to one that has no other places either. Whether more are to be told after another walk.
     """
     line, before = course.line, len(told)
     if line.queue.discipline is QueueDiscipline.STRICT_FIFO:
@@ -53,7 +57,7 @@ def tell(state: CellState, course: Course, told: Told, is_kept_back: Callable[[J
     for job_id in list(islice(fresh, FRESH_MOST)):
         row = fresh.pop(job_id)
         job = state.jobs[job_id]
-        code = _code_of(row) or (PendingReason.BEHIND_HEAD if is_kept_back(job) else None)
+        code = _code_of(row) or (PendingReason.BEHIND_HEAD if is_kept_back(job) or is_kept_off(job) else None)
         if code is None:
             fresh[job_id] = row
         elif job.status is JobStatus.QUEUED and job_id not in told and _is_in_front(row, job_id):
@@ -69,7 +73,7 @@ def _is_in_front(row: Row, job_id: str) -> bool:
     return len(row) <= OF_A_CLASS_MOST or job_id in row.front(OF_A_CLASS_MOST)
 
 
-def _tell_room(state: CellState, rows: RoomRows, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+def _tell_room(state: CellState, rows: RoomRows, told: Told, is_kept_back: Asks) -> None:
     code, most = rows.need.code, len(told) + TOLD_MOST
     assert code is not None, "it was passed for that"
     for row in sorted(rows.rows, key=lambda row: row.first or ()):
@@ -79,14 +83,14 @@ def _tell_room(state: CellState, rows: RoomRows, told: Told, is_kept_back: Calla
             return
 
 
-def _tell_row(state: CellState, row: Row, code: PendingReason, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+def _tell_row(state: CellState, row: Row, code: PendingReason, told: Told, is_kept_back: Asks) -> None:
     for job_id in row.front(OF_A_CLASS_MOST):
         job = state.jobs[job_id]
         if job.status is JobStatus.QUEUED and job_id not in told:
             _tell_job(state, job, code, told, is_kept_back)
 
 
-def _tell_job(state: CellState, job: Job, code: PendingReason, told: Told, is_kept_back: Callable[[Job], bool]) -> None:
+def _tell_job(state: CellState, job: Job, code: PendingReason, told: Told, is_kept_back: Asks) -> None:
     if job.deferred is code:
         return
     if not is_kept_back(job) or (is_of_quota(code) and not is_ever_allowed(state, job)):
@@ -108,7 +112,12 @@ def _tell_behind(state: CellState, course: Course, told: Told) -> None:
             _tell_room(state, rows, told, lambda _: False)
             line.for_good.update(dict.fromkeys(rows.rows, rows.need.code))
     fresh, left = line.fresh, TOLD_MOST
-    line.moved = {}
+    moved, line.moved = line.moved, {}
+    for row in moved:
+        if not left:
+            line.moved[row] = None
+        elif is_of_quota(row.code) and row not in line.for_good:
+            left = _tell_what_is_for_good(state, line, row, told, left)
     for job_id, row in list(fresh.items()):
         job = state.jobs[job_id]
         code = _code_behind(state, row, job)
@@ -121,6 +130,21 @@ def _tell_behind(state: CellState, course: Course, told: Told) -> None:
             told[job_id], left = code, left - 1
         del fresh[job_id]
     _tell_what_is_over(state, line, told, left)
+
+
+def _tell_what_is_for_good(state: CellState, line: Line, row: Row, told: Told, left: int) -> int:
+    """Tell the jobs of a class that stand behind a head, and that a quota comes to keep from ever starting: so many
+    (`left`) at most. How many more may be told.
+    """
+    for job_id in row.front(min(left, OF_A_CLASS_MOST)):
+        job = state.jobs[job_id]
+        code = _code_behind(state, row, job)
+        if not is_of_quota(code):
+            continue
+        line.for_good[row] = code
+        if job.deferred is PendingReason.BEHIND_HEAD and _may_be_told(job, told):
+            told[job_id], left = code, left - 1
+    return left
 
 
 def _code_behind(state: CellState, row: Row, job: Job) -> PendingReason:
