@@ -18,7 +18,7 @@ from fallow.shared.events.operations import PlanMaintenance
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.values import JobSpec, Resources
 from tests.placement.replicas import all_start, service
 from tests.placement.test_heads import BACKFILL, submit, world_of
 from tests.placement.world import CELL, World, admitted, cancel, finished, joined, quota, set_quotas, spec_of, update
@@ -78,6 +78,19 @@ def test_a_due_head_starts_however_many_of_another_tenant_come_if_what_stands_be
         world.tell(set_quotas(quota("bob", 32)))
     started = flows(world, None, pools=("train" if gpu_type == "gpu" else "extra",), **NEW)
     assert started in range(30, 34)
+
+
+@pytest.mark.parametrize("wanted", [4, 5])
+def test_a_due_head_starts_though_a_running_job_before_it_wants_a_worker_more_that_no_node_could_hold(
+    wanted: int,
+) -> None:
+    """It waits for other nodes than there are, and so for nothing that ends: nor when something has become free."""
+    world = world_of(FAIR, wait_ms=HALF_HOUR_MS)
+    world.listens = False  # hours pass, and no node speaks
+    world.tell(*(joined(f"x{number}", 8, memory_mib=2) for number in (1, 2)))
+    submit(world, "grows", 1, wanted, tenant="bob", gang=False, resources=Resources(gpu_milli=1_000, memory_mib=1))
+    assert len(world.job("grows").workers) == 4
+    assert flows(world, None) in range(30, 34)
 
 
 def test_a_due_head_starts_though_its_tenant_sends_a_small_job_of_a_higher_priority_with_each_end() -> None:
@@ -442,3 +455,42 @@ def test_nobody_is_told_of_a_due_head_that_keeps_room_before_its_turn_in_a_queue
     queue = Queue(name="line", discipline=discipline, order=QueueOrder.FAIR_SHARE)
     told = why_not(world.state, world.job("small"), (queue,), world.now_ms)
     assert told.behind is None
+
+
+def kept_back_by(world: World, job: str) -> tuple[tuple[PendingReason, ...], str | None]:
+    """Why a job waits now, and the head that it stands behind."""
+    told = why_not(world.state, world.job(job), world.file.cells[0].queues, world.now_ms)
+    return told.codes, None if told.behind is None else told.behind.job
+
+
+def test_a_head_is_told_of_a_younger_one_of_its_tenant_with_a_higher_priority_that_keeps_it_off() -> None:
+    """That one keeps nothing from other tenants: a third job of ada's stands before it, and waits for the same node."""
+    world = world_of(FAIR, wait_ms=1_000)
+    world.tell(joined("x1", 4, labels={"old": "1"}), joined("x2", 4))
+    submit(world, "busy", 4, tenant="eve", **OLD)
+    submit(world, "ends", 4, tenant="eve", **SPARE)
+    submit(world, "head", 4, tenant="ada", **SPARE)
+    world.pass_time(500)
+    submit(world, "younger", 4, 2, tenant="ada", priority=10)
+    submit(world, "first", 4, tenant="ada", priority=20, **OLD)
+    world.pass_time(2_000)
+    assert world.state.heads == {"head": 0, "younger": 500, "first": 500}
+    world.tell(finished("ends", "x2"))
+    assert not world.job("head").workers
+    assert kept_back_by(world, "head") == ((PendingReason.BEHIND_HEAD,), "younger")
+
+
+def test_a_head_is_told_of_an_older_one_of_another_tenant_though_shares_alone_would_put_it_first() -> None:
+    """A job of that tenant that finds no room leaves the turn with it, and so the older head is met before."""
+    world = world_of(FAIR, wait_ms=1_000)
+    world.tell(joined("x1", 4, labels={"old": "1"}), joined("x2", 4))
+    submit(world, "small", 2, tenant="ada", **OLD)
+    submit(world, "ends", 4, tenant="bob", **SPARE)
+    submit(world, "older", 4, 2, tenant="bob")
+    world.pass_time(2_000)
+    submit(world, "first", 4, tenant="bob", priority=10, **OLD)
+    submit(world, "head", 2, 2, tenant="ada")
+    assert world.state.heads == {"older": 0, "first": 2_000, "head": 2_000}
+    world.tell(finished("ends", "x2"))
+    assert not world.job("head").workers
+    assert kept_back_by(world, "head") == ((PendingReason.BEHIND_HEAD,), "older")

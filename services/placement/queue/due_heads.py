@@ -17,6 +17,7 @@ from fallow.services.placement.queue.lines.course import Course
 from fallow.services.placement.queue.lines.line import Line
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.services.placement.queue.lines.row import Need, RoomRows, Row
+from fallow.services.placement.search.partial_start import fills_all_nodes
 from fallow.services.placement.search.reason_precedence import is_of_quota
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.job import Job, JobStatus
@@ -169,7 +170,7 @@ class OwnBefore:
     def _waits_on(self, row: Row) -> Reach:
         assert row.first is not None, "somebody waits in it"
         job, need = self._state.jobs[row.first[-1]], row.rows.need
-        code = row.code or need.code or _told(job, row)
+        code = row.code or need.code or _told(self._state, job, row)
         return waits_on(self._heads, job, need, code, is_due=row.rows in self._due)
 
 
@@ -197,11 +198,13 @@ def waits_on(heads: Heads, job: Job, need: Need, code: PendingReason | None, *, 
     return {name: mask & reach[name] for name, mask in kept.items() if name in reach}
 
 
-def _told(job: Job, row: Row) -> PendingReason | None:
+def _told(state: CellState, job: Job, row: Row) -> PendingReason | None:
     """Why a job waits of which the line does not know it now: that heads have kept it off, whatever it was told before;
     else what it was told last. One that runs is told nothing: it waits for the workers that it still wants since the
-    first walk behind which it stood in its line, whoever made that walk.
+    first walk behind which it stood in its line, whoever made that walk; for none where it has all that nodes hold.
     """
+    if job.status is not JobStatus.QUEUED and fills_all_nodes(state, job):
+        return PendingReason.NO_SUCH_NODES
     if row.kept_off == job.spec.id:
         return PendingReason.BEHIND_HEAD
     if job.status is JobStatus.QUEUED:

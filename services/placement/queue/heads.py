@@ -520,7 +520,8 @@ def head_before(
         running = _before(queue, _of_queue(queue, first_name, growing), job)
         heads += _behind_others_last(known.in_own(queue, before) + known.of_growing(queue, running))
     elif has_room:
-        heads += _behind_others_last(known.in_other(queue, _heads_first(state, job, before, queue)))
+        first = _heads_first(state, job, before, queue, _of_queue(queue, first_name, waiting))
+        heads += _behind_others_last(known.in_other(queue, first))
     for each in earlier:
         found = known.in_other(each, _of_queue(each, first_name, waiting))
         found += known.of_growing(each, _of_queue(each, first_name, growing))
@@ -529,14 +530,25 @@ def head_before(
     return keeper or _planned_before(state, job, (*earlier, queue), reach, now_ms)
 
 
-def _heads_first(state: CellState, head: Job, before: Sequence[Job], queue: Queue) -> Sequence[Job]:
-    """Those of the jobs `before` a head of this queue that may keep it off: by shares those that have been heads for
-    longer.
+def _heads_first(
+    state: CellState, head: Job, before: Sequence[Job], queue: Queue, waiting: Sequence[Job]
+) -> Sequence[Job]:
+    """Those of the jobs `before` a head of this queue that may keep it off; by shares those of all that are `waiting`
+    in it that have been heads for longer, whose turn may come first since what stands before them finds no room, and
+    those of its own tenant that stand before it, however long they have been heads.
     """
     if queue.order is not QueueOrder.FAIR_SHARE:
         return before
-    mine = (state.heads[head.spec.id], head.number)
-    return [each for each in before if each.id in state.heads and (state.heads[each.id], each.number) < mine]
+    mine, place = (state.heads[head.spec.id], head.number), _place_in(queue, head)
+    return [
+        each
+        for each in waiting
+        if each.id in state.heads
+        and (
+            (state.heads[each.id], each.number) < mine
+            or (each.spec.tenant == head.spec.tenant and _place_in(queue, each) < place)
+        )
+    ]
 
 
 def _planned_before(state: CellState, job: Job, queues: Sequence[Queue], reach: Reach, now_ms: int) -> Head | None:

@@ -38,9 +38,12 @@ def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE
     wanted = may_enter(job, now_ms)
     found = places_for(state, job, fewest, min(wanted, max(most, fewest)), now_ms)
     is_refused = isinstance(found, PendingReason) and not is_first
-    if is_refused and not could_hold_singly(state, job.spec, len(job.workers) + 1):
-        return PendingReason.NO_SUCH_NODES  # with its own workers the nodes are full
-    return found
+    return PendingReason.NO_SUCH_NODES if is_refused and fills_all_nodes(state, job) else found
+
+
+def fills_all_nodes(state: CellState, job: Job) -> bool:
+    """Whether the nodes would hold no worker more of a job that runs beside its own, if nothing else ran on them."""
+    return not could_hold_singly(state, job.spec, len(job.workers) + 1)
 
 
 def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) -> Places | PendingReason:
