@@ -14,6 +14,9 @@ from fallow.simulator.history.evidence import CellEvidence, LogEntry, Violation
 _BEFORE_WORK: frozenset[type[AnyEffect]] = frozenset({WriterStarted, InputFenced, InputResumed})
 """A writer takes the log over, and puts inputs in their places, in records of their own."""
 
+_LEAVING: frozenset[type[AnyEffect]] = frozenset({NodeSilent})
+"""What the last record of a writer that leaves may tell."""
+
 
 class InForce(NamedTuple):
     """A decision that extends the one before it, and where and when it came into the log. `does_what_is_due`: nothing
@@ -46,7 +49,7 @@ def _does_what_is_due(decision: Decision, next_epoch: int | None) -> bool:
     """
     kinds = {type(effect) for effect in decision.effects}
     tells_something = bool(kinds or decision.inputs)
-    leaves = next_epoch != decision.epoch and tells_something and kinds <= {NodeSilent}
+    leaves = next_epoch != decision.epoch and tells_something and kinds <= _LEAVING
     return not leaves and not kinds & _BEFORE_WORK
 
 

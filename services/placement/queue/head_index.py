@@ -36,7 +36,7 @@ class Block(Generic[H]):
     newest: Age = (-1, 0)
 
 
-class Part(Protocol[H]):
+class HoldsFor(Protocol[H]):
     """Which heads of all hold for a job."""
 
     def of(self, block: Block[H]) -> bool | None:
@@ -107,10 +107,10 @@ class KeptNodes(Generic[H]):
         self._of_blocks.pop(number // BLOCK, None)
         self._heads.changes += 1
 
-    def first(self, reach: Reach, part: Part[H] | None = None) -> H | None:
-        """The first head that keeps any of these nodes: of all of them, or of a part."""
+    def first(self, reach: Reach, holding: HoldsFor[H] | None = None) -> H | None:
+        """The first head that keeps any of these nodes: of all of them, or of those `holding` for a job."""
         for at, block in enumerate(self._heads.blocks):
-            is_whole = True if part is None else part.of(block)
+            is_whole = True if holding is None else holding.of(block)
             self._heads.effort.comparisons += 1
             if is_whole is False or not meet(reach, self.of_block(at)):
                 continue
@@ -118,29 +118,29 @@ class KeptNodes(Generic[H]):
                 self._heads.effort.comparisons += 1
                 if head is None or not meet(reach, self._keeps(head)):
                     continue
-                if part is None or is_whole or part.holds(head):
+                if holding is None or is_whole or holding.holds(head):
                     return head
         return None
 
-    def beside(self, reach: Reach, part: Part[H] | None = None) -> Reach:
-        """Those of these nodes that no head keeps: none of them all, or of a part."""
-        if part is None:
+    def beside(self, reach: Reach, holding: HoldsFor[H] | None = None) -> Reach:
+        """Those of these nodes that no head keeps: none of them all, or of those `holding` for a job."""
+        if holding is None:
             return without(reach, self._of_all())
         for at, block in enumerate(self._heads.blocks):
             if not reach:
                 break
-            is_whole = part.of(block)
+            is_whole = holding.of(block)
             self._heads.effort.comparisons += 1
             if is_whole:
                 reach = without(reach, self.of_block(at))
             elif is_whole is None and meet(reach, self.of_block(at)):
-                reach = self._beside_some(reach, block, part)
+                reach = self._beside_some(reach, block, holding)
         return reach
 
-    def _beside_some(self, reach: Reach, block: Block[H], part: Part[H]) -> Reach:
+    def _beside_some(self, reach: Reach, block: Block[H], holding: HoldsFor[H]) -> Reach:
         for head in block.heads:
             self._heads.effort.comparisons += 1
-            if head is not None and part.holds(head):
+            if head is not None and holding.holds(head):
                 reach = without(reach, self._keeps(head))
         return reach
 

@@ -27,7 +27,7 @@ from fallow.services.placement.fit.empty_capacity import Reach, marks_of_reach, 
 from fallow.services.placement.fit.usable_types import types_for
 from fallow.services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
 from fallow.services.placement.queue.borrowing_heads import BorrowingHeads
-from fallow.services.placement.queue.head_index import NEVER, Age, Block, HeadBlocks, KeptNodes, Part
+from fallow.services.placement.queue.head_index import NEVER, Age, Block, HeadBlocks, HoldsFor, KeptNodes
 from fallow.services.placement.queue.lines.classes import WORKERS, Key, room_of
 from fallow.services.placement.queue.lines.row import Need
 from fallow.services.placement.queue.reserved import Kept, Reserved
@@ -208,7 +208,7 @@ class Heads:
 
     def is_by_tenant(self, head: Head) -> bool:
         """The same of one head."""
-        is_by_quota = (head.is_of_earlier or head.is_for_owners) and bool(self._state.quotas)
+        is_by_quota = _may_be_passed(head) and bool(self._state.quotas)
         return head.under is not None or head.is_before_turns or is_by_quota
 
     def over(self, need: Need, spec: JobSpec) -> Head | None:
@@ -217,14 +217,16 @@ class Heads:
         """
         if not (self._due.size or self._others.size):
             return None
-        reach, part = self.reach(need, spec), self._part_for(need, spec)
-        due, others = self._kept_from(need, spec, part)
-        return due.first(reach, part) or others.first(reach, part)
+        reach, holding = self.reach(need, spec), self._holding_for(need, spec)
+        due, others = self._kept_from(need, spec, holding)
+        return due.first(reach, holding) or others.first(reach, holding)
 
-    def _kept_from(self, need: Need, spec: JobSpec, part: Part[Head] | None) -> tuple[KeptNodes[Head], KeptNodes[Head]]:
+    def _kept_from(
+        self, need: Need, spec: JobSpec, holding: HoldsFor[Head] | None
+    ) -> tuple[KeptNodes[Head], KeptNodes[Head]]:
         """What the heads keep from such jobs, due ones and others."""
         self._state.capacity.effort.comparisons += COMPARISONS_TO_ASK
-        return self._kept_from_group(self._group_of(need, spec, part))
+        return self._kept_from_group(self._group_of(need, spec, holding))
 
     def _kept_from_group(self, group: Group) -> tuple[KeptNodes[Head], KeptNodes[Head]]:
         known = self._groups.get(group)
@@ -236,7 +238,7 @@ class Heads:
             known = self._groups[group] = kept
         return known
 
-    def _group_of(self, need: Need, spec: JobSpec, part: Part[Head] | None) -> Group:
+    def _group_of(self, need: Need, spec: JobSpec, holding: HoldsFor[Head] | None) -> Group:
         above, owned, kept = tuple[str, ...](), tuple[Account, ...](), tuple[Account, ...]()
         if self._has_limits:
             job_class = (need, spec.tenant)
@@ -247,7 +249,7 @@ class Heads:
             lined = _lined(need, spec)
             owned = tuple(fits_in(self._state, lined).values())
             kept = tuple(kept_for_it(self._state, lined)) if self._has_reserved else ()
-        is_own = part is None and spec.tenant in self._first_of_tenant
+        is_own = holding is None and spec.tenant in self._first_of_tenant
         return Group(spec.tenant if is_own else "", above, owned, kept)
 
     def _keeps(self, group: Group, head: Head) -> Reach:
@@ -272,7 +274,7 @@ class Heads:
             return NEVER
         return head.since_ms, self._state.jobs[head.spec.id].number
 
-    def _part_for(self, need: Need, spec: JobSpec) -> Part[Head] | None:
+    def _holding_for(self, need: Need, spec: JobSpec) -> HoldsFor[Head] | None:
         """Which heads hold for a job that keeps its room before all turns, or needs the room that such a one needs;
         None of all others, for which those of its group do.
         """
@@ -296,8 +298,8 @@ class Heads:
         """Where this head, which is due, may keep what it waits for whoever has the turn: beside what others keep that
         come before it.
         """
-        part = _Older(self, job.spec.tenant, self._waits_since(job.spec.id), is_first=True)
-        return self._kept_from(need, job.spec, part)[0].beside(self.reach(need, job.spec), part)
+        holding = _Older(self, job.spec.tenant, self._waits_since(job.spec.id), is_first=True)
+        return self._kept_from(need, job.spec, holding)[0].beside(self.reach(need, job.spec), holding)
 
     def add_before_turns(self, job: Job, need: Need, code: PendingReason | None, room: Reach | None = None) -> None:
         """By shares the turn of this head, which is due, may come behind that of any other tenant: from these what it
@@ -353,11 +355,11 @@ class Heads:
         self._first_of_tenant[job_class[1]] -= 1
         if not self._first_of_tenant[job_class[1]]:
             del self._first_of_tenant[job_class[1]]
-        of_class = self._of_class[job_class]
-        del of_class[job_id]
+        others = self._of_class[job_class]
+        del others[job_id]
         self._before_turns.pop(job_class)
-        if of_class:
-            self._before_turns[job_class] = min(of_class, key=self._waits_since)
+        if others:
+            self._before_turns[job_class] = min(others, key=self._waits_since)
 
     def _forget(self, numbers: Iterable[int], tenant: str | None = None) -> None:
         """Due heads with these numbers are gone, or keep another thing from jobs of their own tenant."""
@@ -375,11 +377,11 @@ class Heads:
 
     def _note_oldest(self, job_id: str) -> None:
         """Of the heads before all turns of one class, the one that has waited longest speaks for all of the class."""
-        of_class = self._first[job_id]
-        self._of_class.setdefault(of_class, {})[job_id] = None
-        self._before_turns[of_class] = min(self._before_turns.get(of_class, job_id), job_id, key=self._waits_since)
+        job_class = self._first[job_id]
+        self._of_class.setdefault(job_class, {})[job_id] = None
+        self._before_turns[job_class] = min(self._before_turns.get(job_class, job_id), job_id, key=self._waits_since)
 
-    def _waits_since(self, job_id: str) -> tuple[int, int]:
+    def _waits_since(self, job_id: str) -> Age:
         return self._state.heads.get(job_id, self._now_ms), self._state.jobs[job_id].number
 
     @property
@@ -393,8 +395,8 @@ class Heads:
 
     def room_beside(self, need: Need, spec: JobSpec) -> Reach:
         """Where the job could be and takes from no head that it may not be started past what that one waits for."""
-        part = self._part_for(need, spec)
-        return self._kept_from(need, spec, part)[0].beside(self.reach(need, spec), part)
+        holding = self._holding_for(need, spec)
+        return self._kept_from(need, spec, holding)[0].beside(self.reach(need, spec), holding)
 
     def add(
         self,
@@ -481,9 +483,9 @@ def _left_to(
     borrows_from: Callable[[JobSpec, Account], bool],
 ) -> Reach:
     """The nodes of a head on which jobs that fit into these guarantees, and for which these have places `kept`, may not
-    be started past it. That are all of them, but for a head of an earlier queue, and for one that lets owners of its
-    own pass, who would else wait behind it while it waits for them: of a GPU type that the head would borrow a job may
-    take what is guaranteed to its tenant, or to one above it, if it fits into that whole, or if the head waits for
+    be started past it: all of its nodes, except where it is of an earlier queue, or lets owners of its own queue pass,
+    which would else wait behind it while it waits for them. Of a GPU type that such a head would borrow a job may take
+    what is guaranteed to its tenant, or to one above it, if it fits into that whole, or if the head waits for
     nothing but what is kept for that tenant.
     """
     if not (state.quotas and _may_be_passed(head)):
@@ -685,7 +687,7 @@ Shut = dict[tuple[str, int], int]
 """The nodes of a pool whose maintenance begins before a run of so many milliseconds would be over, as a mask."""
 
 
-class _Part(NamedTuple):
+class _HeadPart(NamedTuple):
     """The nodes that a head keeps for one reason, which its `code` tells: `under` whose limit it waits, None where that
     is for room; and whether owners may pass it there (`is_for_owners`), since what it waits for is there beside
     guarantees.
@@ -697,7 +699,7 @@ class _Part(NamedTuple):
     code: PendingReason | None
 
 
-def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: PendingReason | None, shut: Shut) -> list[_Part]:
+def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: PendingReason | None, shut: Shut) -> list[_HeadPart]:
     """The parts of a head which could be on these nodes (`reach`), by what keeps it of each GPU type. Where quotas keep
     it of one that are all of its nodes: whatever runs on one of them takes from what is left below the limit, or to
     all. Where they do not, it is room that it waits for, though the reason that was told is another one; or the places
@@ -707,14 +709,14 @@ def _kept_for(state: CellState, spec: JobSpec, reach: Reach, code: PendingReason
         reach = _without_closing(state, spec, reach, shut)
     is_kept = code is PendingReason.RESERVED_FOR_OTHER
     if not (is_kept or is_of_quota(code)):
-        return [_Part(None, reach, False, code)]
+        return [_HeadPart(None, reach, False, code)]
     waits = waits_by_types(state, spec)
     if is_kept and len(waits.room) == len(types_for(state, spec)):
-        return [_Part(None, reach, True, code)]
+        return [_HeadPart(None, reach, True, code)]
     of_quota = PendingReason.QUOTA_REACHED if is_kept else code
-    parts = [_Part(under, _of_types(state, types), False, of_quota) for under, types in waits.under.items()]
-    parts.append(_Part(None, _of_types(state, waits.to_all), True, of_quota))
-    parts.append(_Part(None, _within_types(state, spec, reach, waits.room), is_kept, code))
+    parts = [_HeadPart(under, _of_types(state, types), False, of_quota) for under, types in waits.under.items()]
+    parts.append(_HeadPart(None, _of_types(state, waits.to_all), True, of_quota))
+    parts.append(_HeadPart(None, _within_types(state, spec, reach, waits.room), is_kept, code))
     return [part for part in parts if reach and part.reach]
 
 
