@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -154,11 +155,28 @@ async def test_a_writer_learns_before_it_appends_that_the_last_record_is_another
     await follower.stop()
 
 
-async def test_a_writer_whose_last_record_is_there_or_was_deleted_by_its_age_may_append() -> None:
+class CountedLooks(MemoryLog):
+    """What each look of a writer found before its last record."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        super().__init__(broker)
+        self.found: list[int | None] = []
+
+    async def stands_before(self, *asked: Any, **more: Any) -> Any:
+        """The same, and written down."""
+        found = await super().stands_before(*asked, **more)
+        self.found.append(None if found is None else found.offset)
+        return found
+
+
+async def test_a_writer_whose_last_record_is_there_or_was_deleted_by_its_age_may_append(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(follower_module, "SURE_FOR_S", 0.0)
     broker, decisions = MemoryBroker(), History(27).decisions(11)
     for topic in TOPICS:
         broker.create_topic(LAYOUT.topic(topic), 2)
-    log, tp = MemoryLog(broker), LAYOUT.tp("decisions", CELL)
+    log, tp = CountedLooks(broker), LAYOUT.tp("decisions", CELL)
     follower = Follower(log, LAYOUT, CELL)
     await follower.start()
     await follower.before_append()
@@ -169,6 +187,7 @@ async def test_a_writer_whose_last_record_is_there_or_was_deleted_by_its_age_may
     await follower.before_append()
     broker.delete_before(tp, 11)
     await follower.before_append()
+    assert log.found == [9, 9, None], "each time it has looked"
     await follower.stop()
 
 

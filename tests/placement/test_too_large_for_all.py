@@ -307,10 +307,11 @@ def test_what_an_empty_cell_has_no_places_for_waits_for_nodes_and_nothing_else_d
 
 @given(st.randoms(use_true_random=False))
 def test_with_such_jobs_in_their_lines_all_others_start_as_they_would_without(random: Random) -> None:
+    """By shares they are of a tenant of their own: of equal shares that tenant comes first whose next job came first,
+    whatever that job waits for.
+    """
     queue = random.choice(QUEUES)
     worlds = [world_of(queue, Queue(name="other")) for _ in range(2)]
-    # By shares they are of a tenant of their own: of equal shares that tenant comes first whose next job came first,
-    # whatever that job waits for.
     tenants = ("eve",) if queue.order is QueueOrder.FAIR_SHARE else ("ada", "bob", "eve")
     passes = False
     for world in worlds:
