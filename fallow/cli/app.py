@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fallow.cli.access import DEFAULT_KAFKA, DEFAULT_REDIS, Access
+from fallow.cli.digits_alone import read_digits_alone
 from fallow.cli.failures import Exit, explain, say, say_error, without_address
 from fallow.cli.given_once import check_given_once, refuse_repeated
 from fallow.cli.given_text import no_text
@@ -84,6 +85,7 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         unwrap_help(command)
         refuse_repeated(command)
+        read_digits_alone(command)
         return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -12,6 +12,7 @@ import msgspec
 from pydantic import ValidationError
 
 from fallow.shared.events.base import TYPES, Event
+from fallow.shared.events.reader_words import reader_mistake
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.rules_told import field_of, is_of_the_driver, rule_of
 from fallow.shared.events.unknown_fields import PARTS_MOST, with_one_unknown, without_unknown
@@ -172,7 +173,8 @@ def _told(cls: type[Event], text: bytes) -> Undecodable | None:
 def _unread(error: Exception) -> Undecodable:
     invalid = isinstance(error, msgspec.ValidationError)
     reason = DeadLetterReason.INVALID if invalid else DeadLetterReason.UNREADABLE
-    return Undecodable(reason, _one_line(str(error)[:RULE_CHARACTERS_MOST]))
+    field, rule, value = reader_mistake(str(error))
+    return Undecodable(reason, _one_line(rule[:RULE_CHARACTERS_MOST]), shorten(field), shorten(value))
 
 
 @cache

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     Field,
@@ -23,10 +23,11 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticKnownError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from fallow.shared.checker_words import in_our_words
+from fallow.shared.digits import is_written_with_digits
 from fallow.shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
@@ -115,6 +116,14 @@ class KafkaSecurity(BaseSettings):
             return cls()
         except ValidationError as error:
             raise SettingsError("\n".join(explanation(cls, error))) from error
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_digits(cls, value: object, info: ValidationInfo) -> object:
+        kind: Any = cls.model_fields[str(info.field_name)].annotation
+        if isinstance(value, str) and kind in (int, float) and not is_written_with_digits(value.strip(), kind):
+            raise PydanticKnownError("int_parsing" if kind is int else "float_parsing")
+        return value
 
     @field_validator("kafka_ca_file", "kafka_cert_file", "kafka_key_file", mode="before")
     @classmethod

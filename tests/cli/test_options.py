@@ -85,7 +85,7 @@ WRONG = {
     "policy set settings": ["nonsense", "aging_ms=x", "nonsense=1", "reservations_max"],
     "metrics --at": ["once", DIGITS],
     "metrics --since": ["once", DIGITS],
-    "log at when": ["once", DIGITS],
+    "log at when": ["once", DIGITS, "0001-01-01T00:00:00+14:00", "1970-01-01", "1973-03-03 09:46Z"],
     "log diff earlier": ["once", DIGITS],
     "log diff later": ["once", DIGITS],
     "dead-letters list --reason": ["nonsense"],
@@ -239,6 +239,8 @@ def test_a_number_out_of_its_bounds_is_told(
     wrong += ["nan"] if given.type is float else [DIGITS, "1.5"]
     for value in wrong:
         assert is_refused(given.words(value, folder), given.name, value, monkeypatch, capsys)
+    for value in ("1_0", "\uff11\uff10"):
+        assert is_refused(given.words(value, folder), given.name, value, monkeypatch, capsys, "must be a")
 
 
 TWICE = [each for each in ALL if each.is_option and each.type is not bool and not each.param.multiple]
@@ -546,6 +548,18 @@ def test_a_pool_that_the_cell_file_does_not_have_is_told_with_the_file(
     monkeypatch.delenv("FALLOW_CELL_FILE")
     assert ends(words, monkeypatch) == Exit.USAGE
     assert "(cell file: FALLOW_CELL_FILE is not set, so it is " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("node", "pool", "said"),
+    [("Machine-A", "process", f"--node = 'Machine-A': {ID_RULE}"), ("n", "virtual", "--pool = 'virtual': ")],
+)
+def test_a_node_and_a_pool_that_are_wrong_are_told_before_gpus_are_looked_for(
+    node: str, pool: str, said: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(folder))  # without nvidia-smi
+    assert ends(["agent", "--node", node, "--pool", pool], monkeypatch) == Exit.USAGE
+    assert capsys.readouterr().err.startswith(f"fallow: {said}")
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))

@@ -25,6 +25,8 @@ def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         ("FALLOW_CLOCK", "sundial", "must be 'wall' or 'stepped'"),
         ("FALLOW_REPLICAS", "0", "must be at least 1"),
         ("FALLOW_REPLICAS", "two", "must be a whole number"),
+        ("FALLOW_CLOCK_ORIGIN_MS", "1_0", "must be a whole number of milliseconds"),
+        ("FALLOW_CLOCK_SPEED", "1_0", "must be a number"),
         ("FALLOW_CLOCK_ORIGIN_MS", "24h", "must be a whole number of milliseconds"),
         ("FALLOW_EMBEDDED", "perhaps", "must be true or false"),
         ("FALLOW_CLOCK_SPEED", "0", "must be greater than 0"),

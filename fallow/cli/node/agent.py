@@ -16,6 +16,7 @@ from fallow.cli.failures import Exit, end_with, refuse
 from fallow.cli.paths import folder_to_write
 from fallow.services.executor.node_registration import WrongOffer, home_of, offer_of
 from fallow.services.executor.processes.machine import count_devices
+from fallow.shared.cluster.model.config import Pool
 from fallow.shared.events.rules_told import ID_RULE, rule_broken
 from fallow.shared.events.values import DEVICES_MOST, NodeSpec
 
@@ -46,7 +47,9 @@ def agent(
     """
     access = access_of(context)
     labels = _labels(label or [])
-    spec = _offer(access, node, pool, cell, _gpus(gpus), labels)
+    found = _home(access, pool, cell)
+    _offer(node, found, 0, labels)  # that node and pool do not go together is told also where no GPUs are found
+    spec = _offer(node, found, _gpus(gpus), labels)
     state = (state_dir or Path("out/agents") / spec.id).resolve()
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     environment = {
@@ -92,15 +95,19 @@ def _labels(texts: list[str]) -> dict[str, str]:
     return labels
 
 
-def _offer(access: Access, node: str, pool: str, cell: str | None, gpus: int, labels: dict[str, str]) -> NodeSpec:
-    """What the agent will join with: a mistake is told here. Raises CellFileError, WrongOffer."""
+def _home(access: Access, pool: str, cell: str | None) -> Pool:
+    """The pool to which the node belongs. Raises CellFileError."""
     try:
-        _, found = home_of(access.cells(), pool, None if cell is None else access.cell(cell))
+        return home_of(access.cells(), pool, None if cell is None else access.cell(cell))[1]
     except WrongOffer as error:
         file = "" if access.cell_file is not None else "FALLOW_CELL_FILE is not set, so it is "
         end_with(Exit.USAGE, f"fallow: --{error} (cell file: {file}{access.cell_path})")
+
+
+def _offer(node: str, pool: Pool, gpus: int, labels: dict[str, str]) -> NodeSpec:
+    """What the agent will join with: a mistake is told here. Raises WrongOffer."""
     try:
-        return offer_of(node, found, gpus, labels)
+        return offer_of(node, pool, gpus, labels)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = str(first["loc"][0])

@@ -6,14 +6,18 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from fallow.cli.output.durations import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from fallow.cli.output.durations import CALENDAR_TO_MS, DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
+from fallow.shared.events.base import CALENDAR_FROM_MS
 
 MOMENT_RULE = (
-    "a version of up to 15 digits, a time in UTC (2026-03-01 12:30[:00[.000]]) "
+    "a version of up to 15 digits, a time in UTC or with its offset (2026-03-01 12:30[:00[.000]][+01:00]), "
+    "from 1974 on, "
     "or a time since the origin (day 3 07:15[:00], with up to 9 digits of the day)"
 )
 DURATION_RULE = "a number of up to 9 digits and a unit: 500ms, 90s, 10min, 2h, 1d"
-POINT_RULE = "a duration from now (90s, 10min, 2h, 1d; up to 9 digits) or a time in UTC (2026-03-01 12:30)"
+POINT_RULE = (
+    "a duration from now (90s, 10min, 2h, 1d; up to 9 digits) or a time in UTC, from 1974 on (2026-03-01 12:30)"
+)
 
 _DAY = re.compile(r"day (\d{1,9})(?: ([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,3}))?)?)?", re.ASCII)
 _DURATION = re.compile(r"(\d{1,9}) ?(ms|s|min|m|h|d)", re.ASCII)
@@ -21,7 +25,9 @@ _UNITS = {"ms": 1, "s": SECOND_MS, "min": MINUTE_MS, "m": MINUTE_MS, "h": HOUR_M
 
 
 def moment_of(text: str) -> int | None:
-    """The time in milliseconds, as `moments.moment` writes it or a part of that; None if it is none."""
+    """The time in milliseconds, as `durations.moment` writes it or a part of that; None if it is none. What
+    the calendar says before its times begin, or behind their end, would be told as another time than was typed.
+    """
     found = _DAY.fullmatch(text.strip())
     if found is not None:
         day, hour, minute, second = (int(found[group] or 0) for group in (1, 2, 3, 4))
@@ -34,7 +40,8 @@ def moment_of(text: str) -> int | None:
     at = parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed
     since = at - datetime(1970, 1, 1, tzinfo=UTC)
     # By whole numbers: a float of seconds would lose the last millisecond.
-    return (since.days * DAY_MS) + since.seconds * SECOND_MS + since.microseconds // 1000
+    at_ms = (since.days * DAY_MS) + since.seconds * SECOND_MS + since.microseconds // 1000
+    return at_ms if CALENDAR_FROM_MS <= at_ms < CALENDAR_TO_MS else None
 
 
 def duration_of(text: str) -> int | None:
