@@ -1,4 +1,6 @@
-"""`fallow bench latency`: how long a job waits in an idle cell, from when it is due to the decision that starts it."""
+"""`fallow bench latency`: how long a job waits in a cell with room, from when it is due to the decision that starts it:
+of a cell at rest, and at two rates.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,10 @@ from fallow.local.local_cell import LocalCell, Servers
 from fallow.shared.events.operations import CellPolicy
 
 RATES = (200, 1_000)
+IDLE_RATE = 1
+"""So few jobs a second find the writer at rest: it looks at its log before each of them."""
+
+ALL_RATES = (*RATES, IDLE_RATE)
 RUN_MS = 1_600
 BASELINE_SECONDS = 5.0
 PERCENTS = (50, 99)
@@ -53,13 +59,13 @@ def latency(
     async def baseline(found: Measured, servers: Servers, folder: Path) -> dict[str, float | None]:
         console.print("the same bytes over the same hops with bare aiokafka", highlight=False)
         async with chain(servers, folder, found.traffic) as running:
-            return {key: value for rate in RATES for key, value in (await _plain(running, rate)).items()}
+            return {key: value for rate in ALL_RATES for key, value in (await _plain(running, rate)).items()}
 
     staged = on_stage(console, cell_of(nodes, policy), work, baseline, durable=durable, secured=secured)
     found, plain = staged.answer, staged.baseline
     answers = {key: value for rate, load in found.loads.items() for key, value in answers_of(rate, load).items()}
     worst = max(found.loads.values(), key=lambda load: load.used.others_cores)
-    lines = [line for rate in RATES for line in _lines(rate, answers, plain)]
+    lines = [line for rate in ALL_RATES for line in _lines(rate, answers, plain)]
     body: dict[str, object] = {**answers, "baseline": plain, "nodes": nodes, "seconds": seconds, "run_ms_mean": RUN_MS}
     body |= {"placement": policy.placement, "signed": is_signed(found.traffic), "security": dict(staged.security)}
     return Figure("latency", lines, body, worst.used, staged.durable)
@@ -81,7 +87,7 @@ async def measured(stage: LocalCell, console: Console, *, seconds: float, nodes:
     first, loads = 0, dict[int, Load]()
     before = await ends_of(stage)
     traffic: dict[str, Flow] = {}
-    for rate in RATES:
+    for rate in ALL_RATES:
         console.print(f"{rate} jobs/s for {seconds:g} s", highlight=False)
         loads[rate] = await put_load(stage, first=first, rate=rate, seconds=seconds, run_ms=RUN_MS)
         first += len(loads[rate].due_s)

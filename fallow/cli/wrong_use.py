@@ -62,6 +62,8 @@ def _about_words(command: str, error: typer.TyperException) -> str:
     elif context is not None and type(error).__name__ == "NoSuchOption":
         message, way = error.message, OPTION_WAYS.get(ours, {}).get(str(option), "")
         meant = option_meant(str(option), [name for param in context.command.params for name in param.opts])
+        if any(option in param.opts for param in context.find_root().command.params):
+            way = f"{option} stands before the command: fallow {option} ... {ours}"
     elif found := _TOO_MANY.search(message):
         way = words_too_many(ours, found[1])
     told = f"{command}: {_lower(message)}"

@@ -79,7 +79,8 @@ class RedisFunctions:
             answer = await self.ask(command, function(name), len(keys), *keys, *arguments)
         except FunctionMissing as error:
             self._is_loaded = False
-            raise ViewUnavailable(f"Redis at {self._place}: {function(name)} is not loaded yet") from error
+            why = f"{function(name)} is not loaded yet: a projector does that as it starts, or `fallow view load`"
+            raise ViewUnavailable(f"Redis at {self._place}: {why}") from error
         if not isinstance(answer, list) or not answer:
             raise ViewUnavailable(f"no Redis at {self._place}: something else answers {function(name)} there")
         return answer

@@ -562,6 +562,24 @@ def test_a_node_and_a_pool_that_are_wrong_are_told_before_gpus_are_looked_for(
     assert capsys.readouterr().err.startswith(f"fallow: {said}")
 
 
+@pytest.mark.parametrize("option", ["--cell-file", "--kafka", "--redis", "--namespace"])
+@pytest.mark.parametrize("command", ["jobs", "node show"])
+def test_an_option_of_all_commands_is_told_to_stand_before_them(
+    command: str, option: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends([*command.split(), option, "x"], monkeypatch) == Exit.USAGE
+    assert f"; {option} stands before the command: fallow {option} ... {command}; see" in capsys.readouterr().err
+
+
+def test_a_placement_policy_that_there_is_not_is_wrong_use_as_in_a_cell_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ends(["policy", "set", "placement=e-binpak"], monkeypatch) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert said.startswith("fallow: placement = 'e-binpak': must be one of best-fit, ")
+    assert "did you mean e-binpack?" in said
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_the_help_of_a_command_breaks_its_lines_where_the_terminal_does(name: str) -> None:
     command = LazyGroup(name="fallow").get_command(None, name)

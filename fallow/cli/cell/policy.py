@@ -18,6 +18,7 @@ from fallow.cli.output.durations import SECOND_MS, setting
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.cli.output.when import DURATION_RULE, duration_of
 from fallow.shared.client.port import News
+from fallow.shared.cluster.model.config import PLACEMENTS
 from fallow.shared.events.effects import PolicySet, ProposalRefused
 from fallow.shared.events.operations import CellPolicy, Operation, SetPolicy
 from fallow.shared.near import meant
@@ -80,6 +81,8 @@ def _read(settings: list[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or key not in CellPolicy.__struct_fields__ or key in found:
             refuse("KEY=VALUE", text, _key_rule(key, behind, is_pair=bool(equals), is_twice=key in found))
+        if key == "placement" and isinstance(_value(value), str) and value not in PLACEMENTS:
+            refuse(key, value, f"must be one of {', '.join(PLACEMENTS)}{meant(value, PLACEMENTS)}")
         found[key] = _time(key, value) if key.endswith("_ms") else _value(value)
     return found
 
