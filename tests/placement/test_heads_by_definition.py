@@ -10,10 +10,11 @@ from hypothesis import given
 
 from fallow.services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
 from fallow.services.placement.queue import head_index, scheduling_cycle
-from fallow.services.placement.queue.heads import Group, Head, Heads, _above, _lined
+from fallow.services.placement.queue.heads import Group, Head, Heads, JobClass, _above, _lined
 from fallow.services.placement.queue.lines.row import Need
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.job import HOLDING
+from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.nodes import NodeJoined
 from fallow.shared.events.operations import Quota
@@ -29,6 +30,8 @@ NODES = 12
 TENANTS = ("ada", "bob", "cy")
 GPU_TYPES = ("large", "small")
 WAIT_MS = 3_000
+KINDS = 2
+"""Most jobs are of so many kinds, so that several need the same room."""
 
 WHAT = (
     KEEPS := "a head keeps a job back",
@@ -36,6 +39,11 @@ WHAT = (
     OF_TENANT := "a job is asked about whose tenant has a head before its turn",
     BORROWS := "a head borrows since another job has started",
     GONE := "a head is gone before the walk is over",
+    CUT := "a job starts that took room from a head before its turn",
+    ABOVE := "a head borrows since a job has started of a tenant below a guarantee",
+    ARRAYS := "a job of an array is asked about",
+    EXCLUSIVE := "a job that will be alone on its nodes is asked about",
+    CHANGED := "a quota is changed between two walks",
 )
 
 
@@ -53,6 +61,8 @@ class JudgedHeads(Heads):
         assert found is next((head for head in in_order if reach & self.kept(head, need, spec)), None)
         self.seen[KEEPS] += found is not None
         self.seen[OF_TENANT] += spec.tenant in self._first_of_tenant and spec.id not in self._first
+        self.seen[ARRAYS] += spec.id.rpartition(".")[0] in self._state.arrays
+        self.seen[EXCLUSIVE] += spec.exclusive
         return found
 
     def room_beside(self, need: Need, spec: JobSpec) -> dict[str, int]:
@@ -66,12 +76,20 @@ class JudgedHeads(Heads):
     def usage_changed(self, tenant: str) -> None:
         before = self._borrowing._known
         super().usage_changed(tenant)
-        self.seen[BORROWS] += self._borrowing._known is not before
+        is_known_anew = self._borrowing._known is not before
+        self.seen[BORROWS] += is_known_anew
+        self.seen[ABOVE] += is_known_anew and any(
+            tenant != name and quota.guaranteed_milli
+            for (name, _), quota in self._state.quotas.items()
+            if name in above(self._state, tenant)
+        )
         self.judge_groups()
 
     def started(self, job_id: str) -> bool:
+        cut = len(self._cut) - (job_id in self._cut)
         is_gone = super().started(job_id)
         self.seen[GONE] += is_gone
+        self.seen[CUT] += is_gone and len(self._cut) < cut
         self.judge_groups()
         return is_gone
 
@@ -85,11 +103,20 @@ class JudgedHeads(Heads):
 
     def kept_from(self, head: Head, group: Group) -> Nodes:
         """What a head keeps from the jobs of a group."""
-        is_silent = head.is_before_turns and head.spec.id not in self._to_come
+        is_silent = self.is_before_its_turn(head) and head.spec.id not in self._to_come
         if (head.spec.tenant == group.tenant and is_silent) or head.under not in {None, *group.above}:
             return set()
         owners = [*group.fits_in, *(group.kept_for_it if head.code is PendingReason.RESERVED_FOR_OTHER else ())]
         return nodes_of(head.reach).difference(self.lent(head, owners) if self.may_pass(head) else ())
+
+    def of_class(self, job_class: JobClass) -> list[str]:
+        """The heads before their turns that need the same room and are of the same tenant, the oldest first."""
+        jobs = [job_id for job_id, each in self._first.items() if each == job_class]
+        return sorted(jobs, key=lambda job_id: (self._state.heads[job_id], self._state.jobs[job_id].number))
+
+    def is_before_its_turn(self, head: Head) -> bool:
+        """Whether the head was met in this queue, and stands here for the time before its turn."""
+        return not head.is_of_earlier and head.is_before_turns
 
     def may_pass(self, head: Head) -> bool:
         """Whether owners may pass a head."""
@@ -116,14 +143,22 @@ class JudgedHeads(Heads):
         is a head before its turn, or needs the same as one of its tenant.
         """
         is_own, is_first = head.spec.tenant == spec.tenant, spec.id in self._first
-        oldest = spec.id if is_first else self._before_turns.get((need, spec.tenant))
-        if head.is_of_earlier or (is_own and not head.is_before_turns):
+        oldest = spec.id if is_first else next(iter(self.of_class((need, spec.tenant))), None)
+        if head.is_of_earlier or (is_own and not self.is_before_its_turn(head)):
             return True
         if oldest is None or (is_own and not is_first):
             return not is_own or head.spec.id in self._to_come
         number, number_of_oldest = self._state.jobs[head.spec.id].number, self._state.jobs[oldest].number
         since_ms = self._state.heads[oldest]
         return head.is_due and (head.since_ms or 0, number) < (since_ms, number_of_oldest)
+
+
+def above(state: CellState, tenant: str) -> list[str]:
+    """The tenant, and those above it."""
+    found = [tenant]
+    while parents := [each.parent for (name, _), each in state.quotas.items() if name == found[-1] and each.parent]:
+        found.append(parents[0])
+    return found
 
 
 def nodes_of(reach: dict[str, int]) -> Nodes:
@@ -154,7 +189,8 @@ def node(number: int) -> NodeJoined:
 def quotas_of(story: Story, tenant: Tenant) -> list[Quota]:
     found = []
     for gpu_type in GPU_TYPES:
-        guaranteed = 0 if tenant.name == "top" else story.choice((0, 4, 8))
+        least = (0, 0, 4) if tenant.parent else (0, 4, 8)
+        guaranteed = story.choice((0, 8, 16) if tenant.name == "top" else least)
         limit = story.choice((None, None, None, 8, 16, 40))
         own = Quota(
             tenant=tenant.name,
@@ -173,6 +209,11 @@ def one_round(world: World, story: Story, number: int) -> None:
     if what < 0.6:
         world.hand_over(*(admitted(spec(world, story, f"j{number}-{each}"), world.now_ms) for each in range(6)))
         world.rest()
+    elif what < 0.65:
+        quota = story.choice(quotas_of(story, story.choice(world.file.tenants)))
+        before = dict(world.state.quotas)
+        world.tell(set_quotas(quota))
+        JudgedHeads.seen[CHANGED] += world.state.quotas != before
     elif what < 0.85:
         holding = [job for job in world.state.jobs.values() if job.status in HOLDING]
         over = story.sample(holding, min(len(holding), story.choice((1, 3, 10))))
@@ -182,16 +223,19 @@ def one_round(world: World, story: Story, number: int) -> None:
 
 
 def spec(world: World, story: Story, name: str) -> JobSpec:
-    nodes = {story.randrange(NODES) for _ in range(story.choice((1, 2, 4, NODES)))}
+    likes = Story((story.randrange(KINDS),)) if story.random() < 0.7 else story
+    nodes = {likes.randrange(NODES) for _ in range(likes.choice((1, 2, 4, NODES)))}
     return JobSpec(
         id=name,
-        tenant=story.choice(TENANTS),
+        tenant=likes.choice(TENANTS),
         queue=story.choice(world.file.cells[0].queues).name,
-        workers=story.choice((1, 1, 1, 2)),
-        resources=Resources(gpu_milli=story.choice((500, GPU, 2 * GPU, 4 * GPU, 4 * GPU))),
+        workers=likes.choice((1, 1, 1, 2)),
+        resources=Resources(gpu_milli=likes.choice((500, GPU, 2 * GPU, 4 * GPU, 4 * GPU))),
         priority=story.choice((0, 0, 1)),
         gang=story.random() < 0.9,
-        preemptible=story.random() < 0.8,
+        preemptible=story.random() < 0.6,
+        exclusive=likes.random() < 0.05,
+        array=story.choice((2, 3)) if story.random() < 0.05 else None,
         node_labels=(f"at={'|'.join(f'n{node}' for node in sorted(nodes))}",),
     )
 
