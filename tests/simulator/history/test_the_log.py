@@ -295,6 +295,15 @@ def test_a_planned_start_that_has_lapsed_is_not_in_force_for_ever() -> None:
     assert story.broken(happened=(), diary=()) == ["PLAN"]
 
 
+@pytest.mark.parametrize(("decisions", "broken"), [(3, []), (4, ["PLAN"])])
+def test_a_planned_start_that_has_lapsed_is_over_with_the_fourth_decision(decisions: int, broken: list[str]) -> None:
+    lasting = e.ReservationSet(job="first", workers=(place(0, "n1", 1),), start_ms=100, until_ms=5)
+    story = with_gang().decide(enqueued("first"), lasting)
+    for number in range(decisions):
+        story.decide(enqueued(f"more-{number}", tenant="eve"), at_ms=6 + number)
+    assert story.broken(happened=(), diary=()) == broken
+
+
 @pytest.mark.parametrize(
     ("told", "broken"),
     [
