@@ -269,7 +269,7 @@ class Follower:
 def _another(offset: int, found: int) -> DamagedLog:
     """The last record up to the offset is at `found`: further back where a transaction ended in the place of ours."""
     if found == offset:
-        error = DamagedLog(f"another record stands at offset {offset} than the one that was read or written there")
+        error = DamagedLog(f"offset {offset} now holds a different record from the one that this process read or wrote")
     else:
         error = DamagedLog(f"no record stands at offset {offset} any more, the last one before it at {found}")
     error.offset = offset
@@ -277,6 +277,6 @@ def _another(offset: int, found: int) -> DamagedLog:
 
 
 def _not_ours(offset: int) -> DamagedLog:
-    error = DamagedLog(f"offset {offset}: another record stands there than the one that this process wrote")
+    error = DamagedLog(f"offset {offset} now holds a different record from the one that this process wrote")
     error.offset = offset
     return error

@@ -106,7 +106,7 @@ async def test_a_writer_learns_that_one_of_its_own_records_was_damaged_when_it_l
     records = broker.partition(tp).records
     damaged = len(records) - 1 - behind
     records[damaged] = replace(records[damaged], value=b"\xff" + (records[damaged].value or b"")[1:])
-    with pytest.raises(DamagedLog, match=f"offset {damaged}: another record stands there") as error:
+    with pytest.raises(DamagedLog, match=f"offset {damaged} now holds a different record") as error:
         await follower.catch_up()
     assert error.value.offset == damaged
     await follower.stop()
@@ -149,7 +149,7 @@ async def test_a_writer_learns_before_it_appends_that_the_last_record_is_another
     await log.publish(messages[10:])
     if by == "reading":
         await follower.catch_up()
-    with pytest.raises(DamagedLog, match="another record stands at offset 9") as error:
+    with pytest.raises(DamagedLog, match="offset 9 now holds a different record") as error:
         await follower.before_append()
     assert error.value.offset == 9
     await follower.stop()

@@ -50,10 +50,10 @@ async def test_a_writer_at_rest_writes_nothing_behind_a_record_that_took_the_pla
         await eventually(lambda: context.health.is_ready)
         count = fill_anew(world)
         world.admit("job-1")
-        await eventually(lambda: "another record" in (context.health.waiting_for or "") or len(world.enqueued()) > 1)
+        await eventually(lambda: "different record" in (context.health.waiting_for or "") or len(world.enqueued()) > 1)
         status, _, body = context.health.answer(f"/readyz/{CELL}")
         assert (status, world.end("decisions")) == (503, count)
-        assert b"another record stands at offset" in body
+        assert b"now holds a different record from the one that this process read or wrote" in body
 
 
 class SlowToTell(MemoryLog):

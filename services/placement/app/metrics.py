@@ -11,6 +11,8 @@ from fallow.shared.events.decisions import INPUTS
 from fallow.shared.events.effects import AnyEffect, Effect
 from fallow.shared.runtime.telemetry import STEP_SECONDS
 
+APPEND_HELP = "Writing a decision to the log, and before that the check of the last record where one is due"
+
 
 class PlacementMetrics:
     """Cycles, records and the writer's place in its cell."""
@@ -19,9 +21,7 @@ class PlacementMetrics:
         self.cycle = Histogram(
             "fallow_cycle_seconds", "Deciding, without the append", ["cell"], buckets=STEP_SECONDS, registry=registry
         )
-        self.append = Histogram(
-            "fallow_append_seconds", "A decision's look and append", ["cell"], buckets=STEP_SECONDS, registry=registry
-        )
+        self.append = Histogram("fallow_append_seconds", APPEND_HELP, ["cell"], buckets=STEP_SECONDS, registry=registry)
         self.effects = Counter("fallow_effects_total", "Effects in force", ["cell", "kind"], registry=registry)
         self.stale = Counter(
             "fallow_stale_appends_total", "Decisions that were not in force", ["cell", "why"], registry=registry
