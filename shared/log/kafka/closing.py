@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from typing import Protocol
 
+from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import KafkaError
 
 from fallow.shared.log.kafka.words import words_of
@@ -26,6 +28,22 @@ class Client(Protocol):
         """Close all connections."""
 
 
+async def connect(client: Client) -> None:
+    """Start a client. Where that is cancelled, `close` leaves none of its connections.
+
+    aiokafka 0.14 holds its first connection in a variable of `AIOKafkaClient.bootstrap` alone, and forgets it where it
+    is cancelled before a broker has told of the others.
+    """
+    try:
+        await client.start()
+    except BaseException as error:
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            first = frame.f_locals.get("bootstrap_conn")
+            if isinstance(first, AIOKafkaConnection):
+                first.close()
+        raise
+
+
 async def start_or_close(client: Client, bound_s: float, where: str) -> None:
     """Connect a client within a bound. Raises LogUnavailable, with `where` before the reason.
 
@@ -34,7 +52,7 @@ async def start_or_close(client: Client, bound_s: float, where: str) -> None:
     """
     try:
         async with asyncio.timeout(bound_s):
-            await client.start()
+            await connect(client)
     except BaseException as error:
         await close(client)
         if isinstance(error, KafkaError | TimeoutError | OSError | UnicodeError):  # of a name that no host can have
