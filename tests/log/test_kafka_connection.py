@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -29,7 +30,7 @@ async def subscribe() -> None:
 
 CLIENTS: dict[str, Callable[[], Awaitable[object]]] = {
     "log": lambda: KafkaLog(ACCESS, "tests").start(),
-    "producer": lambda: BoundedProducer(ACCESS, "tests", request_timeout_ms=1_000, compression=None).current(),
+    "producer": lambda: BoundedProducer(ACCESS, "tests", request_timeout_ms=1_000, compression=None).current(math.inf),
     "reader": lambda: KafkaReader(ACCESS, "tests", {("jobs", 0): 0}, Fetching(1)).start(),
     "looks": lambda: KafkaLooks(ACCESS, "tests").first_from({("jobs", 0): 0}),
     "member": lambda: KafkaMember(ACCESS, "tests", "group", "cells", QUICK).start(),

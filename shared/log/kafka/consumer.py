@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import OrderedDict
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import KafkaConnectionError
 
 from fallow.shared.log.kafka.offsets import TrueOffsets
 from fallow.shared.log.kafka.unread import TRIES_MOST, Failure, TellingClient, Unread, failed_fetch
@@ -65,12 +67,16 @@ class SteadyConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka ships 
         self._fetcher._records = fetched  # noqa: SLF001
         self._fetcher._client = TellingClient(self._fetcher._client, self.cannot_read)  # noqa: SLF001
 
-    async def reach(self, tp: KafkaTopicPartition) -> None:
-        """Learn which broker leads this partition and connect to it, as the first fetch would."""
-        await self._client.set_topics([tp.topic])
-        leader = self._client.cluster.leader_for_partition(tp)
-        if leader is not None and leader >= 0:
-            await self._client.ready(leader)
+    async def reach(self, places: Iterable[KafkaTopicPartition]) -> None:
+        """Learn which brokers lead these partitions and connect to them, as the first fetch would. A partition that is
+        not there, or has no leader now, is passed over. Raises KafkaConnectionError.
+        """
+        if not await self._client.set_topics(sorted({tp.topic for tp in places})):
+            raise KafkaConnectionError("no broker tells of its topics")
+        leaders = {self._client.cluster.leader_for_partition(tp) for tp in places} - {None, -1}
+        for leader in sorted(leaders):
+            if not await self._client.ready(leader):
+                raise KafkaConnectionError(f"broker {leader} does not answer")
 
     async def getmany(
         self,

@@ -17,6 +17,7 @@ from fallow.shared.log.kafka.closing import close, start_or_close
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.kafka.consumer import COMMITTED, WRITTEN
 from fallow.shared.log.kafka.group_timers import QUICK, GroupTimers
+from fallow.shared.log.kafka.kept_client import end_of
 from fallow.shared.log.kafka.looks import KafkaLooks
 from fallow.shared.log.kafka.member import KafkaMember
 from fallow.shared.log.kafka.producer import BoundedProducer, Compression, refused, send, send_all
@@ -86,24 +87,31 @@ class KafkaLog:
         self._compression = compression
         self._timers = timers
         self._has_clock = has_clock
-        self._producers: BoundedProducer | None = None
+        self._publishing: BoundedProducer | None = None
+        self._appending: dict[tuple[str, int | None], BoundedProducer] = {}
         self._queries: AIOKafkaConsumer | None = None
         self._written: AIOKafkaConsumer | None = None
         self._one_opens = asyncio.Lock()
-        self._looks = KafkaLooks(kafka, client_id)
+        self._looks: KafkaLooks | None = None
         self._before_appends: dict[TopicPartition, KafkaLooks] = {}
 
     async def start(self) -> None:
-        """Connect the part that answers questions; the producer is opened by the first write."""
-        self._producers = BoundedProducer(
+        """Connect the part that answers questions; a producer is opened by the first write, and what looks by the first
+        look.
+        """
+        self._publishing, self._looks = self._producer(), KafkaLooks(self._kafka, self._client_id)
+        queries = self._consumer("queries", COMMITTED)
+        await self._open(queries)
+        self._queries = queries
+
+    def _producer(self, place: tuple[str, int | None] | None = None) -> BoundedProducer:
+        return BoundedProducer(
             self._kafka,
             self._client_id,
             request_timeout_ms=REQUEST_BOUND_MS,
             compression=self._compression,
+            place=place,
         )
-        queries = self._consumer("queries", COMMITTED)
-        await self._open(queries)
-        self._queries = queries
 
     def _consumer(self, what: str, isolation: str) -> AIOKafkaConsumer:
         """One that answers questions and reads nothing. Where a topic ends, it tells by its isolation."""
@@ -119,17 +127,18 @@ class KafkaLog:
         await start_or_close(consumer, self._publish_bound_s, f"no Kafka at {self._kafka}")
 
     async def stop(self) -> None:
-        """Close the producer without sending what it still holds, and the rest."""
-        producers, self._producers = self._producers, None
+        """Close the producers without sending what they still hold, and the rest."""
         queries, self._queries = self._queries, None
         written, self._written = self._written, None
-        if producers is not None:
-            await producers.close()
-        for consumer in (queries, written):
-            if consumer is not None:
-                await close(consumer)
-        for looks in (self._looks, *self._before_appends.values()):
-            await looks.stop()
+        publishing, self._publishing = self._publishing, None
+        looks, self._looks = self._looks, None
+        producers, self._appending = [publishing, *self._appending.values()], {}
+        all_looks, self._before_appends = [looks, *self._before_appends.values()], {}
+        await asyncio.gather(
+            *[each.close() for each in producers if each is not None],
+            *[each.stop() for each in all_looks if each is not None],
+            *[close(each) for each in (queries, written) if each is not None],
+        )
 
     async def publish(self, messages: Sequence[Outgoing]) -> int | None:
         """Pipelined: all are handed to the producer in order, then all acknowledgements are awaited."""
@@ -143,16 +152,16 @@ class KafkaLog:
         return answer.timestamp if is_stamped else None
 
     async def _publish_chunk(self, messages: Sequence[Outgoing]) -> int | None:
-        producer: AIOKafkaProducer | None = None
+        producers, producer = self._writing(), None
         acknowledgements: list[asyncio.Future[Any]] = []
         try:
-            async with asyncio.timeout(self._publish_bound_s):
-                producer = await self._writing().current()
+            async with asyncio.timeout(self._publish_bound_s) as bound:
+                producer = await producers.current(end_of(bound))
                 await send_all(producer, messages, acknowledgements)
                 answers = await asyncio.gather(*acknowledgements)
         except (KafkaError, TimeoutError, OSError, LogUnavailable) as error:
             _settle(acknowledgements)
-            self._abandon(producer)
+            _abandon(producers, producer)
             if isinstance(error, LogUnavailable):
                 raise
             what = f"publish of {len(messages)} records"
@@ -160,14 +169,18 @@ class KafkaLog:
         return max((stamp for answer in answers if (stamp := self._stamp_of(answer)) is not None), default=None)
 
     async def append(self, message: Outgoing) -> AppendAnswer:
-        """One record, idempotent, acknowledged by all replicas in sync; unknown after `append_bound_ms`."""
-        producer: AIOKafkaProducer | None = None
+        """One record, idempotent, acknowledged by all replicas in sync; unknown after `append_bound_ms`.
+
+        By a producer of this partition's own, which is opened by the first append and kept: one that is abandoned takes
+        with it all that it holds. Where it cannot be opened within the bound, nothing is sent, and the opening goes on.
+        """
+        producers, producer = self._appender(message.topic, message.partition), None
         try:
-            async with asyncio.timeout(self._append_bound_s):
-                producer = await self._writing().current()
+            async with asyncio.timeout(self._append_bound_s) as bound:
+                producer = await producers.current(end_of(bound))
                 metadata = await (await send(producer, message))
         except (KafkaError, TimeoutError, OSError, LogUnavailable) as error:
-            self._abandon(producer)
+            _abandon(producers, producer)
             what = f"append to {message.topic}"
             told = error if isinstance(error, LogRefused) else await self._told(error, what, [message.topic])
             if isinstance(told, LogRefused):
@@ -218,20 +231,23 @@ class KafkaLog:
 
     async def last_before(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """By a consumer of its own, which is opened by the first look."""
-        return await self._looks.last_before(offsets)
+        return await self._looking().last_before(offsets)
 
     async def stands_before(self, tp: TopicPartition, offset: int) -> Record | None:
         """By a consumer of this partition's own, which is opened by the first look and kept: one whose leader is away
         takes up all of its consumer.
         """
+        self._looking()
         looks = self._before_appends.get(tp)
         if looks is None:
-            looks = self._before_appends[tp] = KafkaLooks(self._kafka, self._client_id, bound_s=self._append_bound_s)
+            looks = self._before_appends[tp] = KafkaLooks(
+                self._kafka, self._client_id, bound_s=self._append_bound_s, step_bound_s=REQUEST_BOUND_MS / 1000
+            )
         return await looks.stands_before(tp, offset)
 
     async def first_from(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Record]:
         """By the same consumer as `last_before`."""
-        return await self._looks.first_from(offsets)
+        return await self._looking().first_from(offsets)
 
     async def first_since(self, tp: TopicPartition, timestamp_ms: int) -> int | None:
         """Asked of the broker, each time."""
@@ -283,18 +299,30 @@ class KafkaLog:
         return KafkaMember(self._kafka, self._client_id, group, topic, self._timers)
 
     def _writing(self) -> BoundedProducer:
-        if self._producers is None:
+        if self._publishing is None:
             raise RuntimeError("this log is not started")
-        return self._producers
+        return self._publishing
+
+    def _appender(self, topic: str, partition: int | None) -> BoundedProducer:
+        self._writing()
+        if (topic, partition) not in self._appending:
+            self._appending[topic, partition] = self._producer((topic, partition))
+        return self._appending[topic, partition]
+
+    def _looking(self) -> KafkaLooks:
+        if self._looks is None:
+            raise LogUnavailable("this log is closed, or not started yet")
+        return self._looks
 
     def _asking(self) -> AIOKafkaConsumer:
         if self._queries is None:
             raise RuntimeError("this log is not started")
         return self._queries
 
-    def _abandon(self, producer: AIOKafkaProducer | None) -> None:
-        if producer is not None and self._producers is not None:
-            self._producers.abandon(producer)
+
+def _abandon(producers: BoundedProducer, producer: AIOKafkaProducer | None) -> None:
+    if producer is not None:
+        producers.abandon(producer)
 
 
 def _some_of(topics: Collection[str]) -> str:

@@ -5,15 +5,17 @@ the log still holds what was read from it, and whether it holds any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 from aiokafka import TopicPartition as KafkaTopicPartition
-from aiokafka.errors import KafkaConnectionError, KafkaError, OffsetOutOfRangeError
+from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError, KafkaError, OffsetOutOfRangeError
 
-from fallow.shared.log.kafka.closing import close
-from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.closing import close, connect
+from fallow.shared.log.kafka.connection import client_options, opening_bound_s
 from fallow.shared.log.kafka.consumer import SteadyConsumer
+from fallow.shared.log.kafka.kept_client import KeptClient, end_of, heard
 from fallow.shared.log.kafka.producer import refused
 from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable, Record, TopicPartition, unreadable_at
@@ -22,8 +24,6 @@ from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 LOOK_BOUND_S = 10.0
 STEP_MS = 200
 RECORDS_MOST, BACK_FACTOR = 100, 8
-OPENING_BOUND_S = 15.0
-"""A broker that answers late is asked five or six times before a consumer is open: more than one look may take."""
 
 TRIES_MOST = 2
 """A look is made again, and its answer ends nothing: what cannot be read now is not waited for."""
@@ -50,108 +50,83 @@ class _NothingThere(Exception):
 Look = Callable[[SteadyConsumer, KafkaTopicPartition, int, Held], Awaitable[Record | None]]
 Offsets = Mapping[TopicPartition, int]
 Found = dict[TopicPartition, Record]
+Find = Callable[[SteadyConsumer, Offsets], Coroutine[Any, Any, Found]]
 
 
 class KafkaLooks:
-    """One consumer for many looks, opened by the first. It reads nothing between two looks.
+    """One consumer for many looks, one look at a time. The first one opens it, and one that fails after it was open
+    closes it: whatever it failed for, its consumer may never answer again.
 
-    A look that waits for another one has no more time than `bound_s` for both. Where that does not suffice to open the
-    consumer, the opening goes on for the next look.
+    A look that waits for another one, or for the consumer, has no more time than `bound_s` for all. An opening goes on
+    for the next look, as long as each of its steps takes no longer than `step_bound_s`. `consumer` makes one from its
+    settings.
     """
 
-    def __init__(self, kafka: str | KafkaAccess, client_id: str, *, bound_s: float = LOOK_BOUND_S) -> None:
+    def __init__(
+        self,
+        kafka: str | KafkaAccess,
+        client_id: str,
+        *,
+        bound_s: float = LOOK_BOUND_S,
+        step_bound_s: float = LOOK_BOUND_S,
+        consumer: Callable[..., SteadyConsumer] = SteadyConsumer,
+    ) -> None:
         self._kafka, self._client_id, self._bound_s = access_to(kafka), client_id, bound_s
-        self._consumer: SteadyConsumer | None = None
-        self._opening: asyncio.Task[SteadyConsumer] | None = None
+        self._step_bound_s, self._consumer = step_bound_s, consumer
+        self._kept = KeptClient(self._make, self._start, close, bound_s=opening_bound_s(self._kafka, step_bound_s))
+        self._places: list[KafkaTopicPartition] = []
+        self._asked: asyncio.Task[Found] | None = None
         self._one_at_a_time = asyncio.Lock()
 
     async def last_before(self, offsets: Offsets) -> Found:
-        """As the port says. After a failure the next look opens a new consumer."""
-        return await self._bounded(offsets, partial(self._found, look=_last_before))
+        """As the port says."""
+        return await self._bounded(offsets, partial(_found, look=_last_before))
 
     async def first_from(self, offsets: Offsets) -> Found:
         """As the port says."""
-        return await self._bounded(offsets, partial(self._found, look=_first_from))
+        return await self._bounded(offsets, partial(_found, look=_first_from))
 
     async def stands_before(self, tp: TopicPartition, offset: int) -> Record | None:
         """As the port says."""
-        return (await self._bounded({tp: offset}, self._found_at_once)).get(tp) if offset > 0 else None
+        return (await self._bounded({tp: offset}, _found_at_once)).get(tp) if offset > 0 else None
 
-    async def _bounded(self, offsets: Offsets, find: Callable[[Offsets], Awaitable[Found]]) -> Found:
+    async def stop(self) -> None:
+        """For good: end the look that is made, and the opening, and close the consumer."""
+        if self._asked is not None:
+            self._asked.cancel()
+        await self._kept.stop()
+
+    async def _bounded(self, offsets: Offsets, find: Find) -> Found:
         try:
-            async with asyncio.timeout(self._bound_s):
-                return await self._by_itself(offsets, find)
-        except (KafkaError, TimeoutError, OSError) as error:
+            async with asyncio.timeout(self._bound_s) as bound, self._one_at_a_time:
+                self._places = [KafkaTopicPartition(*tp) for tp in offsets]
+                consumer = await self._kept.opened(end_of(bound))
+                return await self._ask(consumer, find(consumer, offsets))
+        except (KafkaError, ConsumerStoppedError, TimeoutError, OSError) as error:
             what = f"records at {dict(offsets)}"
             raise (refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")) from error
 
-    async def _by_itself(self, offsets: Offsets, find: Callable[[Offsets], Awaitable[Found]]) -> Found:
-        """Only a look that has begun closes the consumer where it fails: one that waits would take it from another. Nor
-        does a look in whose time it was opened, whatever it failed for: the next one has all of its own time for the
-        answer.
-        """
-        async with self._one_at_a_time:
-            was_open = self._consumer is not None
-            try:
-                return await find(offsets)
-            except BaseException:  # also when it is out of time
-                if was_open:
-                    await self._close()
-                elif self._consumer is not None:
-                    self._consumer.pause(*self._consumer.assignment())  # it reads nothing between two looks
-                raise
-
-    async def stop(self) -> None:
-        """Close the consumer, if there is one."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.cancel()
-            await asyncio.wait({opening})
-        await self._close()
-
-    async def _close(self) -> None:
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            await close(consumer)
-
-    async def _found_at_once(self, offsets: Offsets) -> Found:
-        """By one fetch, where it tells: all but the end of a transaction and what cannot be read."""
-        ((place, offset),) = offsets.items()
-        tp = KafkaTopicPartition(*place)
-        consumer = await self._opened(tp)
+    async def _ask(self, consumer: SteadyConsumer, look: Coroutine[Any, Any, Found]) -> Found:
+        """In a task of its own, which a stop can end while its caller goes on."""
+        asked = self._asked = asyncio.create_task(look)
+        asked.add_done_callback(heard)
         try:
-            record = await _right_before(consumer, tp, offset)
-        except _NothingThere:
-            return {}
-        return {place: record} if record is not None else await self._found(offsets, _last_before)
-
-    async def _found(self, offsets: Offsets, look: Look) -> Found:
-        consumer = await self._opened()
-        asked = {KafkaTopicPartition(*tp): offset for tp, offset in offsets.items()}
-        begin, end = await consumer.beginning_offsets(list(asked)), await consumer.end_offsets(list(asked))
-        found = Found()
-        for tp, offset in asked.items():
-            record = await look(consumer, tp, offset, (begin[tp], end[tp]))
-            if record is not None:
-                found[tp.topic, tp.partition] = record
-        consumer.pause(*consumer.assignment())  # without one it would ask for the leader of its next partition anew
+            await asyncio.wait({asked})
+            if asked.cancelled():
+                raise KafkaConnectionError("closed while it was asked")
+            found = asked.result()
+        except BaseException:  # also when it is out of time
+            asked.cancel()
+            self._kept.close(consumer)
+            raise
+        finally:
+            self._asked = None
+        # It reads nothing between two looks; without an assignment it would ask for the next leader anew.
+        consumer.pause(*consumer.assignment())
         return found
 
-    async def _opened(self, tp: KafkaTopicPartition | None = None) -> SteadyConsumer:
-        """The consumer; a new one is connected to the leader of this partition too."""
-        if self._consumer is None:
-            opening = self._opening
-            if opening is None or opening.done():
-                opening = self._opening = asyncio.create_task(self._open(tp))
-                opening.add_done_callback(_heard)
-            await asyncio.wait({opening})  # a look that ends before leaves it alone
-            if opening.cancelled():
-                raise KafkaConnectionError("closed while it was opened")
-            return opening.result()
-        return self._consumer
-
-    async def _open(self, tp: KafkaTopicPartition | None) -> SteadyConsumer:
-        consumer = SteadyConsumer(
+    def _make(self) -> SteadyConsumer:
+        return self._consumer(
             **client_options(self._kafka),
             client_id=f"{self._client_id}-looks",
             group_id=None,
@@ -159,24 +134,35 @@ class KafkaLooks:
             auto_offset_reset="none",
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_wait_ms=STEP_MS,
+            request_timeout_ms=int(1000 * self._step_bound_s),
             tries_most=TRIES_MOST,
         )
-        try:
-            async with asyncio.timeout(OPENING_BOUND_S):
-                await consumer.start()
-                if tp is not None:
-                    await consumer.reach(tp)
-        except BaseException:  # also when it is cancelled: one that is half open answers nothing
-            await close(consumer)
-            raise
-        self._consumer = consumer
-        return consumer
+
+    async def _start(self, consumer: SteadyConsumer) -> None:
+        """It is open when it is connected to the leaders of the places that the newest look asks for."""
+        await connect(consumer)
+        await consumer.reach(self._places)
 
 
-def _heard(opening: asyncio.Task[SteadyConsumer]) -> None:
-    """Where it failed behind the look that began it, nobody else asks: the next look opens anew."""
-    if not opening.cancelled():
-        opening.exception()
+async def _found_at_once(consumer: SteadyConsumer, offsets: Offsets) -> Found:
+    """By one fetch, where it tells: all but the end of a transaction and what cannot be read."""
+    ((place, offset),) = offsets.items()
+    try:
+        record = await _right_before(consumer, KafkaTopicPartition(*place), offset)
+    except _NothingThere:
+        return {}
+    return {place: record} if record is not None else await _found(consumer, offsets, look=_last_before)
+
+
+async def _found(consumer: SteadyConsumer, offsets: Offsets, *, look: Look) -> Found:
+    asked = {KafkaTopicPartition(*tp): offset for tp, offset in offsets.items()}
+    begin, end = await consumer.beginning_offsets(list(asked)), await consumer.end_offsets(list(asked))
+    found = Found()
+    for tp, offset in asked.items():
+        record = await look(consumer, tp, offset, (begin[tp], end[tp]))
+        if record is not None:
+            found[tp.topic, tp.partition] = record
+    return found
 
 
 async def _right_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offset: int) -> Record | None:
@@ -195,8 +181,6 @@ async def _right_before(consumer: SteadyConsumer, tp: KafkaTopicPartition, offse
             found = (await consumer.getmany(tp, timeout_ms=wait_ms, max_records=1)).get(tp, [])
     except OffsetOutOfRangeError as error:
         raise _NothingThere from error
-    finally:
-        consumer.pause(tp)
     if found:
         return found[0] if found[0].offset == offset - 1 else None
     stable = consumer.last_stable_offset(tp)

@@ -14,11 +14,14 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.errors import BrokerResponseError, KafkaError, MessageSizeTooLargeError, ProducerClosed
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.closing import connect
+from fallow.shared.log.kafka.connection import client_options, opening_bound_s
+from fallow.shared.log.kafka.kept_client import KeptClient
 from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import (
     RECORD_BYTES_MAX,
@@ -82,28 +85,37 @@ def refused(what: str, error: Exception) -> LogRefused | None:
 
 
 class BoundedProducer:
-    """Opens a producer when one is needed and hands out the current one; forgets it on demand."""
+    """Opens a producer when one is needed and hands out the current one; forgets it on demand.
+
+    `place` is the topic and perhaps the partition that it writes to: then it is open when it is connected to that
+    partition's leader. An opening that takes longer than a call may wait goes on for the next call.
+    """
 
     def __init__(
-        self, kafka: str | KafkaAccess, client_id: str, *, request_timeout_ms: int, compression: Compression | None
+        self,
+        kafka: str | KafkaAccess,
+        client_id: str,
+        *,
+        request_timeout_ms: int,
+        compression: Compression | None,
+        place: tuple[str, int | None] | None = None,
     ) -> None:
         self._kafka = access_to(kafka)
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._compression = compression
-        self._producer: AIOKafkaProducer | None = None
-        self._opening = asyncio.Lock()
-        self._burials: set[asyncio.Task[None]] = set()
+        self._place = place
+        bound_s = opening_bound_s(self._kafka, request_timeout_ms / 1000)
+        self._kept = KeptClient(self._make, self._start, _close_without_sending, bound_s=bound_s)
 
-    async def current(self) -> AIOKafkaProducer:
-        """The producer in use, opened if there is none. Raises LogUnavailable; the caller bounds the time."""
-        async with self._opening:
-            if self._producer is None:
-                self._producer = await self._open()
-            return self._producer
+    async def current(self, until_s: float) -> AIOKafkaProducer:
+        """The producer in use, opened if there is none, for a call that ends at this time of the loop's clock; the
+        caller bounds the time. Raises LogUnavailable, KafkaError, TimeoutError: then nothing was sent.
+        """
+        return await self._kept.opened(until_s)
 
-    async def _open(self) -> AIOKafkaProducer:
-        producer = AIOKafkaProducer(
+    def _make(self) -> AIOKafkaProducer:
+        return AIOKafkaProducer(
             **client_options(self._kafka),
             client_id=self._client_id,
             enable_idempotence=True,
@@ -114,36 +126,36 @@ class BoundedProducer:
             max_batch_size=BATCH_BYTES_MAX,
             compression_type=self._compression,
         )
+
+    async def _start(self, producer: AIOKafkaProducer) -> None:
         try:
-            await producer.start()
+            await connect(producer)
+            if self._place is not None:
+                await _reach(producer, *self._place)
         except KafkaError as error:
-            self._bury(producer)
             what = f"a producer at {self._kafka}"
             raise (
                 refused(what, error) or LogUnavailable(f"no {what.removeprefix('a ')}: {words_of(error)}")
             ) from error
-        except asyncio.CancelledError:
-            self._bury(producer)
-            raise
-        return producer
 
     def abandon(self, producer: AIOKafkaProducer) -> None:
         """Stop using this producer; whatever waits on it fails at once. Harmless when it is abandoned already."""
-        if self._producer is producer:
-            self._producer = None
-            self._bury(producer)
-
-    def _bury(self, producer: AIOKafkaProducer) -> None:
-        burial = asyncio.ensure_future(_close_without_sending(producer))
-        self._burials.add(burial)
-        burial.add_done_callback(self._burials.discard)
+        self._kept.close(producer)
 
     async def close(self) -> None:
         """Close everything that was ever opened here, within a bound. Nothing unsent is sent any more."""
-        if self._producer is not None:
-            self.abandon(self._producer)
-        if self._burials:
-            await asyncio.wait(list(self._burials), timeout=2 * ABANDON_BOUND_S)
+        await self._kept.stop()
+
+
+async def _reach(producer: AIOKafkaProducer, topic: str, partition: int | None) -> None:
+    """Learn of the topic, and connect to the broker that leads the partition, as the first record would. Where nothing
+    is known of them, the first record waits for it.
+    """
+    await producer.client.add_topic(topic)
+    if partition is not None:
+        leader = producer.client.cluster.leader_for_partition(KafkaTopicPartition(topic, partition))
+        if leader is not None and leader >= 0:
+            await producer.client.ready(leader)
 
 
 async def _close_without_sending(producer: AIOKafkaProducer) -> None:
