@@ -15,7 +15,7 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 
 from fallow.shared.log.kafka.assignor import DecliningAssignor
 from fallow.shared.log.kafka.closing import close, start_or_close
-from fallow.shared.log.kafka.connection import client_options
+from fallow.shared.log.kafka.connection import client_options, opening_bound_s
 from fallow.shared.log.kafka.consumer import SteadyConsumer
 from fallow.shared.log.kafka.group_timers import METADATA_AGE_MS, GroupTimers
 from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
@@ -23,7 +23,9 @@ from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 REBALANCE_TIMEOUT_MS = 5_000
 """How long the others wait for a member that does not come to a rebalance."""
 
-START_BOUND_S = 15.0
+JOIN_STEP_BOUND_S = 2.5
+"""For each step of connecting and joining, as they stand in `opening_bound_s`: with SASL there are about twenty."""
+
 POLL_MS = 200
 RETRY_MS_MIN = 200
 RETRY_MS_MAX = 2_000
@@ -105,7 +107,8 @@ class KafkaMember:
             partition_assignment_strategy=(self._assignor,),
         )
         consumer.subscribe([self._topic], listener=_Listener(self))
-        await start_or_close(consumer, START_BOUND_S, f"group {self._group} at {self._kafka}")
+        bound_s = opening_bound_s(self._kafka, JOIN_STEP_BOUND_S)
+        await start_or_close(consumer, bound_s, f"group {self._group} at {self._kafka}")
         return consumer
 
     async def _take_part(self) -> None:
