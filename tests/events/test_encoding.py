@@ -107,7 +107,8 @@ def test_a_fact_with_an_unknown_field_is_read_without_it(type_: str, data: st.Da
 @given(data=st.data())
 def test_an_unknown_field_of_what_the_truth_is_made_of_stops_its_reader(type_: str, data: st.DataObject) -> None:
     answer = refused(decode(type_, with_field(data.draw(values(TYPES[type_])), "from_a_later_version")))
-    assert "unknown field `from_a_later_version`" in answer.rule
+    assert answer.field.endswith("from_a_later_version")
+    assert answer.rule == "unknown field"
 
 
 def places(part: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -140,8 +141,10 @@ def test_one_unknown_field_anywhere_in_an_effect_stops_a_reader_of_the_log(
     at = data.draw(st.sampled_from(list(places(told))))
     reaches("an unknown field stands in a part of an effect", len(at) > 2)
     value = json.dumps(with_field_at(told, at)).encode()
-    assert "unknown field `from_a_later_version`" in refused(decode(DECISION, value)).rule
-    record = LogRecord(0, value, next_chain(CHAIN_START, value), refused(decode(DECISION, value)))
+    answer = refused(decode(DECISION, value))
+    assert answer.field.endswith("from_a_later_version")
+    assert answer.rule == "unknown field"
+    record = LogRecord(0, value, next_chain(CHAIN_START, value), answer)
     with pytest.raises(DamagedLog, match="a reader of that release is needed"):
         fold(CellState("a"), record)
 
