@@ -18,7 +18,7 @@ from fallow.shared.log.machine.losses import LossKind, Place
 from fallow.shared.log.machine.own_records import OwnRecords
 from fallow.shared.log.port import Log, LogTruncated, Outgoing, Reader, Record
 from fallow.shared.log.reading import checksum_of, log_record
-from fallow.shared.log.signers import keys_only_in_force
+from fallow.shared.log.signers import asks_too_early, keys_only_in_force
 from fallow.shared.log.snapshots import newest_snapshot
 
 BeforeFold = Callable[[CellState, LogRecord], None]
@@ -69,6 +69,14 @@ class Follower:
         does not: this is an older copy. So much is believed of the state: who has an older copy must not write.
         """
         return self._lacks_key
+
+    @property
+    def asks_too_early(self) -> bool:
+        """Whether the cell file here asks for signatures of decisions that need none by the cell file in force: of
+        those up to the state, or of one that was passed over behind it.
+        """
+        keys, version = self._layout.signers.of(self.state.cell), self.state.version + self._has_forged
+        return asks_too_early(self.state.cell_file, keys, self.state.cell, version)
 
     def confirmed(self, begin: int = 0) -> CellState:
         """The state, at a place behind which no reader misses anything: where records that no key of the cell proves

@@ -1,5 +1,5 @@
 """What keeps a process from the decisions of a cell, as far as it knows, in words for its operator: that there are none
-yet, or that its cell file lacks a key.
+yet, or that its cell file lacks a key or asks for more signatures than the one in force.
 """
 
 from __future__ import annotations
@@ -22,15 +22,25 @@ ALL_FORGED = (
 )
 
 
+TOO_EARLY = (
+    "asks for signatures of decisions that the cell file in force does not ask for: this process would pass over what "
+    "others believe. Bring the file in force here, or raise from_version, and start the process again"
+)
+
+
 def missing_key(follower: Follower, cell_file: Path) -> str | None:
-    """Why this process passes over decisions that others may believe; None where it is not known to lack a key."""
+    """Why this process passes over decisions that others may believe; None where it is not known to."""
     if follower.lacks_key:
         return f"{cell_file} {OLDER_COPY}"
+    if follower.asks_too_early:
+        return f"{cell_file} {TOO_EARLY}"
     if follower.is_all_forged:
         return f"{cell_file} {ALL_FORGED.format(cell=follower.state.cell)}"
     return None
 
 
-def why_no_decision(follower: Follower, cell_file: Path) -> str | None:
-    """Why this process knows no decision of the cell; None where it knows one."""
-    return None if follower.state.version else missing_key(follower, cell_file) or NONE_YET
+def why_none_joins(follower: Follower, cell_file: Path) -> str | None:
+    """Why no node joins the cell through this process: it knows no decision of the cell, or passes over some, so that
+    it would not hear what its nodes shall run. None where nodes may join.
+    """
+    return missing_key(follower, cell_file) or (None if follower.state.version else NONE_YET)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 
-from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.cluster.model.config import CellFile, CellPart
 from fallow.shared.cluster.model.file_in_force import from_effect
 from fallow.shared.events.effects import CellFileSet
 from fallow.shared.log.machine.signatures import CellKeys, keys_of
@@ -48,15 +49,31 @@ def keys_only_in_force(in_force: CellFileSet | None, own: CellKeys | None, cell:
     """The keys that the cell file in force names and the reader's own does not; None where there are none, or the file
     cannot be read here. They prove nothing to anybody: they show that the own file is not the newest.
     """
-    if in_force is None or own is None:
-        return None
-    try:
-        signing = from_effect(in_force).cell(cell).signing
-    except (ValueError, KeyError):
+    if own is None or (there := _part_in_force(in_force, cell)) is None or there.signing is None:
         return None
     known = {key.public for key in own.keys}
-    unknown = () if signing is None else tuple(key for key in signing.keys if key.public not in known)
+    unknown = tuple(key for key in there.signing.keys if key.public not in known)
     return replace(own, from_version=1, keys=unknown) if unknown else None
+
+
+def asks_too_early(in_force: CellFileSet | None, own: CellKeys | None, cell: str, version: int) -> bool:
+    """Whether the reader's own file asks for a signature of this version of the cell, and the file in force does not:
+    then others believe a decision that this reader passes over.
+    """
+    if own is None or own.from_version > version or (there := _part_in_force(in_force, cell)) is None:
+        return False
+    return there.signing is None or there.signing.from_version > version
+
+
+@lru_cache(maxsize=16)
+def _part_in_force(in_force: CellFileSet | None, cell: str) -> CellPart | None:
+    """What the cell file in force says of the cell; None where there is no such file, or it cannot be read here. It is
+    asked for with each batch of decisions.
+    """
+    try:
+        return None if in_force is None else from_effect(in_force).cell(cell)
+    except (ValueError, KeyError):
+        return None
 
 
 def begun_too_early(cell: str, before: CellFile, after: CellFile, version: int) -> str | None:

@@ -31,7 +31,7 @@ from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.memory.reader import MemoryReader
-from fallow.shared.log.missing_keys import ALL_FORGED, NONE_YET, OLDER_COPY
+from fallow.shared.log.missing_keys import ALL_FORGED, NONE_YET, OLDER_COPY, TOO_EARLY
 from fallow.shared.log.port import Refusal, TopicPartition
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.endings import ending_of
@@ -238,6 +238,23 @@ async def test_an_agent_whose_key_proves_no_decision_of_the_cell_says_so(world: 
     why = f"{context.settings.cell_file} {ALL_FORGED.format(cell=CELL)}"
     await eventually(lambda: why in (context.health.waiting_for or ""))
     assert (world.heard, NONE_YET in (context.health.waiting_for or "")) == ([], False)
+    context.stopping.set()
+    await task
+
+
+async def test_an_agent_whose_cell_file_asks_for_signatures_that_the_one_in_force_does_not_keeps_its_node_out(
+    world: World,
+) -> None:
+    """It believes what comes before its `from_version`, and passes over all that is decided since: a node that joined
+    would be given work, and never run it.
+    """
+    world.append(world.writer.decide(as_effect(signed_file(cell=CELL))))
+    from_version = world.writer.state.version + 1
+    world.append(world.writer.decide(PolicySet(policy=CellPolicy())))
+    layout = believing(LAYOUT, public(STRANGERS), cell=CELL, from_version=from_version)
+    context, task = world.start("state", layout=layout)
+    await eventually(lambda: f"{context.settings.cell_file} {TOO_EARLY}" in (context.health.waiting_for or ""))
+    assert (world.heard, context.health.is_ready) == ([], False)
     context.stopping.set()
     await task
 

@@ -187,7 +187,7 @@ async def test_nodes_join_once_the_cells_first_decision_says_by_which_lease(tmp_
     """
     async with living(tmp_path, has_decided=False) as world:
         context = world.start("only")
-        await eventually(lambda: context.health.waiting_for == f"no node of cell {CELL} joins: {NONE_YET}")
+        await eventually(lambda: context.health.waiting_for == f"no node joins cell {CELL}: {NONE_YET}")
         await asyncio.sleep(0.3)
         assert (world.heard, context.health.is_ready) == ([], False)
         short = CellPolicy(node_lease_wall_ms=5_000, lease_margin_wall_ms=1_500)
@@ -204,7 +204,7 @@ async def test_an_executor_whose_key_proves_no_decision_of_the_cell_says_so_and_
         path = tmp_path / "cell.yaml"
         path.write_text(CELL_FILE.replace("pools:", f"{signing}, pools:"))
         context = world.start("only")
-        why = f"no node of cell {CELL} joins: {path} {ALL_FORGED.format(cell=CELL)}"
+        why = f"no node joins cell {CELL}: {path} {ALL_FORGED.format(cell=CELL)}"
         await eventually(lambda: context.health.waiting_for == why)
         assert (world.heard, context.health.answer(f"/readyz/{CELL}")[0]) == ([], 503)
 
@@ -222,7 +222,7 @@ async def test_an_executor_with_an_older_copy_of_the_cell_file_is_not_ready(tmp_
                 world.broker.write(message)
             world.chain = next_chain(world.chain, encode(decision))
         context = world.start("only")
-        await eventually(lambda: context.health.waiting_for == f"cell {CELL}: {path} {OLDER_COPY}")
+        await eventually(lambda: context.health.waiting_for == f"no node joins cell {CELL}: {path} {OLDER_COPY}")
 
 
 async def test_in_stepped_time_runs_end_when_the_clock_is_told(tmp_path: Path) -> None:

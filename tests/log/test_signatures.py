@@ -27,7 +27,7 @@ from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.reading import UNPROVEN, log_record
-from fallow.shared.log.signers import Signers
+from fallow.shared.log.signers import Signers, asks_too_early, keys_of_cells
 from tests.histories import CELL, History, folded
 from tests.log.snapshot_world import TOPICS, layout_of, snapshot
 from tests.signing import NEXT, STRANGERS, WRITERS, believing, forgeries, public, signed, signed_file, with_header
@@ -225,6 +225,43 @@ async def test_keys_that_a_state_or_a_record_names_are_not_believed(log: MemoryL
     await log.publish([*signed(PLAIN, [claim], STRANGERS), *signed(PLAIN, [then], STRANGERS, chain)])
     follower = await read(log)
     assert follower.state.version == 1, "the snapshot is believed, and nothing that only its keys prove"
+
+
+async def test_a_file_that_asks_for_signatures_of_what_the_file_in_force_believes_without_is_known_by_a_snapshot(
+    log: MemoryLog,
+) -> None:
+    """It stands for decisions that nothing here proves. Without it such a reader stays at version 0."""
+    claim = Decision(cell=CELL, version=1, epoch=0, at_ms=0, effects=(as_effect(signed_file(cell=CELL, ordinal=1)),))
+    await log.publish(signed(PLAIN, [claim], None))
+    assert (await read(log)).is_all_forged
+    await snapshot(log, PLAIN, folded([claim]))
+    found = await read(log)
+    assert (found.state.version, found.is_all_forged, found.asks_too_early) == (1, False, True)
+
+
+@pytest.mark.parametrize(
+    ("in_force_from", "own_from", "version", "is_too_early"),
+    [
+        (None, None, 5, False),
+        (None, 5, 4, False),
+        (None, 5, 5, True),
+        (None, 1, 5, True),
+        (1, 1, 5, False),
+        (1, 3, 5, False),
+        (6, 3, 5, True),
+        (6, 6, 5, False),
+    ],
+)
+def test_which_files_ask_too_early(
+    in_force_from: int | None, own_from: int | None, version: int, is_too_early: bool
+) -> None:
+    in_force, own = (
+        signed_file(cell=CELL) if at is None else signed_file(public(WRITERS), cell=CELL, from_version=at)
+        for at in (in_force_from, own_from)
+    )
+    keys = keys_of_cells(own).get(CELL)
+    assert asks_too_early(as_effect(in_force), keys, CELL, version) is is_too_early
+    assert asks_too_early(None, keys, CELL, version) is False
 
 
 class Reloading(Signers):

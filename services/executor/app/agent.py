@@ -28,7 +28,7 @@ from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.values import NodeStatus
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.missing_keys import missing_key, why_no_decision
+from fallow.shared.log.missing_keys import missing_key, why_none_joins
 from fallow.shared.log.opening import OpenLog, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable
 from fallow.shared.log.sharing.cell_work import work_apart
@@ -167,10 +167,10 @@ class Agent:
         return None
 
     async def _is_lease_told(self) -> str | None:
-        """None once a decision says by which lease nodes go."""
+        """None once a decision says by which lease nodes go, and those behind it are believed here."""
         if not has_first_decision(self._follower.state):
             await self._follower.catch_up()
-        return why_no_decision(self._follower, self._context.settings.cell_file)
+        return why_none_joins(self._follower, self._context.settings.cell_file)
 
     async def _is_free(self) -> str | None:
         """None once no other agent speaks for the node. One that lives keeps it: were it given to each that joins, two

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from fallow.services.executor.app.catching_up import LOOK_AGAIN_MS, CatchingUp
 from fallow.services.executor.app.outbox import Outbox
 from fallow.services.executor.diaries import Diaries, Lives
-from fallow.services.executor.policy.lease import has_first_decision
 from fallow.services.executor.policy.records import by_node
 from fallow.services.executor.policy.slots import Slots
 from fallow.services.executor.policy.turn import Now, Turn
@@ -19,7 +18,7 @@ from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.operations import AdvanceTime
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.missing_keys import missing_key, why_no_decision
+from fallow.shared.log.missing_keys import why_none_joins
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, UnreadableRecords
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.clocks import SteppedCellClock, WallCellClock
@@ -118,11 +117,9 @@ class CellExecutor:
 
     def _tell_what_is_unread(self) -> None:
         """Tell people why the cell's nodes are kept out, or why nothing starts on them: the log of the process once."""
-        cell, file, why = self.service.cell, self._context.settings.cell_file, None
-        if none := why_no_decision(self._follower, file):
-            why = f"no node of cell {cell} joins: {none}"
-        elif missing := missing_key(self._follower, file):
-            why = f"cell {cell}: {missing}"
+        cell, why = self.service.cell, why_none_joins(self._follower, self._context.settings.cell_file)
+        if why is not None:
+            why = f"no node joins cell {cell}: {why}"
         if why == self._unread_why:
             return
         self._unread_why = why
@@ -178,8 +175,8 @@ class CellExecutor:
             await self._take_over()
 
     async def _take_over(self) -> None:
-        if not has_first_decision(self._follower.state):
-            return  # tried again with that decision
+        if self._unread_why is not None:
+            return  # tried again with the next decision
         now_ms = self._host.monotonic_ms()
         if self._slots.is_coming and now_ms - self._asked_end_ms >= LOOK_AGAIN_MS:
             self._asked_end_ms = now_ms
