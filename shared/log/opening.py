@@ -63,11 +63,6 @@ def _all_topics() -> TopicsFile:
     return parse_topics(TOPICS_FILE.read_text(encoding="utf-8"))
 
 
-def declared_record_bytes(name: str) -> int:
-    """The largest record that a topic is to take, by its name without the namespace."""
-    return _all_topics().topics[name].record_bytes_max
-
-
 def declared_topics(file: CellFile, namespace: str, replicas: int = 1) -> tuple[TopicSpec, ...]:
     """Every topic that this cell file needs."""
     declared = topics_file(file)

@@ -21,6 +21,9 @@ Headers = tuple[tuple[str, bytes], ...]
 RECORD_BYTES_MAX = 1_048_000
 """The largest record that is sent, key and headers included: just below the broker's default message.max.bytes."""
 
+TOPIC_BYTES = 1_048_576
+"""What a topic has to take (max.message.bytes) for every record that is sent: with what Kafka puts around it."""
+
 HEADERS_MOST = 1_000
 """Of a record with more headers nothing is read: an empty one takes two bytes of a record, and as long as any other."""
 

@@ -15,8 +15,10 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import JobEnqueued
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.values import JobSpec, ProcessRun
+from fallow.shared.log.admin.topics import parse_topics
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.port import AppendRefused, AppendUnknown, Outgoing, Refusal, TopicPartition
+from fallow.shared.log.opening import TOPICS_FILE
+from fallow.shared.log.port import TOPIC_BYTES, AppendRefused, AppendUnknown, Outgoing, Refusal, TopicPartition
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime import clocks
 from fallow.shared.runtime.backoff import BackOff
@@ -183,7 +185,7 @@ async def test_a_record_that_its_topic_does_not_take_is_made_anew_with_less_and_
     await process.start()
     try:
         await eventually(lambda: len(enqueued(broker)) == 9)
-        await eventually(lambda: "max.message.bytes=10000, 1048576 is needed" in process.health)
+        await eventually(lambda: "max.message.bytes is 10000 and has to be 1048576" in process.health)
         assert DECISIONS in process.health
         del broker.takes_bytes[DECISIONS]
         await eventually(lambda: len(enqueued(broker)) == 10, within_s=15)
@@ -200,7 +202,7 @@ async def test_a_cell_whose_next_decision_its_topic_does_not_take_is_given_up_an
     await process.start()
     try:
         await eventually(lambda: process.metric("fallow_cell_given_up_total") == 1, within_s=15)
-        assert "max.message.bytes=10000, 1048576 is needed" in process.health
+        assert "max.message.bytes is 10000 and has to be 1048576" in process.health
         assert (len(enqueued(broker)), set_aside(broker)) == (9, 0)
     finally:
         await process.stop()
@@ -211,10 +213,15 @@ async def test_a_topic_that_takes_all_again_is_noticed_without_a_record_of_that_
     sizes = SizeWatch(replace(process.context, host=watch), MemoryLog(broker), LAYOUT, CELL)
     await sizes.refused(22_000)
     await sizes.look()
-    assert "max.message.bytes=10000" in process.health
+    assert "max.message.bytes is 10000" in process.health
     watch.later_ms += ASK_EVERY_MS
     await sizes.look()
-    assert "max.message.bytes=10000" in process.health
+    assert "max.message.bytes is 10000" in process.health
+    broker.takes_bytes[DECISIONS] = 500_000
+    watch.later_ms += ASK_EVERY_MS
+    await sizes.look()
+    sizes.took(21_999)
+    assert "max.message.bytes is 10000" in process.health, "a larger record may still be refused"
     del broker.takes_bytes[DECISIONS]
     broker.is_away = True
     watch.later_ms += ASK_EVERY_MS
@@ -223,6 +230,10 @@ async def test_a_topic_that_takes_all_again_is_noticed_without_a_record_of_that_
     watch.later_ms += ASK_EVERY_MS
     await sizes.look()
     assert "max.message.bytes" not in process.health
+
+
+def test_the_size_that_is_asked_for_is_the_one_with_which_the_topic_is_made() -> None:
+    assert parse_topics(TOPICS_FILE.read_text(encoding="utf-8")).topics["decisions"].record_bytes_max == TOPIC_BYTES
 
 
 def enqueued(broker: MemoryBroker) -> list[str]:

@@ -10,7 +10,7 @@ from functools import partial
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import Decision
 from fallow.shared.log.port import (
-    RECORD_BYTES_MAX,
+    TOPIC_BYTES,
     Appended,
     AppendUnknown,
     LogTruncated,
@@ -187,7 +187,7 @@ class Broker:
 
     def record_bytes_most(self, topic: str) -> int:
         """What the topic takes now: when the faults are over, all records that a log sends."""
-        return self.bytes_most.get(topic, RECORD_BYTES_MAX) if self.faults.is_active else RECORD_BYTES_MAX
+        return self.bytes_most.get(topic, TOPIC_BYTES) if self.faults.is_active else TOPIC_BYTES
 
     def is_too_large(self, topic: str, size: int) -> bool:
         """A record of so many bytes is above what its topic takes: whether it is refused, which is written down. A

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from fallow.services.placement.settings import PlacementSettings
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.opening import declared_record_bytes
-from fallow.shared.log.port import RECORD_BYTES_MAX, Log, LogUnavailable
+from fallow.shared.log.port import TOPIC_BYTES, Log, LogUnavailable
 from fallow.shared.runtime.process import Context
 
 SETTING = "max.message.bytes"
@@ -20,7 +19,7 @@ class SizeWatch:
 
     def __init__(self, context: Context[PlacementSettings], log: Log, layout: Layout, cell: str) -> None:
         self.cell, self._context, self._log = cell, context, log
-        self._topic, self._needed = layout.topic("decisions"), declared_record_bytes("decisions")
+        self._topic = layout.topic("decisions")
         self._refused_bytes: int | None = None
         self._ask_at_ms = 0
 
@@ -43,7 +42,7 @@ class SizeWatch:
         if self._refused_bytes is None or self._context.host.monotonic_ms() < self._ask_at_ms:
             return
         most = await self._most()
-        if most is not None and most >= RECORD_BYTES_MAX:
+        if most is not None and most >= TOPIC_BYTES:
             self._is_mended()
 
     async def _most(self) -> int | None:
@@ -56,9 +55,9 @@ class SizeWatch:
             return None
 
     def _tell(self, most: int | None, size_bytes: int) -> None:
-        held = f"{SETTING}={most}" if most is not None else f"a {SETTING} that is not known"
-        why = f"topic {self._topic} refuses a decision of {size_bytes} bytes for its size: it has {held}, "
-        why += f"{self._needed} is needed. Set it, no job is set aside for it"
+        held = "could not be asked" if most is None else f"is {most}"
+        why = f"topic {self._topic} refuses a decision of {size_bytes} bytes for its size: its {SETTING} {held} "
+        why += f"and has to be {TOPIC_BYTES}. Set it; no job is lost meanwhile"
         self._context.logger.error("record too large for its topic", cell=self.cell, reason=why)
         self._context.health.not_ready(why, self._about, cell=self.cell)
 

@@ -15,6 +15,7 @@ from fallow.shared.log.memory.member import MemoryGroup, MemoryMember
 from fallow.shared.log.memory.reader import MemoryReader
 from fallow.shared.log.port import (
     RECORD_BYTES_MAX,
+    TOPIC_BYTES,
     AppendAnswer,
     Appended,
     AppendRefused,
@@ -195,13 +196,13 @@ class MemoryBroker:
     def _check_size(self, message: Outgoing) -> None:
         headers = sum(len(name.encode()) + len(value) for name, value in message.headers)
         size = len(message.key or b"") + len(message.value or b"") + headers
-        most = self.record_bytes_most(message.topic)
+        most = self.takes_bytes.get(message.topic, self._record_bytes_max)
         if size > most:
             raise RecordTooLarge(f"record for {message.topic}: {size} bytes, at most {most}")
 
     def record_bytes_most(self, topic: str) -> int:
-        """How many bytes a record of the topic may have."""
-        return self.takes_bytes.get(topic, self._record_bytes_max)
+        """How many bytes a record of the topic may have, as its setting says."""
+        return self.takes_bytes.get(topic, TOPIC_BYTES)
 
 
 class MemoryLog:
