@@ -24,8 +24,17 @@ def _check_first(param: Any, kind: type) -> None:
 
     def process_digits(context: Any, value: Any) -> Any:
         for each in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(each, str) and not is_written_with_digits(each, kind):
+            if isinstance(each, str) and not is_written_with_digits(each, kind) and _is_read(each, kind):
                 raise WrongValue(each, RULES[kind])
         return process(context, value)
 
     param.process_value = process_digits
+
+
+def _is_read(text: str, kind: type) -> bool:
+    """Whether Python takes it for such a number. What is none is told in the words of its option."""
+    try:
+        kind(text)
+    except ValueError:
+        return False
+    return True
