@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 
 import pytest
 
 from fallow.cli.log.repair import BEGINS_ANEW, lines_of
 from fallow.cli.log.repairing import NotRepairable, Survey, repair, survey
 from fallow.cli.verify.verification import LiveCheck
+from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.effects import LogRepaired
+from fallow.shared.events.effects import LogRepaired, WriterStarted
 from fallow.shared.events.snapshots import SnapshotChunk
 from fallow.shared.log.machine.snapshot import ORIGIN
+from fallow.shared.log.machine.writer import Draft, Writer
 from fallow.shared.log.memory.log import MemoryLog
-from fallow.shared.log.port import AppendAnswer, LogTruncated, LogUnavailable, Outgoing, TopicPartition
+from fallow.shared.log.port import AppendAnswer, Appended, LogTruncated, LogUnavailable, Outgoing, TopicPartition
 from fallow.shared.log.reading import event_of
 from fallow.shared.log.snapshots import NoUsableSnapshot, read_catalogue, write_snapshot
 from tests.cli.test_repairing import DECISIONS, LAYOUT, Kept
-from tests.histories import CELL, History, outgoing
+from tests.histories import CELL, History, folded, outgoing
 from tests.log.earlier_release import as_then
 
 SNAPSHOTS = LAYOUT.tp("snapshots", CELL)
@@ -214,3 +218,158 @@ async def test_a_log_that_has_a_good_record_counts_and_not_the_snapshot_that_it_
     await kept.log.publish(outgoing(LAYOUT, kept.decisions)[:1])
     found = await survey(kept.log, LAYOUT, CELL)
     assert (found.state.version, found.base) == (1, None)
+
+
+class Holds(StrEnum):
+    """What the log still holds before the place at which its tail is lost."""
+
+    ALL = "all records"
+    SOME = "records that lead to its end"
+    DAMAGED = "damaged records"
+    NOTHING = "no record"
+
+
+class Reached(StrEnum):
+    """The snapshot of the state with which the log ends."""
+
+    MISSING = "is not there"
+    OLD = "was written before the one beyond"
+    NEWEST = "was written last"
+
+
+GOES_ON = {"same history": 0, "other history, newer epoch": 1, "same epoch": 3, "older epoch": 4}
+"""By so many decisions, each of a further epoch, another writer has gone on from version 20, of epoch 5; the snapshot
+beyond is of version 40 and epoch 8.
+"""
+
+
+class Lost:
+    """A cell whose tail is lost from version 20 on, from where another writer may have gone on."""
+
+    def __init__(self) -> None:
+        self.kept = Kept()
+        self.beyond, self.ending = CellState(CELL), CellState(CELL)
+
+    async def live(self, decisions: int) -> None:
+        await self.kept.live()
+        self.beyond = await self.kept.state()
+        self.kept.broker.cut(DECISIONS, 20)
+        self.ending = folded(self.kept.decisions[:20])
+        assert (self.ending.epoch, self.beyond.epoch) == (5, 8)
+        for _ in range(decisions):
+            await goes_on_by_one(self.kept.log, self.ending)
+        self.kept.broker.delete_topic(SNAPSHOTS[0])
+        self.kept.broker.create_topic(SNAPSHOTS[0], 1)
+
+    async def has_snapshots(self, *states: CellState) -> None:
+        """In this order: the last one is the newest, each other has its hour's slot."""
+        for state in states:
+            catalogue = await read_catalogue(self.kept.log, LAYOUT, CELL)
+            await write_snapshot(self.kept.log, LAYOUT, state, catalogue, writer="s", wall_ms=0)
+
+    def holds(self, what: Holds) -> None:
+        broker, end = self.kept.broker, self.kept.broker.partition(DECISIONS).end
+        if what is not Holds.ALL:
+            broker.delete_before(DECISIONS, end if what is Holds.NOTHING else 15)
+        if what is Holds.DAMAGED:
+            broker.damage(DECISIONS, *range(15, end))
+
+
+async def goes_on_by_one(log: MemoryLog, state: CellState) -> None:
+    writer, started = Writer(state), WriterStarted(epoch=state.epoch + 1, writer="other")
+    writer.begin()
+    apply(state, started, state.at_ms)
+    draft = writer.draft([started], {}, state.at_ms)
+    assert isinstance(draft, Draft)
+    more, name = draft.headers(None), str(draft.decision.version)
+    answer = await log.append(
+        LAYOUT.outgoing(draft.decision, id=name, source="other", wall_ms=0, more=more, value=draft.value)
+    )
+    assert isinstance(answer, Appended)
+    assert writer.appended(answer.offset)
+
+
+def is_readable(holds: Holds, reached: Reached, decisions: int) -> bool:
+    """Whether the log counts, and not the snapshot beyond it: its records lead to its end; or nothing of it can be
+    read, and the snapshot at its end is the one with which a reader begins, or is of a newer epoch.
+    """
+    if holds is Holds.ALL:
+        return True
+    if reached is Reached.MISSING:
+        return False
+    return holds is Holds.SOME or reached is Reached.NEWEST or decisions == GOES_ON["older epoch"]
+
+
+@pytest.mark.parametrize("beyond", GOES_ON)
+@pytest.mark.parametrize("reached", Reached)
+@pytest.mark.parametrize("holds", Holds)
+async def test_a_log_from_which_a_reader_can_begin_counts_else_the_snapshot_beyond(
+    holds: Holds, reached: Reached, beyond: str
+) -> None:
+    lost = Lost()
+    await lost.live(GOES_ON[beyond])
+    lost.holds(holds)
+    order = {
+        Reached.MISSING: [lost.beyond],
+        Reached.OLD: [lost.ending, lost.beyond],
+        Reached.NEWEST: [lost.beyond, lost.ending],
+    }
+    await lost.has_snapshots(*order[reached])
+    expected = lost.ending if is_readable(holds, reached, GOES_ON[beyond]) else lost.beyond
+    with contextlib.suppress(*FENCED):
+        assert (await lost.kept.state()).version == expected.version, "what a reader has folded without a fault counts"
+    found = await survey(lost.kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.state.epoch) == (expected.version, expected.epoch)
+    assert (found.is_emptied, found.is_whole) == (expected is lost.beyond, False)
+    assert "the log contradicts" not in told(found)
+    repaired = await repair(lost.kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    assert (repaired.version, repaired.epoch) == (expected.version + 1, expected.epoch + 1)
+    assert digest_of(await lost.kept.state()) == digest_of(repaired)
+    assert (await survey(lost.kept.log, LAYOUT, CELL)).is_whole
+
+
+@pytest.mark.parametrize(
+    ("beyond", "is_ending_last", "is_ending_taken"),
+    [
+        ("other history, newer epoch", True, True),
+        ("same epoch", True, True),
+        ("older epoch", True, True),
+        ("same epoch", False, False),
+        ("older epoch", False, True),
+    ],
+)
+async def test_of_two_histories_of_which_the_log_tells_nothing_the_one_that_was_written_last_goes_on(
+    beyond: str, is_ending_last: bool, is_ending_taken: bool
+) -> None:
+    """But for one of an older epoch, which another writer has ended."""
+    lost = Lost()
+    await lost.live(GOES_ON[beyond])
+    made_anew(lost.kept)
+    await lost.has_snapshots(*([lost.beyond, lost.ending] if is_ending_last else [lost.ending, lost.beyond]))
+    found = await survey(lost.kept.log, LAYOUT, CELL)
+    expected = lost.ending if is_ending_taken else lost.beyond
+    assert (found.state.version, found.state.epoch, found.is_emptied) == (expected.version, expected.epoch, True)
+    repaired = await repair(lost.kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    assert digest_of(await lost.kept.state()) == digest_of(repaired)
+
+
+@pytest.mark.parametrize("damaged", [(19,), (15, 16, 17, 18)])
+async def test_one_good_record_of_those_that_lead_to_the_end_makes_the_log_count(damaged: tuple[int, ...]) -> None:
+    lost = Lost()
+    await lost.live(0)
+    lost.holds(Holds.SOME)
+    lost.kept.broker.damage(DECISIONS, *damaged)
+    await lost.has_snapshots(lost.ending, lost.beyond)
+    found = await survey(lost.kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.is_emptied) == (20, False)
+
+
+async def test_a_record_of_another_chain_at_the_end_of_the_log_does_not_prove_the_snapshot_there() -> None:
+    lost = Lost()
+    await lost.live(0)
+    lost.kept.broker.cut(DECISIONS, 19)
+    lost.kept.forge(20)
+    lost.kept.broker.delete_before(DECISIONS, 19)
+    await lost.has_snapshots(lost.ending, lost.beyond)
+    found = await survey(lost.kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.is_emptied) == (40, True)

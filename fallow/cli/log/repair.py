@@ -121,8 +121,7 @@ def lines_of(found: Survey) -> list[str]:
     if found.base is not None:
         lines.append(_goes_on(found, found.base))
     lines += [
-        f"Snapshot {m.snapshot} ({m.slot}) is of version {m.version} at offset {m.offset}, "
-        f"which the log {'does not reach' if m.offset >= found.end else 'contradicts'}."
+        f"Snapshot {m.snapshot} ({m.slot}) is of version {m.version} at offset {m.offset}, which {_is_void(found, m)}."
         for m in found.contradicting
     ]
     if state.version <= 0 and found.contradicting:
@@ -135,6 +134,13 @@ def lines_of(found: Survey) -> list[str]:
     if found.is_whole:
         lines.append("Nothing is to be repaired.")
     return lines
+
+
+def _is_void(found: Survey, manifest: SnapshotManifest) -> str:
+    """Why a repair makes a snapshot void."""
+    if manifest.offset >= found.end:
+        return "the log does not reach"
+    return "a new one replaces" if found.is_emptied else "the log contradicts"
 
 
 def _good_to(version: int, offset: int) -> str:

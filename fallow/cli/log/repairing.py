@@ -9,12 +9,13 @@ since is given up: the cell goes on from the newest state, and only what stands 
 
 Where no record of the log leads to a state (the topic was made anew, or its records were deleted by hand), nothing in
 it contradicts the snapshots beyond: the newest whole one is what is left of the cell, and the cell goes on from there.
-A log that has good records and ends before a snapshot counts, since another writer may have gone on from its end.
+A log that has good records and ends before a snapshot counts, since another writer may have gone on from its end. So
+does the newest snapshot where the log reaches it, also if it ends there: every reader begins with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -33,7 +34,7 @@ from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.losses import loss_met, losses_of
 from fallow.shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, fences
-from fallow.shared.log.machine.snapshot import ORIGIN, Catalogue, DamagedSnapshot
+from fallow.shared.log.machine.snapshot import NEWEST, ORIGIN, Catalogue, DamagedSnapshot
 from fallow.shared.log.machine.writer import Draft, Sign, Writer
 from fallow.shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableRecords
 from fallow.shared.log.reading import event_of, log_record
@@ -95,7 +96,7 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
     catalogue = await read_catalogue(log, layout, cell)
     manifests = sorted(catalogue.manifests.values(), key=lambda found: (found.offset, found.version))
     found = Survey(cell, begin, end, CellState(cell))
-    base = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < end])
+    base, version = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < end]), 0
     if base is None:
         found.damage = f"the log begins at offset {begin}, and no whole snapshot reaches to there"
         found.damage_offset = found.cut_offset = begin
@@ -104,7 +105,8 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
         await _fold(log, layout, found, manifests)
         if found.damage:
             await _go_behind(log, layout, found, manifests)
-    if base is None or found.state.version == version:
+    begun = version if found.base is None else found.base.version
+    if found.state.version == begun:
         await _look_beyond(log, layout, found, manifests)
     if base is None and found.base is None:
         raise NotRepairable(f"cell {cell}: {found.damage}: {NOTHING_LEFT}")
@@ -113,22 +115,94 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
 
 
 async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
-    """Take the newest whole snapshot to which the log does not lead, and from which it cannot be followed. Raises
-    NotRepairable where that one is another release's.
+    """Of a log that leads from no state to another: take the snapshot beyond it that is what is left of the cell, if
+    there is one. Raises NotRepairable where that one is another release's.
     """
-    beyond = [m for m in manifests if not found.begin - 1 <= m.offset < found.end and m.version > found.state.version]
-    for manifest in sorted(beyond, key=lambda each: each.version, reverse=True):
-        try:
-            state = await first_readable(log, layout, found.cell, [manifest])
-        except DamagedSnapshot as error:
-            raise NotRepairable(f"cell {found.cell}: the newest snapshot cannot be read: {error}") from error
-        if state is None:
-            continue
-        await _refuse_another_release(log, layout, found.cell)
-        found.state, found.base, found.is_emptied = state, manifest, True
-        found.cut_offset = found.begin
-        found.contradicting = [m for m in manifests if m.offset >= found.begin - 1]
+    is_newest = {m.snapshot: m.slot == NEWEST for m in sorted(manifests, key=lambda each: each.slot == NEWEST)}
+    beyond = {
+        m.snapshot: m
+        for m in sorted(manifests, key=lambda each: (is_newest[each.snapshot], each.version), reverse=True)
+        if not found.begin - 1 <= m.offset < found.end and m.version > found.state.version
+    }
+    reached = [m for m in manifests if (m.version, m.offset, m.chain) == _about(found.state)]
+    if not beyond or any(is_newest[m.snapshot] for m in reached) or await _has_good_record(log, layout, found):
         return
+    left = [_Left(found.state.version, found.state.epoch, is_newest=False)] if reached else []
+    for manifest in beyond.values():
+        state = await _state_beyond(log, layout, manifest, is_needed=len(left) == len(reached[:1]))
+        if state is not None:
+            left.append(_Left(state.version, state.epoch, is_newest[manifest.snapshot], manifest))
+    chosen = _what_is_left(left)
+    if chosen is None or chosen.manifest is None:
+        return
+    await _refuse_another_release(log, layout, found.cell)
+    state = await first_readable(log, layout, found.cell, [chosen.manifest])
+    if state is None:
+        raise NotRepairable(f"cell {found.cell}: its snapshots change meanwhile: look again")
+    found.state, found.base, found.is_emptied = state, chosen.manifest, True
+    found.cut_offset = found.begin
+    found.contradicting = [m for m in manifests if m.offset >= found.begin - 1]
+
+
+def _about(state: CellState) -> tuple[int, int, str]:
+    return state.version, state.offset, state.chain
+
+
+async def _state_beyond(log: Log, layout: Layout, manifest: SnapshotManifest, *, is_needed: bool) -> CellState | None:
+    """The state of a snapshot, None where it is not whole. One that is whole and cannot be read here is passed over
+    where a better one was found, else NotRepairable is raised.
+    """
+    try:
+        return await first_readable(log, layout, manifest.cell, [manifest])
+    except DamagedSnapshot as error:
+        if is_needed:
+            raise NotRepairable(f"cell {manifest.cell}: the newest snapshot cannot be read: {error}") from error
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """A state that a whole snapshot holds. `is_newest`: it was written last, so that every reader begins with it.
+    `manifest` is that of a snapshot beyond the log, None of one that the log reaches.
+    """
+
+    version: int
+    epoch: int
+    is_newest: bool
+    manifest: SnapshotManifest | None = None
+
+
+def _what_is_left(left: Sequence[_Left]) -> _Left | None:
+    """The one that was written last, else the one of the newest version. Epochs never fall in a history: where one of
+    an older version is of a newer epoch, another writer went on before this one, whose history is over.
+    """
+    going_on = [one for one in left if not any(o.version < one.version and o.epoch > one.epoch for o in left)]
+    return max(going_on, key=lambda one: (one.is_newest, one.version), default=None)
+
+
+async def _has_good_record(log: Log, layout: Layout, found: Survey) -> bool:
+    """Whether the log still holds decisions that led to the survey's state, with which it ends or beyond which it is
+    damaged. Where the one of its version can be read, its chain of hashes proves all that was before.
+    """
+    tp, keys, state = layout.tp("decisions", found.cell), layout.signers.of(found.cell), found.state
+    start, is_any, chains = found.begin, False, set[str]()
+    while start <= state.offset:
+        try:
+            async with aclosing(records_between(log, {tp: start}, {tp: state.offset + 1})) as records:
+                async for each in records:
+                    entry = log_record(each, keys)
+                    start = each.offset + 1
+                    if not isinstance(entry.decision, Decision) or entry.is_forged(state.version):
+                        continue
+                    if entry.decision.version > state.version:
+                        return False
+                    is_any = True
+                    if entry.decision.version == state.version:
+                        chains.add(entry.chain)
+            break
+        except UnreadableRecords as error:
+            start = max(error.begin, start + 1)
+    return is_any and (not chains or state.chain in chains)
 
 
 async def _refuse_another_release(log: Log, layout: Layout, cell: str) -> None:
