@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from aiokafka.errors import KafkaConnectionError
+
+from fallow.shared.log.kafka.openings import Openings
 
 Client = TypeVar("Client")
 
@@ -30,7 +33,9 @@ class State(StrEnum):
     """The next call begins to open one."""
 
     OPENING = "opening"
-    """It ends with the client open, or closed again where it fails or takes longer than its bound."""
+    """Or waiting for its turn to. It ends with the client open, or closed again where it fails or takes longer than its
+    bound.
+    """
 
     OPEN = "open"
     """Until `close`."""
@@ -41,7 +46,8 @@ class State(StrEnum):
 
 class KeptClient(Generic[Client]):
     """Of one event loop. `make` builds a client without any I/O, `start` connects it, `close` closes it within a bound
-    of its own, also where it is half open. `bound_s` is for one opening.
+    of its own, also where it is half open. `bound_s` is for one opening, from when it begins: with `openings`, which
+    clients share, that is when its turn comes.
     """
 
     def __init__(
@@ -51,7 +57,9 @@ class KeptClient(Generic[Client]):
         close: Callable[[Client], Awaitable[object]],
         *,
         bound_s: float,
+        openings: Openings | None = None,
     ) -> None:
+        self._openings = openings
         self._make, self._start, self._close, self._bound_s = make, start, close, bound_s
         self._client: Client | None = None
         self._opening: asyncio.Task[Client] | None = None
@@ -80,7 +88,7 @@ class KeptClient(Generic[Client]):
             raise KafkaConnectionError("closed for good")
         opening = self._opening
         if opening is None:
-            opening = self._opening = asyncio.create_task(self._open())
+            opening = self._opening = asyncio.create_task(self._open_in_turn())
             opening.add_done_callback(heard)
         await asyncio.wait({opening})
         if opening.cancelled():
@@ -92,21 +100,24 @@ class KeptClient(Generic[Client]):
             raise TimeoutError
         return client
 
-    async def _open(self) -> Client:
-        clock = asyncio.get_running_loop().time
-        began_s = clock()
+    async def _open_in_turn(self) -> Client:
         try:
-            client = self._make()
-            try:
-                async with asyncio.timeout(self._bound_s):
-                    await self._start(client)
-            except BaseException:  # also when it is cancelled: one that is half open is of no use
-                self._close_behind(client)
-                raise
-            self._client, self._took_s = client, clock() - began_s
-            return client
+            async with nullcontext() if self._openings is None else self._openings.turn():
+                return await self._open()
         finally:
             self._opening = None
+
+    async def _open(self) -> Client:
+        clock = asyncio.get_running_loop().time
+        began_s, client = clock(), self._make()
+        try:
+            async with asyncio.timeout(self._bound_s):
+                await self._start(client)
+        except BaseException:  # also when it is cancelled: one that is half open is of no use
+            self._close_behind(client)
+            raise
+        self._client, self._took_s = client, clock() - began_s
+        return client
 
     def close(self, client: Client) -> None:
         """Hand out this client no more. It is closed behind the call; harmless where that was done already."""

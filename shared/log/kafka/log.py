@@ -20,6 +20,7 @@ from fallow.shared.log.kafka.group_timers import QUICK, GroupTimers
 from fallow.shared.log.kafka.kept_client import end_of
 from fallow.shared.log.kafka.looks import KafkaLooks
 from fallow.shared.log.kafka.member import KafkaMember
+from fallow.shared.log.kafka.openings import Openings
 from fallow.shared.log.kafka.producer import BoundedProducer, Compression, refused, send, send_all
 from fallow.shared.log.kafka.reader import Fetching, KafkaReader
 from fallow.shared.log.kafka.words import words_of
@@ -94,6 +95,7 @@ class KafkaLog:
         self._one_opens = asyncio.Lock()
         self._looks: KafkaLooks | None = None
         self._before_appends: dict[TopicPartition, KafkaLooks] = {}
+        self._openings = Openings()  # of the clients of single partitions; the ones of the whole log wait for none
 
     async def start(self) -> None:
         """Connect the part that answers questions; a producer is opened by the first write, and what looks by the first
@@ -111,6 +113,7 @@ class KafkaLog:
             request_timeout_ms=REQUEST_BOUND_MS,
             compression=self._compression,
             place=place,
+            openings=None if place is None else self._openings,
         )
 
     def _consumer(self, what: str, isolation: str) -> AIOKafkaConsumer:
@@ -172,7 +175,8 @@ class KafkaLog:
         """One record, idempotent, acknowledged by all replicas in sync; unknown after `append_bound_ms`.
 
         By a producer of this partition's own, which is opened by the first append and kept: one that is abandoned takes
-        with it all that it holds. Where it cannot be opened within the bound, nothing is sent, and the opening goes on.
+        with it all that it holds. Where it cannot be opened within the bound, nothing is sent, and the opening goes on;
+        so it does where others are opened before it.
         """
         producers, producer = self._appender(message.topic, message.partition), None
         try:
@@ -241,7 +245,11 @@ class KafkaLog:
         looks = self._before_appends.get(tp)
         if looks is None:
             looks = self._before_appends[tp] = KafkaLooks(
-                self._kafka, self._client_id, bound_s=self._append_bound_s, step_bound_s=REQUEST_BOUND_MS / 1000
+                self._kafka,
+                self._client_id,
+                bound_s=self._append_bound_s,
+                step_bound_s=REQUEST_BOUND_MS / 1000,
+                openings=self._openings,
             )
         return await looks.stands_before(tp, offset)
 

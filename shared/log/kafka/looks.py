@@ -16,6 +16,7 @@ from fallow.shared.log.kafka.closing import close, connect
 from fallow.shared.log.kafka.connection import client_options, opening_bound_s
 from fallow.shared.log.kafka.consumer import SteadyConsumer
 from fallow.shared.log.kafka.kept_client import KeptClient, end_of, heard
+from fallow.shared.log.kafka.openings import Openings
 from fallow.shared.log.kafka.producer import refused
 from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable, Record, TopicPartition, unreadable_at
@@ -58,8 +59,8 @@ class KafkaLooks:
     closes it: whatever it failed for, its consumer may never answer again.
 
     A look that waits for another one, or for the consumer, has no more time than `bound_s` for all. An opening goes on
-    for the next look, as long as each of its steps takes no longer than `step_bound_s`. `consumer` makes one from its
-    settings.
+    for the next look, as long as each of its steps takes no longer than `step_bound_s`. `openings` are shared by
+    clients of a process: the consumer begins to open in its turn. `consumer` makes one from its settings.
     """
 
     def __init__(
@@ -69,11 +70,13 @@ class KafkaLooks:
         *,
         bound_s: float = LOOK_BOUND_S,
         step_bound_s: float = LOOK_BOUND_S,
+        openings: Openings | None = None,
         consumer: Callable[..., SteadyConsumer] = SteadyConsumer,
     ) -> None:
         self._kafka, self._client_id, self._bound_s = access_to(kafka), client_id, bound_s
         self._step_bound_s, self._consumer = step_bound_s, consumer
-        self._kept = KeptClient(self._make, self._start, close, bound_s=opening_bound_s(self._kafka, step_bound_s))
+        opening_s = opening_bound_s(self._kafka, step_bound_s)
+        self._kept = KeptClient(self._make, self._start, close, bound_s=opening_s, openings=openings)
         self._places: list[KafkaTopicPartition] = []
         self._asked: asyncio.Task[Found] | None = None
         self._one_at_a_time = asyncio.Lock()

@@ -22,6 +22,7 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 from fallow.shared.log.kafka.closing import connect
 from fallow.shared.log.kafka.connection import client_options, opening_bound_s
 from fallow.shared.log.kafka.kept_client import KeptClient
+from fallow.shared.log.kafka.openings import Openings
 from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import (
     RECORD_BYTES_MAX,
@@ -89,6 +90,7 @@ class BoundedProducer:
 
     `place` is the topic and perhaps the partition that it writes to: then it is open when it is connected to that
     partition's leader. An opening that takes longer than a call may wait goes on for the next call.
+    `openings` are shared by producers of a process: it begins to open in its turn.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class BoundedProducer:
         request_timeout_ms: int,
         compression: Compression | None,
         place: tuple[str, int | None] | None = None,
+        openings: Openings | None = None,
     ) -> None:
         self._kafka = access_to(kafka)
         self._client_id = client_id
@@ -106,7 +109,7 @@ class BoundedProducer:
         self._compression = compression
         self._place = place
         bound_s = opening_bound_s(self._kafka, request_timeout_ms / 1000)
-        self._kept = KeptClient(self._make, self._start, _close_without_sending, bound_s=bound_s)
+        self._kept = KeptClient(self._make, self._start, _close_without_sending, bound_s=bound_s, openings=openings)
 
     async def current(self, until_s: float) -> AIOKafkaProducer:
         """The producer in use, opened if there is none, for a call that ends at this time of the loop's clock; the
