@@ -24,8 +24,10 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
 FOLDER = ROOT / "tests" / "mutants"
-PACKAGES = ("fallow", "services", "shared")
-TESTED = (*PACKAGES, "tests", "deploy", "docs", "examples", "pyproject.toml", "README.md")
+PACKAGES = ("fallow", "services", "shared", "deploy")
+"""What a world runs; in `deploy` are the topics' settings, which services read."""
+
+TESTED = (*PACKAGES, "tests", "docs", "examples", "pyproject.toml", "README.md")
 """What a test may read of the source tree."""
 
 SEEDS_MOST = 2_000

@@ -26,7 +26,7 @@ class Settlements:
         self._ahead: dict[str, list[Answer]] = {}
         self._refilled: list[Answer] = []
         for answer in sorted(evidence.answers, key=lambda answer: (answer.source, -answer.offset)):
-            if (answer.source, answer.offset) in evidence.dead:
+            if (answer.source, answer.offset, answer.event.key()) in evidence.dead:
                 continue
             if answer.offset >= evidence.cut.get(answer.source, answer.offset + 1):
                 self._refilled.append(answer)

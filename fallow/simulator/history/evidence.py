@@ -143,8 +143,9 @@ class CellEvidence:
     enough to finish everything. `is_damaged`: the log itself was harmed, so that the cell has to stand still.
     `forgotten_version`: of runs that were ordered by this version the diaries tell all, or nothing.
     `cut` are sources of answers (`jobs-0`) that lost their tail, and from which offset on: what stands there came
-    later. `lost_answers` are those that were lost or damaged there. `dead` are answers (source and offset) that were
-    set aside as dead letters. `deaf` is the reign whose writer does not know that its own record was damaged.
+    later. `lost_answers` are those that were lost or damaged there. `dead` are admitted jobs (source, offset, job)
+    that may be set aside as dead letters. `deaf` is the reign whose writer does not know that its own record was
+    damaged.
     `has_all_requests`: what is neither in `answers` nor in `lost_answers` nobody asked for.
     `operations` are the records of the cell's partition of that topic, `lost_operations` those that were lost or
     damaged there. `files` are the cell files by which the cell's writers may have gone, as what their JSON says,
@@ -169,7 +170,7 @@ class CellEvidence:
     forgotten_version: int = 0
     cut: Mapping[str, int] = field(default_factory=dict)
     lost_answers: Sequence[Event] = ()
-    dead: frozenset[tuple[str, int]] = frozenset()
+    dead: frozenset[tuple[str, int, str]] = frozenset()
     deaf: int | None = None
     quiet_from: int | None = None
     has_all_requests: bool = False

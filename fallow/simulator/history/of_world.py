@@ -29,6 +29,7 @@ from fallow.simulator.history.evidence import (
 )
 from fallow.simulator.history.judge import judge
 from fallow.simulator.history.record import ENDS_THE_STORY, History, Logged, NodeMoment, ViewAnswer, ViewRows
+from fallow.simulator.trouble.faults import Fault
 
 UNAWARE_MS = 500
 """A writer learns with the answer to its next record that the log is not what it was."""
@@ -80,7 +81,7 @@ def _cell(history: History, cell: str, ordinal: int, files: Sequence[Mapping[str
         unaware=UNAWARE_MS,
         cut={f"{lost.topic}-{ordinal}": lost.offset for lost in history.lost_inputs if lost.partition == ordinal},
         lost_answers=[answer.event for answer in _answers(_lost_of("jobs", history, ordinal), ordinal)],
-        dead=_dead_of("jobs", history, ordinal) | _dead_of("operations", history, ordinal),
+        dead=_dead_of(history, ordinal),
         deaf=_deaf_reign(history, ordinal),
         quiet_from=history.faults_end_ms + QUIET_MS,
         has_all_requests=True,
@@ -101,15 +102,28 @@ def _lost_of(topic: str, history: History, ordinal: int) -> Iterable[Logged]:
             yield flipped.whole
 
 
-def _dead_of(topic: str, history: History, ordinal: int) -> frozenset[tuple[str, int]]:
-    """What placement set aside though it can be read: no record can hold what comes of it, or its decision fails."""
-    found, reasons = set(), (DeadLetterReason.UNWRITABLE, DeadLetterReason.HANDLER_FAILED)
+def _dead_of(history: History, ordinal: int) -> frozenset[tuple[str, int, str]]:
+    """The jobs that placement set aside because decisions fail on them: those that the world has poisoned, and no other
+    job of their records. Nothing else that admission passes on, and no operation, gives cause to be set aside: none
+    that a world asks for is such that no record can hold what follows from it.
+    """
+    poisoned = {fault.what for fault in history.injected if fault.kind == Fault.POISONED}
+    failed = {*_set_aside("jobs", history, ordinal, DeadLetterReason.HANDLER_FAILED)}
+    admitted = [*history.log.get(("jobs", ordinal), ()), *_lost_of("jobs", history, ordinal)]
+    return frozenset(
+        (answer.source, answer.offset, answer.event.key())
+        for answer in _answers(admitted, ordinal)
+        if isinstance(answer.event, JobAdmitted) and answer.event.key() in poisoned and answer.offset in failed
+    )
+
+
+def _set_aside(topic: str, history: History, ordinal: int, reason: DeadLetterReason) -> Iterable[int]:
+    """The offsets of one of a cell's inputs that were set aside for this reason."""
     for logged in history.records("dead-letters"):
         sent = {name: value.decode("utf-8", "replace") for name, value in logged.record(logged.topic).headers}
         at = (sent.get("origin_topic", "").rpartition(".")[2], sent.get("origin_partition"))
-        if at == (topic, str(ordinal)) and sent["reason"] in reasons:
-            found.add((input_name(topic, ordinal), int(sent["origin_offset"])))
-    return frozenset(found)
+        if at == (topic, str(ordinal)) and sent["reason"] == reason:
+            yield int(sent["origin_offset"])
 
 
 def _deaf_reign(history: History, ordinal: int) -> int | None:

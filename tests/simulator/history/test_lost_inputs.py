@@ -47,10 +47,11 @@ def test_what_stands_before_the_cut_is_settled_by_the_record_that_has_read_it() 
     assert story.broken(cut={"jobs-0": 1}) == ["I2"]
 
 
-def test_an_answer_that_no_record_could_hold_was_set_aside() -> None:
-    story = with_gang().answered(admitted("huge")).decide(inputs={"jobs-0": 1})
-    assert story.broken(dead=frozenset({("jobs-0", 1)})) == ["I2"]
-    assert story.broken(dead=frozenset({("jobs-0", 0)})) == []
+def test_a_job_that_may_be_set_aside_need_not_be_settled_and_others_of_its_record_must() -> None:
+    story = with_gang().answered(admitted("one")).decide(inputs={"jobs-0": 1})
+    assert story.broken(dead=frozenset({("jobs-0", 0, "one")})) == []
+    assert story.broken(dead=frozenset({("jobs-0", 0, "other")})) == ["I2"]
+    assert story.broken(dead=frozenset({("jobs-0", 1, "one")})) == ["I2"]
 
 
 def test_only_the_writer_whose_record_was_damaged_may_go_on_behind_it() -> None:

@@ -51,7 +51,7 @@ class Operations:
         self._ahead: dict[str, list[Answer]] = {}
         for each in sorted(evidence.operations, key=lambda each: (each.source, -each.offset)):
             is_cut = each.offset >= evidence.cut.get(each.source, each.offset + 1)
-            if not is_cut and (each.source, each.offset) not in evidence.dead:
+            if not is_cut:
                 self._ahead.setdefault(each.source, []).append(each)
         is_cut = any(each.source in evidence.cut for each in evidence.operations)
         self._knows_all = evidence.has_all_requests and not is_cut and not evidence.lost_operations
