@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 import pytest
+from msgspec import structs
 
 from fallow.cli.log.repair import BEGINS_ANEW, lines_of
 from fallow.cli.log.repairing import NotRepairable, Survey, repair, survey
@@ -14,8 +16,10 @@ from fallow.cli.verify.verification import LiveCheck
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, next_chain
 from fallow.shared.events.effects import LogRepaired, WriterStarted
-from fallow.shared.events.snapshots import SnapshotChunk
+from fallow.shared.events.encoding import TYPE_HEADER
+from fallow.shared.events.snapshots import SnapshotChunk, SnapshotManifest
 from fallow.shared.log.machine.snapshot import ORIGIN
 from fallow.shared.log.machine.writer import Draft, Writer
 from fallow.shared.log.memory.log import MemoryLog
@@ -373,3 +377,74 @@ async def test_a_record_of_another_chain_at_the_end_of_the_log_does_not_prove_th
     await lost.has_snapshots(lost.ending, lost.beyond)
     found = await survey(lost.kept.log, LAYOUT, CELL)
     assert (found.state.version, found.is_emptied) == (40, True)
+
+
+def of_a_later_release(message: Outgoing, before: str, *, effect: bool = False) -> tuple[Outgoing, str]:
+    """The same record with a field, or an effect, that this release does not know, and its chain of hashes."""
+    said = json.loads(message.value or b"")
+    if effect:
+        said["effects"] = [*said.get("effects", ()), {"kind": "FromLater", "x": 1}]
+    else:
+        said["later"] = 1
+    value = json.dumps(said).encode()
+    chain = next_chain(before, value)
+    headers = tuple((name, chain.encode() if name == CHAIN_HEADER else was) for name, was in message.headers)
+    return structs.replace(message, value=value, headers=headers), chain
+
+
+@pytest.mark.parametrize("effect", [False, True])
+@pytest.mark.parametrize("first_left", [41, 42, 45])
+async def test_decisions_with_a_field_or_an_effect_of_a_later_release_are_not_given_up(
+    first_left: int, *, effect: bool
+) -> None:
+    kept = Kept()
+    await kept.live()
+    chain = (await kept.state()).chain
+    for message in outgoing(LAYOUT, History(5).decisions(46))[40:]:
+        later, chain = of_a_later_release(message, chain, effect=effect)
+        kept.broker.write(later)
+    kept.broker.delete_before(DECISIONS, first_left)
+    with pytest.raises(NotRepairable, match=r"t\.decisions/0, offset .* of another release"):
+        await survey(kept.log, LAYOUT, CELL)
+
+
+async def test_what_a_stranger_wrote_behind_a_record_that_it_does_not_continue_is_no_other_release() -> None:
+    kept = Kept()
+    await kept.live()
+    deleted(kept, left=1)
+    kept.broker.write(of_a_later_release(outgoing(LAYOUT, History(5).decisions(1))[0], "f" * 32)[0])
+    assert (await survey(kept.log, LAYOUT, CELL)).state.version == 40
+
+
+class OfALaterRelease(MemoryLog):
+    """Of a process that writes a field which this release does not know into records of this type."""
+
+    def __init__(self, kept: Kept, type_: str) -> None:
+        super().__init__(kept.broker)
+        self.type = type_.encode()
+
+    async def publish(self, messages: Sequence[Outgoing]) -> int | None:
+        return await super().publish([self._later(message) for message in messages])
+
+    def _later(self, message: Outgoing) -> Outgoing:
+        is_of_type = (TYPE_HEADER, self.type) in message.headers
+        return of_a_later_release(message, CHAIN_START)[0] if is_of_type else message
+
+
+@pytest.mark.parametrize("type_", [SnapshotManifest.type, SnapshotChunk.type])
+@pytest.mark.parametrize("emptied", [made_anew, deleted])
+@pytest.mark.parametrize("are_older_whole", [True, False])
+async def test_a_snapshot_with_a_field_of_a_later_release_is_not_passed_over(
+    type_: str, emptied: Callable[[Kept], None], *, are_older_whole: bool
+) -> None:
+    kept, history = Kept(), History(5)
+    await kept.live()
+    older = chunks_of(kept)
+    await kept.log.publish(outgoing(LAYOUT, history.decisions(60))[40:])
+    log = OfALaterRelease(kept, type_)
+    await write_snapshot(log, LAYOUT, history.state, await read_catalogue(log, LAYOUT, CELL), writer="s2", wall_ms=0)
+    emptied(kept)
+    if not are_older_whole:
+        kept.broker.damage(SNAPSHOTS, *older)
+    with pytest.raises(NotRepairable, match=r"t\.snapshots/0, offset .* of another release"):
+        await survey(kept.log, LAYOUT, CELL)

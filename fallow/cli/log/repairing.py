@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from fallow.cli.log.read_back import records_between
+from fallow.cli.log.written_beyond import written_by_another_release
 from fallow.shared.cluster.fold.apply import apply
-from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease, fold
+from fallow.shared.cluster.fold.fold import BY_ANOTHER_RELEASE, DamagedLog, OtherRelease, fold
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import INPUTS, Decision, input_name
-from fallow.shared.events.encoding import OfAnotherRelease
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.damage import damage_at
 from fallow.shared.log.follower import Follower
@@ -37,7 +37,7 @@ from fallow.shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, f
 from fallow.shared.log.machine.snapshot import NEWEST, ORIGIN, Catalogue, DamagedSnapshot
 from fallow.shared.log.machine.writer import Draft, Sign, Writer
 from fallow.shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableRecords
-from fallow.shared.log.reading import event_of, log_record
+from fallow.shared.log.reading import log_record
 from fallow.shared.log.snapshots import begins_with_the_first_version, first_readable, read_catalogue, write_snapshot
 
 WRITER = "fallow log repair"
@@ -125,7 +125,7 @@ async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[
         if not found.begin - 1 <= m.offset < found.end and m.version > found.state.version
     }
     reached = [m for m in manifests if (m.version, m.offset, m.chain) == _about(found.state)]
-    if not beyond or any(is_newest[m.snapshot] for m in reached) or await _has_good_record(log, layout, found):
+    if any(is_newest[m.snapshot] for m in reached) or await _has_good_record(log, layout, found):
         return
     left = [_Left(found.state.version, found.state.epoch, is_newest=False)] if reached else []
     for manifest in beyond.values():
@@ -133,9 +133,10 @@ async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[
         if state is not None:
             left.append(_Left(state.version, state.epoch, is_newest[manifest.snapshot], manifest))
     chosen = _what_is_left(left)
+    goes_on_from = chosen.manifest if chosen is not None and chosen.manifest is not None else next(iter(reached), None)
+    await _refuse_another_release(log, layout, found, goes_on_from)
     if chosen is None or chosen.manifest is None:
         return
-    await _refuse_another_release(log, layout, found.cell)
     state = await first_readable(log, layout, found.cell, [chosen.manifest])
     if state is None:
         raise NotRepairable(f"cell {found.cell}: its snapshots change meanwhile: look again")
@@ -205,16 +206,14 @@ async def _has_good_record(log: Log, layout: Layout, found: Survey) -> bool:
     return is_any and (not chains or state.chain in chains)
 
 
-async def _refuse_another_release(log: Log, layout: Layout, cell: str) -> None:
-    """Raises NotRepairable where another release wrote the last decision or snapshot: what it has decided would be
-    given up.
+async def _refuse_another_release(log: Log, layout: Layout, found: Survey, chosen: SnapshotManifest | None) -> None:
+    """Raises NotRepairable where another release wrote decisions, or a snapshot behind the one that is chosen: what it
+    has decided would be given up.
     """
-    tps = [layout.tp(name, cell) for name in ("decisions", "snapshots")]
-    last = await log.last_before(await log.end_offsets(tps))
-    for tp, record in last.items():
-        event = None if record.value is None else event_of(record)
-        if isinstance(event, OfAnotherRelease):
-            raise NotRepairable(f"cell {cell}: {tp[0]}/{tp[1]}, offset {record.offset}: {event}")
+    name = "" if chosen is None else chosen.snapshot
+    beyond = await written_by_another_release(log, layout, found.cell, name, found.state.version)
+    if beyond:
+        raise NotRepairable(f"cell {found.cell}: {beyond}; {BY_ANOTHER_RELEASE}")
 
 
 async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
