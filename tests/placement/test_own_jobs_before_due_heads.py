@@ -14,11 +14,11 @@ from fallow.services.placement.queue import due_heads
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
-from fallow.shared.events.operations import PlanMaintenance
+from fallow.shared.events.operations import Cordon, Drain, PlanMaintenance, Uncordon
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, Resources
+from fallow.shared.events.values import JobKind, JobSpec, Resources
 from tests.placement.replicas import all_start, service
 from tests.placement.test_heads import BACKFILL, submit, world_of
 from tests.placement.world import CELL, World, admitted, cancel, finished, joined, quota, set_quotas, spec_of, update
@@ -91,6 +91,68 @@ def test_a_due_head_starts_though_a_running_job_before_it_wants_a_worker_more_th
     submit(world, "grows", 1, wanted, tenant="bob", gang=False, resources=Resources(gpu_milli=1_000, memory_mib=1))
     assert len(world.job("grows").workers) == 4
     assert flows(world, None) in range(30, 34)
+
+
+def closed_by(how: str, now_ms: int) -> Event:
+    """What closes the node x3 so."""
+    if how == "maintenance":
+        return PlanMaintenance(cell=CELL, node="x3", begin_ms=now_ms, end_ms=now_ms + 1_000_000_000)
+    return Cordon(cell=CELL, node="x3") if how == "cordoned" else Drain(cell=CELL, node="x3")
+
+
+@pytest.mark.parametrize("kind", list(JobKind))
+@pytest.mark.parametrize("how", ["cordoned", "drained", "maintenance"])
+@pytest.mark.parametrize("wanted", [4, 5])
+def test_a_due_head_starts_though_a_running_job_before_it_wants_a_worker_more_that_only_a_closed_node_could_hold(
+    wanted: int, how: str, kind: JobKind
+) -> None:
+    """Nothing that ends on the open nodes is of any use to it."""
+    world = world_of(FAIR, wait_ms=HALF_HOUR_MS)
+    world.listens = False  # hours pass, and no node speaks
+    world.tell(*(joined(f"x{number}", 8, memory_mib=2) for number in (1, 2, 3)))
+    world.tell(closed_by(how, world.now_ms))
+    wants = Resources(gpu_milli=1_000, memory_mib=1)
+    fewest = {"workers_min": 1} if kind is JobKind.INFERENCE else {}
+    submit(world, "grows", 1, wanted, tenant="bob", gang=False, resources=wants, kind=kind, **fewest)
+    assert len(world.job("grows").workers) == 4
+    assert flows(world, None) in range(30, 34)
+
+
+@pytest.mark.parametrize("other", ["closed", "full of its own"])
+def test_a_due_head_starts_though_a_job_before_it_that_waits_for_another_node_could_else_be_on_one_that_is(
+    other: str,
+) -> None:
+    """Both could be on that node, and neither has any use of it."""
+    world = world_of(FAIR, wait_ms=HALF_HOUR_MS)
+    world.listens = False  # hours pass, and no node speaks
+    world.tell(joined("both", 4, labels={"old": "1", "new": "1"}), joined("o1", 4, labels={"old": "1"}))
+    world.tell(*(joined(f"x{number}", 4, labels={"new": "1"}) for number in (1, 2)))
+    submit(world, "fill", 4, tenant="eve", node_labels=("old", "!new"))
+    if other == "closed":
+        world.tell(Cordon(cell=CELL, node="both"))
+    submit(world, "waits", 4, 1 if other == "closed" else 2, tenant="bob", gang=other == "closed", **OLD)
+    assert world.nodes_of("waits") == ([] if other == "closed" else ["both"])
+    assert flows(world, None, **NEW) in range(30, 34)
+
+
+def test_workers_enter_as_soon_as_the_closed_node_that_alone_could_hold_them_is_opened() -> None:
+    world = world_of(FAIR)
+    world.tell(*(joined(f"x{number}", 8, memory_mib=2) for number in (1, 2, 3)))
+    world.tell(Cordon(cell=CELL, node="x3"))
+    submit(world, "grows", 1, 5, tenant="bob", gang=False, resources=Resources(gpu_milli=1_000, memory_mib=1))
+    world.pass_time(1_000)
+    assert world.nodes_of("grows") == ["x1", "x1", "x2", "x2"]
+    world.tell(Uncordon(cell=CELL, node="x3"))
+    assert world.nodes_of("grows") == ["x1", "x1", "x2", "x2", "x3"]
+
+
+def test_in_a_strict_queue_who_waits_for_a_worker_that_only_a_closed_node_could_hold_keeps_nobody_back() -> None:
+    world = world_of(Queue(name="line", discipline=QueueDiscipline.STRICT_FIFO))
+    world.tell(*(joined(f"x{number}", 8, memory_mib=2) for number in (1, 2)))
+    world.tell(Cordon(cell=CELL, node="x2"))
+    submit(world, "grows", 1, 3, tenant="bob", gang=False, resources=Resources(gpu_milli=1_000, memory_mib=1))
+    submit(world, "next", 4, tenant="ada")
+    assert (world.nodes_of("grows"), world.nodes_of("next")) == (["x1", "x1"], ["x1"])
 
 
 def test_a_due_head_starts_though_its_tenant_sends_a_small_job_of_a_higher_priority_with_each_end() -> None:

@@ -100,7 +100,7 @@ class _Look:
     def _waits_on(self, job: Job) -> Reach:
         need = self.need_of(job)
         is_due_too = (job.spec.tenant, need) in self._due
-        return waits_on(self.heads, job, need, self._code_of(job), is_due=is_due_too)
+        return waits_on(self._state, self.heads, job, need, self._code_of(job), is_due=is_due_too)
 
     def _code_of(self, job: Job) -> PendingReason | None:
         """Why a job waits. Of the workers that one still wants the log says nothing: those that have room now, and have

@@ -1,8 +1,9 @@
 """What the nodes of a pool could hold if nothing ran there: whether a job could ever start, and on which nodes.
 
 That goes by what a job is, not by which job it is: it is worked out once for jobs of one form, by kinds of nodes, and
-again when a node comes, goes or becomes another one. Lost nodes and broken GPUs hold nothing; nodes that take nothing
-new at the moment count, since they may do so again.
+again when a node comes, goes or becomes another one. Lost nodes and broken GPUs hold nothing. Nodes that take nothing
+new at the moment count for whether a job could ever start, since they may do so again; for where it could be now those
+do not that a person has closed.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ def could_hold_one_more(state: CellState, job: Job) -> bool:
     """Whether any open node would hold a worker more of a job that runs, beside those that it has there, if nothing
     else ran on it.
     """
-    return has_open(state, without(reach_of(state, in_line(job)), full_of_own(state, job)))
+    return bool(without(reach_of(state, in_line(job)), full_of_own(state, job)))
 
 
 def full_of_own(state: CellState, job: Job) -> Reach:
@@ -121,9 +122,12 @@ def full_of_own(state: CellState, job: Job) -> Reach:
     them.
     """
     found: Reach = {}
-    for node_id in dict.fromkeys(place.node for place in job.workers):
+    own: dict[str, list[WorkerPlace]] = {}
+    for place in job.workers:
+        own.setdefault(place.node, []).append(place)
+    for node_id, places in own.items():
         node = state.nodes[node_id]
-        if not _room_beside(node, [place for place in job.workers if place.node == node_id], job.spec.resources):
+        if not _room_beside(node, places, job.spec.resources):
             bit = 1 << state.pools[node.pool].number(node_id)
             found[node.pool] = found.get(node.pool, 0) | bit
     return found
@@ -151,20 +155,16 @@ Reach = dict[str, int]
 
 
 def reach_of(state: CellState, spec: JobSpec) -> Reach:
-    """Where a worker of the job could be if nothing ran there, whatever maintenance is planned: for a gang nowhere in a
-    pool that could not hold all of it on nodes that are open for new work, nor in a unit of the network whose open
-    nodes could not hold what it requires in one. One that is no gang could be nowhere if all of its pools together do
-    not hold as many workers on open nodes as it needs at least: it stands here as it does in line (`in_line`).
+    """Where a worker of the job could be if nothing ran there, whatever maintenance is planned: on nodes that no person
+    has closed, since nobody knows when these open again. For a gang that is nowhere in a pool that could not hold all
+    of it on such nodes, nor in a unit of the network whose open nodes could not hold what it requires in one. One that
+    is no gang could be nowhere if all of its pools together do not hold as many workers on open nodes as it needs at
+    least: it stands here as it does in line (`in_line`).
     """
     pools = [(name, state.pools[name]) for name in spec.pools or state.pools if name in state.pools]
     if not spec.gang and sum(_open_room(state, pool, spec) for _, pool in pools) < spec.workers:
         return {}
     return {name: found for name, pool in pools if (found := _reach(state, pool, spec))}
-
-
-def has_open(state: CellState, reach: Reach) -> bool:
-    """Whether any of these nodes is one that no person has closed."""
-    return any(mask & ~hardware_of(state, state.pools[name]).closed for name, mask in reach.items())
 
 
 def meet(one: Reach, other: Reach) -> bool:
@@ -196,9 +196,9 @@ def _reach(state: CellState, pool: PoolCapacity, spec: JobSpec) -> int:
     if spec.gang and not (_could_hold(state, pool, form) and _could_hold_on_open(state, pool, form)):
         hardware.remember(name, 0)
         return 0
-    among = _among(state, pool, form)
+    among = _among(state, pool, form) & ~hardware.closed
     if form.wish is not None:
-        among = _in_units_that_hold(hardware, form, form.wish, among & ~hardware.closed)
+        among = _in_units_that_hold(hardware, form, form.wish, among)
     found = sum(mask for kind, mask in hardware.kinds.items() if _on(kind, form)) & among
     hardware.remember(name, found)
     return found

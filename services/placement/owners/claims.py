@@ -17,7 +17,6 @@ from fallow.services.placement.fit.empty_capacity import (
     could_hold,
     could_hold_one_more,
     full_of_own,
-    has_open,
     reach_of,
     without,
 )
@@ -71,7 +70,7 @@ class Wanted:
         job = waiter.job
         if waiter.grows:  # it goes by the workers that it has, and its array has it already
             left = without(self.of_type(state, gpu_type)[1], dict(waiter.full))
-            return has_open(state, left) and could_use_room(state, job)
+            return bool(left) and could_use_room(state, job)
         if not may_start_one_more(state, job.spec):
             return False
         known = self._could_start.get(gpu_type)

@@ -11,13 +11,12 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fallow.services.placement.fit.empty_capacity import Reach, meet, together
+from fallow.services.placement.fit.empty_capacity import Reach, full_of_own, meet, together, without
 from fallow.services.placement.queue.heads import WAITED_FOR, Heads, is_due
 from fallow.services.placement.queue.lines.course import Course
 from fallow.services.placement.queue.lines.line import Line
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.services.placement.queue.lines.row import Need, RoomRows, Row
-from fallow.services.placement.search.partial_start import fills_all_nodes
 from fallow.services.placement.search.reason_precedence import is_of_quota
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.job import Job, JobStatus
@@ -170,8 +169,8 @@ class OwnBefore:
     def _waits_on(self, row: Row) -> Reach:
         assert row.first is not None, "somebody waits in it"
         job, need = self._state.jobs[row.first[-1]], row.rows.need
-        code = row.code or need.code or _told(self._state, job, row)
-        return waits_on(self._heads, job, need, code, is_due=row.rows in self._due)
+        code = row.code or need.code or _told(job, row)
+        return waits_on(self._state, self._heads, job, need, code, is_due=row.rows in self._due)
 
 
 def kept_within(heads: Heads, job: Job, need: Need, code: PendingReason | None, room: Reach) -> Reach:
@@ -184,27 +183,30 @@ def kept_within(heads: Heads, job: Job, need: Need, code: PendingReason | None, 
     return {name: left for name, mask in kept.items() if (left := mask & room.get(name, 0))}
 
 
-def waits_on(heads: Heads, job: Job, need: Need, code: PendingReason | None, *, is_due: bool) -> Reach:
+def waits_on(
+    state: CellState, heads: Heads, job: Job, need: Need, code: PendingReason | None, *, is_due: bool
+) -> Reach:
     """Where a job that waits for this reason could use what a head behind it in the line of its tenant waits for;
-    nowhere if it does not wait, or may never start, whatever it was told. At a limit that is all of the GPU types under
-    it where it is a due head itself (`is_due`), which the other may not pass.
+    nowhere if it does not wait, or may never start, whatever it was told, and on no node that holds no more of its
+    workers than it has there. At a limit that is all of the GPU types under it where it is a due head itself
+    (`is_due`), which the other may not pass.
     """
     if code not in WAITS:
         return {}
     kept = heads.kept_by(job, need, code)
-    if is_due or not is_of_quota(code):
-        return kept
-    reach = heads.reach(need, job.spec)
-    return {name: mask & reach[name] for name, mask in kept.items() if name in reach}
+    if is_of_quota(code):
+        if is_due:
+            return kept
+        reach = heads.reach(need, job.spec)
+        kept = {name: mask & reach[name] for name, mask in kept.items() if name in reach}
+    return without(kept, full_of_own(state, job)) if job.workers else kept
 
 
-def _told(state: CellState, job: Job, row: Row) -> PendingReason | None:
+def _told(job: Job, row: Row) -> PendingReason | None:
     """Why a job waits of which the line does not know it now: that heads have kept it off, whatever it was told before;
     else what it was told last. One that runs is told nothing: it waits for the workers that it still wants since the
-    first walk behind which it stood in its line, whoever made that walk; for none where it has all that nodes hold.
+    first walk behind which it stood in its line, whoever made that walk.
     """
-    if job.status is not JobStatus.QUEUED and fills_all_nodes(state, job):
-        return PendingReason.NO_SUCH_NODES
     if row.kept_off == job.spec.id:
         return PendingReason.BEHIND_HEAD
     if job.status is JobStatus.QUEUED:

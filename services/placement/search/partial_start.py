@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fallow.services.placement.fit.empty_capacity import could_hold_singly
+from fallow.services.placement.fit.empty_capacity import could_hold_one_more, could_hold_singly
 from fallow.services.placement.fit.filling import count_room
 from fallow.services.placement.fit.free_capacity import FreeCapacity
 from fallow.services.placement.fit.usable_types import types_for
@@ -42,8 +42,10 @@ def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE
 
 
 def fills_all_nodes(state: CellState, job: Job) -> bool:
-    """Whether the nodes would hold no worker more of a job that runs beside its own, if nothing else ran on them."""
-    return not could_hold_singly(state, job.spec, len(job.workers) + 1)
+    """Whether the open nodes would hold no worker more of a job that runs beside its own, if nothing else ran on them,
+    nor all nodes that it would not outlast.
+    """
+    return not (could_hold_singly(state, job.spec, len(job.workers) + 1) and could_hold_one_more(state, job))
 
 
 def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) -> Places | PendingReason:
