@@ -346,6 +346,36 @@ def test_the_workers_that_a_running_job_still_wants_wait_for_the_same_once_anoth
     assert world.nodes_of("grows") == ["own", "n2", "n2"]
 
 
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_due_head_that_keeps_nothing_any_more_lets_others_start_at_once_whichever_head_has_kept_the_own_job_off(
+    *, grows: bool
+) -> None:
+    """The head of an earlier queue keeps off what comes to stand before it: what the head kept is ada's to have, in the
+    same moment and not when something else happens.
+    """
+    world = world_of(Queue(name="urgent", discipline=BACKFILL), FAIR, wait_ms=1_000)
+    world.tell(joined("u1", 4, labels={"old": "1"}), *(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)))
+    submit(world, "fill", 4, tenant="bob", **OLD)
+    submit(world, "first-1", 2, tenant="eve", **NEW)
+    submit(world, "first-2", 4, tenant="eve", **NEW)
+    assert (world.nodes_of("first-1"), world.nodes_of("first-2")) == (["n1"], ["n2"])
+    if grows:
+        world.tell(joined("own", 4))
+        world.tell(admitted(service("comes", 1, 4, tenant="bob", queue="line", workers_min=1, priority=1)))
+        all_start(world, "comes")
+    submit(world, "urgent", 4, tenant="eve", queue="urgent", **OLD)
+    submit(world, "head", 4, 2, tenant="bob", **NEW)
+    world.pass_time(2_000)
+    submit(world, "small", 2, tenant="ada", **NEW)
+    assert (list(world.state.heads), world.nodes_of("small")) == (["urgent", "head"], [])
+    if grows:
+        assert world.nodes_of("comes") == ["own"]
+        world.tell(update("comes", "bob", workers=2))
+    else:
+        submit(world, "comes", 4, tenant="bob", priority=1)
+    assert world.nodes_of("small") == ["n1"]
+
+
 def heads_with_nodes_of_their_own(many: int, *more: tuple[int, JobSpec]) -> World:
     """Each of bob's heads waits for a node of its own, in use by half. `more` of his come with the heads of these
     numbers, and stand behind them.

@@ -139,6 +139,11 @@ class OwnBefore:
             self._before.pop(rows.line, None)
         return is_last
 
+    def keeps_behind(self, job: Job, line: Line) -> bool:
+        """Whether a head that stands behind this job of its tenant keeps its room from other tenants."""
+        last = self._last.get(line)
+        return last is not None and self._heads.any_before_turns_of(job.spec.tenant) and self._order_of(job) < last
+
     def _order_of(self, job: Job) -> Order:
         order = self._lines.order_of(job.spec.id)
         assert order is not None, "a head stands in a line"

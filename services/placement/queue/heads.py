@@ -389,6 +389,10 @@ class Heads:
         """Whether any job keeps its room so."""
         return bool(self._first)
 
+    def any_before_turns_of(self, tenant: str) -> bool:
+        """Whether any job of this tenant does."""
+        return tenant in self._first_of_tenant
+
     def is_before_turns(self, job_id: str) -> bool:
         """Whether this job keeps its room from other tenants of its queue whoever has the turn."""
         return job_id in self._first

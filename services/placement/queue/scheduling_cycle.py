@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from fallow.services.placement.fit.empty_capacity import Reach, meet, without
 from fallow.services.placement.owners.owners_first import leaves_owners_alone
-from fallow.services.placement.queue.due_heads import OwnBefore, due_heads
+from fallow.services.placement.queue.due_heads import WAITS, OwnBefore, due_heads
 from fallow.services.placement.queue.fair_share import Shares
 from fallow.services.placement.queue.heads import WAITED_FOR, Head, Heads, reserved_head
 from fallow.services.placement.queue.identical_jobs import BatchPlacement
@@ -72,8 +72,8 @@ class CycleResult:
     those that are none any more. `has_untried` tells that some kinds of jobs behind a head are still to be tried on
     other nodes; `has_spent_tries`, that this is so because as many were tried as may be in one walk; `has_untold`, that
     more jobs are to be told why they wait; `has_kept_off`, that some were kept off for one whose own turn may come
-    behind theirs; `has_come_to_wait`, that one was kept off for the first time by a due head behind it in the line of
-    its tenant, which keeps nothing any more in the next walk.
+    behind theirs; `has_come_to_wait`, that one waits for the first time, whatever keeps it, before a due head in the
+    line of its tenant, which may keep nothing any more in the next walk.
     """
 
     starts: int = 0
@@ -151,6 +151,7 @@ class _QueueScan:
             if has_room:  # else the next walk goes on here, and tells what then still waits
                 told = self._walk.deferred
                 self._walk.has_untold |= tell(self._state, course, told, self._is_kept_back, self._is_kept_off)
+        self._walk.has_come_to_wait |= self._heads.are_before_turns and self._has_come_to_wait()
         if has_room and self._discipline is _BACKFILL:
             self._clear_heads()
         return has_room
@@ -546,7 +547,9 @@ class _QueueScan:
         """
         is_by_own = over.is_before_turns and over.spec.tenant == job.spec.tenant
         if is_by_own or job.status is not _QUEUED:
-            self._walk.has_come_to_wait |= over.is_before_turns and row.kept_off != job.spec.id
+            is_news = row.kept_off != job.spec.id
+            keeps_room = over.is_before_turns or self._own_before.keeps_behind(job, course.line)
+            self._walk.has_come_to_wait |= is_news and keeps_room
             row.kept_off = job.spec.id
         is_for_later = bool(off) and (self._is_fair or job.spec.id in self._state.reservations)
         self._walk.has_kept_off |= is_for_later or self._heads.are_before_turns
@@ -554,6 +557,18 @@ class _QueueScan:
             course.pass_row(row)
         else:
             course.pass_room()
+
+    def _has_come_to_wait(self) -> bool:
+        """Whether a job of this queue that stands before a due head of its tenant is told for the first time that it
+        waits for what others have.
+        """
+        for job_id, code in self._walk.deferred.items():
+            job, place = self._state.jobs[job_id], self._lines.place_of(job_id)
+            is_here = place is not None and place[0].queue is self._queue
+            is_news = code in WAITS and job.status is _QUEUED and job.deferred not in WAITS
+            if place is not None and is_here and is_news and self._own_before.keeps_behind(job, place[0]):
+                return True
+        return False
 
     def _is_kept_back(self, job: Job) -> bool:
         place = self._lines.place_of(job.spec.id)
