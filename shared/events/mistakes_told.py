@@ -14,15 +14,20 @@ _CHOICE = re.compile(r"constrained-|(literal|list|dict)\[")
 
 
 def mistakes_in(file: str, problems: Sequence[Any]) -> list[str]:
-    """A line for each of the `errors` of pydantic about a file: field, value and rule. What may be one thing or another
-    is told once, with both.
+    """A line for each of the `errors` of pydantic about a file, which begins with its name."""
+    return [f"{file}: {line}" for line in mistakes_told(problems)]
+
+
+def mistakes_told(problems: Sequence[Any]) -> list[str]:
+    """A line for each of the `errors` of pydantic: field, value and rule. What may be one thing or another is told
+    once, with both.
     """
     rules: dict[tuple[int | str, ...], tuple[Any, list[str]]] = {}
     for problem in problems:
         at = tuple(part for part in problem["loc"] if not _CHOICE.match(str(part)))
         rules.setdefault(at, (problem, []))[1].append(rule_broken(problem))
     told = [{**problem, "loc": at, "rule": " or ".join(dict.fromkeys(each))} for at, (problem, each) in rules.items()]
-    return [f"{file}: {_line(problem)}" for problem in causes(told)]
+    return [_line(problem) for problem in causes(told)]
 
 
 def _line(problem: Mapping[str, Any]) -> str:

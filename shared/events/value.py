@@ -34,11 +34,14 @@ from pydantic import (
     Field,
     GetCoreSchemaHandler,
     ValidationError,
+    ValidationInfo,
     WrapValidator,
     create_model,
     model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from fallow.shared.events.reader_words import reader_mistake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +69,17 @@ def told_of(field: int | str, value: Any, rule: str) -> ValidationError:
     return ValidationError.from_exception_data("", [{"type": mistake, "loc": (field,), "input": value}])
 
 
+FROM_LOG = {"is_from_log": True}
+"""The context in which pydantic reads what the log holds (a cell file). An earlier release accepted it, by the bounds
+of that time. What is asked for has no context.
+"""
+
+
+def is_from_log(info: ValidationInfo) -> bool:
+    """Whether what is read stands in the log: rules that say what may be asked for do not judge it."""
+    return info.context is FROM_LOG
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Value(msgspec.Struct, metaclass=ValueMeta, frozen=True, omit_defaults=True, gc=False, forbid_unknown_fields=True):
     """A part of a record. Fields that hold their default are left out when it is written.
@@ -86,8 +100,10 @@ class Value(msgspec.Struct, metaclass=ValueMeta, frozen=True, omit_defaults=True
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Within a pydantic model (a cell file): read as `model_of(cls)` would, and given back as the struct."""
-        return core_schema.no_info_wrap_validator_function(
+        """Within a pydantic model (a cell file): read as `model_of(cls)` would, and given back as the struct. What is
+        `FROM_LOG` is read as all of the log is, by numbers and lengths of `Meta` alone.
+        """
+        return core_schema.with_info_wrap_validator_function(
             _struct_of(cls),
             handler(model_of(cls)),
             serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins),
@@ -117,13 +133,28 @@ def plain(value: Value) -> dict[str, Any]:
     return found
 
 
-def _struct_of(cls: type[Value]) -> Callable[[Any, Callable[[Any], Any]], Value]:
+def _struct_of(cls: type[Value]) -> Callable[[Any, Callable[[Any], Any], ValidationInfo], Value]:
     """What turns anything that the model of `cls` accepts into a `cls`."""
 
-    def read(value: Any, judge: Callable[[Any], Any]) -> Value:
-        return value if isinstance(value, cls) else msgspec.convert(judge(value).model_dump(mode="json"), cls)
+    def read(value: Any, judge: Callable[[Any], Any], info: ValidationInfo) -> Value:
+        if isinstance(value, cls):
+            return value
+        return (
+            _from_log(cls, value) if is_from_log(info) else msgspec.convert(judge(value).model_dump(mode="json"), cls)
+        )
 
     return read
+
+
+def _from_log(cls: type[Value], value: Any) -> Value:
+    """The `cls` that these plain tables of the log say. Raises the checker's mistake, and ValueError."""
+    try:
+        return msgspec.convert(value, cls)
+    except msgspec.ValidationError as error:
+        field, rule, _ = reader_mistake(str(error))
+        if isinstance(value, dict) and field in value:
+            raise told_of(field, value[field], rule) from error
+        raise ValueError(f"{field}: {rule}" if field else rule) from error
 
 
 class _Model(BaseModel):

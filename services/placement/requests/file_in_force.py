@@ -2,8 +2,9 @@
 
 A process reads its file when it starts and at a reload. Where the log has put another one in force since then, that one
 is newer. Where it has not, the process's own is: it was changed before the process started, and is put in force when
-the process takes the cell over. A file in force that this release cannot read stays there: a newer release wrote it,
-and goes by it again when it writes the cell. Until a person reloads the cell, this process puts nothing over it.
+the process takes the cell over. What an earlier release accepted is read, whatever bound has come since. A file in
+force that this release cannot read stays there: a newer release wrote it, and goes by it again when it writes the cell.
+Until a person reloads the cell, this process puts nothing over it.
 """
 
 from __future__ import annotations
@@ -54,13 +55,12 @@ class FileInForce:
         if state.cell_files == self._reloaded_behind:
             return file
         try:
-            theirs = from_effect(in_force)
-            theirs.cell(state.cell)
-        except (ValueError, KeyError) as error:
+            theirs = _file_of(in_force, state.cell)
+        except ValueError as error:
             self.yields = True
             self._contradiction = (
-                f"cell file {in_force.digest[:8]} is in force and cannot be read here, so it stays, and this process "
-                f"decides by {self._own.digest[:8]} without putting it in force; a reload would: {error}"
+                f"cell file {in_force.digest[:8]} is in force and cannot be read here ({error}), so it stays, and this "
+                f"process decides by {self._own.digest[:8]} without putting it in force; a reload would"
             )
             return file
         if state.cell_files == self._read_behind:
@@ -85,6 +85,14 @@ class FileInForce:
         """What is to be told, once."""
         told, self._contradiction = self._contradiction, ""
         return told
+
+
+def _file_of(effect: CellFileSet, cell: str) -> CellFile:
+    """The file of this effect, in which the cell stands. Raises ValueError with field, value and rule."""
+    file = from_effect(effect)
+    if all(each.name != cell for each in file.cells):
+        raise ValueError(f"cells: none of them is {cell}")
+    return file
 
 
 def _digest(effect: CellFileSet | None) -> str:

@@ -108,8 +108,9 @@ def _too_many(state: CellState, more: int) -> str:
 
 
 def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> bool:
-    """Set these quotas of the cell file. Whether the record had room for all. They are never too many: the file is
-    bounded itself, and those of tenants that go are removed before them, or behind them what stood above others.
+    """Set these quotas of the cell file. Whether the record had room for all. They are never too many: a file is
+    bounded where it is asked for, one that the log holds has its quotas in the state, and those of tenants that go are
+    removed before them, or behind them what stood above others.
     """
     if not changed:
         return True

@@ -1,4 +1,9 @@
-"""The cell file: tenants, pools, cells, queues and limits, as one validated value."""
+"""The cell file: tenants, pools, cells, queues and limits, as one validated value.
+
+A file that stands in the log was accepted by the release that put it there. So a rule about how much may be asked for
+does not judge it (`is_from_log`): a release with a new bound still goes by the file in force. What each file must keep
+is its form: fields, their types, and names that are known and stand once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from fallow.shared.cluster.model.lease import wrong_lease
 from fallow.shared.cluster.quota.rules import QUOTAS_MOST, fault_among, fault_in_pools, guaranteed_by_type
@@ -18,7 +23,7 @@ from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis,
 from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MOST
 from fallow.shared.events.operations import CellPolicy, Quota, ReclaimFrom
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
-from fallow.shared.events.value import told_of
+from fallow.shared.events.value import is_from_log, told_of
 from fallow.shared.events.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
 
 AGING_MOST_MS = 10 * 365 * 86_400_000
@@ -158,8 +163,8 @@ class CellPart(Part):
 
     @field_validator("policy")
     @classmethod
-    def _lease_can_be_kept(cls, policy: CellPolicy) -> CellPolicy:
-        if (wrong := wrong_lease(policy)) is not None:
+    def _lease_can_be_kept(cls, policy: CellPolicy, info: ValidationInfo) -> CellPolicy:
+        if not is_from_log(info) and (wrong := wrong_lease(policy)) is not None:
             raise told_of(wrong.field, wrong.value, wrong.rule)
         return policy
 
@@ -281,7 +286,7 @@ class CellFile(Part):
     retention_hours: dict[str, Annotated[int, Field(strict=True, ge=1, le=876_000)]] = {}
 
     @model_validator(mode="after")
-    def _fits_together(self) -> CellFile:
+    def _fits_together(self, info: ValidationInfo) -> CellFile:
         _once("cell", [cell.name for cell in self.cells])
         _once("ordinal", [str(cell.ordinal) for cell in self.cells])
         _once("pool", [pool.name for cell in self.cells for pool in cell.pools])
@@ -294,11 +299,16 @@ class CellFile(Part):
             _known(f"tenants.{tenant.name}.queue", (tenant.queue,) if tenant.queue else (), queues)
             _known(f"tenants.{tenant.name}.parent", (tenant.parent,) if tenant.parent else (), names)
             _once(f"GPU type of tenants.{tenant.name}.quotas", [quota.gpu_type for quota in tenant.quotas])
-        self._quotas_fit()
+        if is_from_log(info):
+            depths_of(self.tenants)
+        else:
+            self._quotas_fit()
         return self
 
     @model_validator(mode="after")
-    def _fits_into_the_log(self) -> CellFile:
+    def _fits_into_the_log(self, info: ValidationInfo) -> CellFile:
+        if is_from_log(info):
+            return self
         characters = len(self.content())
         if characters > CELL_FILE_CHARACTERS_MOST:
             rule = f"the log holds at most {CELL_FILE_CHARACTERS_MOST}"

@@ -5,10 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import blake2b
 
+from pydantic import ValidationError
+
 from fallow.shared.cluster.model.config import CellFile, CellPart, Queue
 from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
 from fallow.shared.events.effects import CellFileSet, ProposalRefused
+from fallow.shared.events.mistakes_told import mistakes_told
 from fallow.shared.events.reasons import ProposalCode
+from fallow.shared.events.value import FROM_LOG
 
 DIGEST_BYTES = 16
 
@@ -35,14 +39,20 @@ def digest_of(content: str) -> str:
 
 
 def from_effect(effect: CellFileSet) -> CellFile:
-    """The file again. Raises ValueError for what another release may have written and this one cannot read."""
+    """The file again, whatever it names that is more than may be asked for now. Raises ValueError for what another
+    release may have written and this one cannot read: field, value and rule, in one line.
+    """
     return _file(effect.content)
 
 
 @lru_cache(maxsize=16)
 def _file(content: str) -> CellFile:
     """Read once, however often one asks: a file with thousands of tenants takes long, and files cannot be changed."""
-    return CellFile.model_validate_json(content)
+    try:
+        return CellFile.model_validate_json(content, context=FROM_LOG)
+    except ValidationError as error:
+        first, *others = mistakes_told(error.errors(include_url=False))
+        raise ValueError(f"{first}; and {len(others)} more" if others else first) from error
 
 
 def part_in_force(effect: CellFileSet | None, own: CellPart) -> CellPart:
