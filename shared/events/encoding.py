@@ -134,13 +134,11 @@ def _of_a_later_release(cls: type[Event], value: bytes, error: Exception) -> Eve
         known = without_unknown(cls, value)
     except UNREAD as other:
         return _unread(other)
-    if cls.topic in STRICT:
-        return _told(cls, known) or _unread(error)
     try:
         event = _decoder(cls).decode(known)
     except UNREAD as other:
-        return _told(cls, known) or _unread(other)
-    return judged(cls, known) or event
+        return _told(cls, known) or _unread(error if cls.topic in STRICT else other)
+    return _unread(error) if cls.topic in STRICT else judged(cls, known) or event
 
 
 def judged(cls: type[Value], value: bytes, *, forbid_unknown: bool = False) -> Undecodable | None:

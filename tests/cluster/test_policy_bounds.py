@@ -79,6 +79,17 @@ def test_a_log_with_numbers_beyond_all_bounds_is_folded_and_its_snapshot_is_read
     assert (again.policy, digest_of(again)) == (policy, digest_of(state))
 
 
+def test_a_decision_that_cannot_be_read_for_a_field_to_come_is_not_told_by_a_bound_that_its_readers_have_not() -> None:
+    said = Decision(
+        cell="c", version=1, epoch=1, at_ms=0, effects=(PolicySet(policy=CellPolicy(stop_grace_wall_ms=2**52)),)
+    )
+    content = json.loads(encode(said))
+    content["effects"][0]["to_come"] = 1
+    read = decode(Decision.type, json.dumps(content).encode())
+    assert isinstance(read, Undecodable)
+    assert (read.field, read.rule) == ("effects[0].to_come", "unknown field")
+
+
 @pytest.mark.parametrize(
     "lease", [{"node_lease_wall_ms": 10_000}, {"node_lease_wall_ms": 10_000, "lease_margin_wall_ms": 5_001}]
 )
