@@ -20,7 +20,7 @@ from fallow.shared.events.nodes import (
     RunStarted,
     RunStopped,
 )
-from fallow.shared.events.values import DEVICES_MOST, ObservedRun, RunStatus
+from fallow.shared.events.values import DEVICES_MOST, LABELS_MOST, ObservedRun, RunStatus
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import Logged
 
@@ -32,8 +32,8 @@ FAR_NUMBERS_BEGIN = 800
 FAR = 90
 """So many attempts ahead no job gets."""
 
-LABELS = {f"label-{number}": "x" * 63 for number in range(1_000)}
-"""More than a node may tell of itself."""
+LABELS = {f"label-{number:0122}": "x" * 128 for number in range(LABELS_MOST)}
+"""As many as a node may have, and together more than it may tell of itself."""
 
 KINDS = (RunStarted, RunFinished, RunStopped, RunFailed)
 
