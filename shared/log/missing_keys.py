@@ -29,18 +29,23 @@ TOO_EARLY = (
 
 
 def missing_key(follower: Follower, cell_file: Path) -> str | None:
-    """Why this process passes over decisions that others may believe; None where it is not known to."""
+    """Which key this process may lack, so that readers may pass over what it writes; None where it is not known to."""
     if follower.lacks_key:
         return f"{cell_file} {OLDER_COPY}"
-    if follower.asks_too_early:
-        return f"{cell_file} {TOO_EARLY}"
     if follower.is_all_forged:
         return f"{cell_file} {ALL_FORGED.format(cell=follower.state.cell)}"
     return None
+
+
+def why_passed_over(follower: Follower, cell_file: Path) -> str | None:
+    """Why this process passes over decisions that others may believe; None where it is not known to."""
+    if why := missing_key(follower, cell_file):
+        return why
+    return f"{cell_file} {TOO_EARLY}" if follower.asks_too_early else None
 
 
 def why_none_joins(follower: Follower, cell_file: Path) -> str | None:
     """Why no node joins the cell through this process: it knows no decision of the cell, or passes over some, so that
     it would not hear what its nodes shall run. None where nodes may join.
     """
-    return missing_key(follower, cell_file) or (None if follower.state.version else NONE_YET)
+    return why_passed_over(follower, cell_file) or (None if follower.state.version else NONE_YET)

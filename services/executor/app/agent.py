@@ -28,7 +28,7 @@ from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.values import NodeStatus
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.missing_keys import missing_key, why_none_joins
+from fallow.shared.log.missing_keys import why_none_joins, why_passed_over
 from fallow.shared.log.opening import OpenLog, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable
 from fallow.shared.log.sharing.cell_work import work_apart
@@ -330,7 +330,7 @@ class Agent:
             self._context.logger.error("the lease cannot be written", node=self._spec.id, comes=comes, reason=why)
 
     def _show(self) -> None:
-        if why := missing_key(self._follower, self._context.settings.cell_file):
+        if why := why_passed_over(self._follower, self._context.settings.cell_file):
             self._context.health.not_ready(f"cell {self._cell}: {why}", "keys")
         topic, partition = self._layout.tp("decisions", self._cell)
         self._context.health.handled(topic, partition, self._follower.next_offset)
