@@ -177,7 +177,7 @@ async def test_a_killed_agent_that_comes_back_goes_on_with_its_workers(
 async def test_the_work_of_an_agent_that_is_gone_ends_before_it_begins_elsewhere(
     kafka: str, redis_url: str, namespace: str, tmp_path: Path
 ) -> None:
-    async with two_agents(kafka, redis_url, namespace, tmp_path, lease_ms=4_000, margin_ms=3_000) as cell:
+    async with two_agents(kafka, redis_url, namespace, tmp_path, lease_ms=4_000, margin_ms=2_000) as cell:
         await cell.submit(a_sleep("moves"))
         await cell.until(lambda c: c.story("moves")[-1:] == ["JobRunning"], what="it to run")
         first, old = nodes_of(cell, "moves")[0], live("moves")

@@ -95,7 +95,7 @@ async def test_a_setting_of_the_policy_is_changed_alone(
         assert fallow("policy", "set", "placement=e-binpack", "stop_grace_wall_ms=9000").returncode == 0
         again = fallow("policy", "set", "placement=e-binpack", "--json")
         assert (again.returncode, json.loads(again.stdout)["version"]) == (0, None)
-        assert fallow("policy", "set", "placement=magic").returncode == 1
+        assert fallow("policy", "set", "placement=magic").returncode == 2
         assert fallow("policy", "set", "placment=best-fit").returncode == 2
         after = json.loads(fallow("policy", "show", "--json").stdout)["policy"]
         assert after == {**before, "placement": "e-binpack", "stop_grace_wall_ms": 9000}
