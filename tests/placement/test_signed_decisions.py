@@ -18,6 +18,7 @@ from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.missing_keys import TOO_EARLY
 from fallow.shared.log.signers import Signers, begun_too_early
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.contract.eventually import eventually
@@ -219,6 +220,33 @@ async def test_a_reload_does_not_begin_signatures_at_a_version_that_is_written_a
     assert found.state.cell_file is not None
     assert from_effect(found.state.cell_file).cell(CELL).signing is None
     await writer.stop()
+
+
+@pytest.mark.parametrize("below_the_end", [0, 1, 2])
+async def test_a_process_whose_file_asks_for_signatures_of_what_is_written_already_takes_no_cell_over(
+    broker: MemoryBroker, cell_file: Path, below_the_end: int
+) -> None:
+    """It would write behind what it believes itself: a second history, beside the one that all others read."""
+    names(cell_file, signed_text())
+    writer = process(broker, cell_file, WRITERS)
+    await writer.start()
+    for number in range(3):
+        await submit(broker, f"job-{number}")
+        await until_folded(broker, cell_file, f"job-{number}")
+    await writer.stop()
+    version, before = (await follower_of(broker, cell_file)).state.version, len(records(broker))
+    names(cell_file, signed_text(public(WRITERS), from_version=version - below_the_end))
+    other = process(broker, cell_file, WRITERS, "two")
+    await other.start()
+    await submit(broker, "job-new")
+    await eventually(lambda: f"{cell_file} {TOO_EARLY}" in other.health)
+    await other.stop()
+    assert len(records(broker)) == before
+    names(cell_file, signed_text())
+    again = process(broker, cell_file, WRITERS, "three")
+    await again.start()
+    await until_folded(broker, cell_file, "job-0", "job-1", "job-2", "job-new")
+    await again.stop()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
 from fallow.shared.log.machine.writer import Draft
-from fallow.shared.log.missing_keys import missing_key
+from fallow.shared.log.missing_keys import TOO_EARLY, missing_key
 from fallow.shared.log.port import (
     Appended,
     AppendRefused,
@@ -74,6 +74,19 @@ class Appending:
         await self._signing.renew()
         if why := self.why_not():
             raise CannotWrite(why)
+
+    def check_first_signature(self) -> None:
+        """The same, where this process would begin behind what it believes, beside a writer that goes by the file in
+        force: only as it takes over. One that writes, and refuses to reload such a file, goes on.
+        """
+        if why := self.why_not_taken_over():
+            raise CannotWrite(why)
+
+    def why_not_taken_over(self) -> str | None:
+        """Why this process could not take the cell over, as far as it knows its keys; None where it could."""
+        if self._follower.asks_too_early:
+            return f"{self._context.settings.cell_file} {TOO_EARLY}"
+        return self.why_not()
 
     def why_not(self) -> str | None:
         """Why readers would pass over what this process writes, as far as it knows; None where they would not."""

@@ -156,7 +156,7 @@ class CellWriter:
 
     def _look_at_key(self) -> None:
         """A standby that could not take over is not ready either: nobody would notice before the writer is gone."""
-        what, why = f"key of cell {self.cell}", self._appending.why_not()
+        what, why = f"key of cell {self.cell}", self._appending.why_not_taken_over()
         if why == self._why_not:
             return
         self._why_not = why
@@ -257,6 +257,7 @@ class CellWriter:
         """Take the cell over and decide until it is somebody else's."""
         await self._follower.catch_up()
         await self._appending.may_begin()
+        self._appending.check_first_signature()
         await self._clock.begin()
         self._context.health.ready(self._about_clock)
         await self._read_anew(self._service.take_over)
