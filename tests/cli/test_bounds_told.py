@@ -12,7 +12,7 @@ from fallow.shared.events.rules_told import NAME_RULE
 CELL_FILE = Path(__file__).parents[2] / "deploy" / "cell.yaml"
 NINES = "9" * 20
 DURATION = "a number of up to 9 digits and a unit: 500ms, 90s, 10min, 2h, 1d"
-POINT = "a duration from now (90s, 10min, 2h, 1d; up to 9 digits) or a time in UTC (2026-03-01 12:30)"
+POINT = "a duration from now (90s, 10min, 2h, 1d; up to 9 digits) or a time in UTC, from 1974 on (2026-03-01 12:30)"
 STATUSES = "'queued', 'held', 'awaiting', 'starting', 'running', 'resizing', 'stopping', 'preempted', 'finished'"
 
 
@@ -26,7 +26,10 @@ STATUSES = "'queued', 'held', 'awaiting', 'starting', 'running', 'resizing', 'st
             ["quota", "set", "vision", "--limit", NINES],
             f"--limit = '{NINES}': must be a number of GPUs of up to 12 digits, or none",
         ),
-        (["log", "at", NINES], f"VERSION|TIME = '{NINES}': must be a version of up to 15 digits, a time in UTC ("),
+        (
+            ["log", "at", NINES],
+            f"VERSION|TIME = '{NINES}': must be a version of up to 15 digits, a time in UTC or with its offset (",
+        ),
         (
             ["log", "at", f"day {NINES}"],
             "or a time since the origin (day 3 07:15[:00], with up to 9 digits of the day)",
@@ -37,7 +40,7 @@ STATUSES = "'queued', 'held', 'awaiting', 'starting', 'running', 'resizing', 'st
         ),
         (["policy", "set", "reservations_max=NaN"], "reservations_max = 'NaN': must be a whole number"),
         (["policy", "set", "reservations_max=-Infinity"], "reservations_max = '-Infinity': must be a whole number"),
-        (["policy", "set", "placement=\x1b[31m"], rf"placement = '\x1b[31m': {NAME_RULE}"),
+        (["policy", "set", "placement=\x1b[31m"], r"placement = '\x1b[31m': must be one of best-fit, "),
         (["quota", "set", "vi\x1b[31m", "--limit", "5", "--yes"], rf"TENANT = 'vi\x1b[31m': {NAME_RULE}"),
         (["quota", "set", "vision", "--weight", "9999999"], "--weight = '9999999': must be at most 1000000"),
         (["quota", "set", "vision", "--parent", "A b"], f"--parent = 'A b': {NAME_RULE}"),

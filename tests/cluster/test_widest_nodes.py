@@ -73,7 +73,8 @@ def test_a_wider_one_is_refused_in_a_cell_file() -> None:
 @pytest.mark.parametrize("gpus", [str(TOO_MANY), "9" * 5_000])
 def test_a_wider_one_is_refused_by_the_agent(tmp_path: Path, gpus: str) -> None:
     path = tmp_path / "cell.yaml"
-    path.write_text("cells: [{name: a, ordinal: 0, pools: [{name: p, gpus: 8}]}]\ntenants: [{name: t}]\n")
+    pool = "{name: p, gpus: 8, driver: process}"
+    path.write_text(f"cells: [{{name: a, ordinal: 0, pools: [{pool}]}}]\ntenants: [{{name: t}}]\n")
     command = ["--cell-file", str(path), "agent", "--node", "n1", "--pool", "p", "--gpus", gpus]
     answer = CliRunner().invoke(app, command)
     assert answer.exit_code == 2
