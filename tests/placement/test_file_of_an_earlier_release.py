@@ -24,8 +24,8 @@ from fallow.shared.cluster.model.file_in_force import (
 )
 from fallow.shared.cluster.quota.rules import QUOTAS_MOST
 from fallow.shared.events.base import LARGEST_INTEGER
-from fallow.shared.events.effects import CellFileSet
-from fallow.shared.events.operations import CellPolicy
+from fallow.shared.events.effects import CellFileSet, PolicySet
+from fallow.shared.events.operations import DAY_MS, CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.log.ed25519 import verify
 from fallow.shared.log.machine.signatures import keys_of
@@ -121,6 +121,20 @@ def test_a_corrected_file_is_put_in_force_by_a_process_that_starts_with_it(polic
     assert "CellFileSet" in kinds(take_over(world, begun))
     assert begun.take_contradiction() == ""
     assert world.state.cell_file == as_effect(corrected)
+
+
+def test_a_restart_with_a_corrected_file_leaves_the_setting_and_a_reload_sets_it_anew() -> None:
+    """As docs/quota.md says."""
+    world, corrected = World(OLD), CellFile.model_validate(content_with({"stop_grace_wall_ms": 20_000}))
+    policy, file = CellPolicy(stop_grace_wall_ms=2 * DAY_MS), content_with({"stop_grace_wall_ms": 2 * DAY_MS})
+    world.written_by_another(PolicySet(policy=policy), in_log(file))
+    world.service = standby(world, corrected)
+    world.regain()
+    assert world.state.cell_file == as_effect(corrected)
+    assert world.state.policy.stop_grace_wall_ms == 2 * DAY_MS
+    world.service.reload(corrected)
+    world.rest()
+    assert world.state.policy.stop_grace_wall_ms == 20_000
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
