@@ -22,15 +22,27 @@ def mistakes_told(problems: Sequence[Any]) -> list[str]:
     """A line for each of the `errors` of pydantic: field, value and rule. What may be one thing or another is told
     once, with both.
     """
-    rules: dict[tuple[int | str, ...], tuple[Any, list[str]]] = {}
+    return [_line(mistake) for mistake in _mistakes(problems)]
+
+
+def first_told(problems: Sequence[Any]) -> str:
+    """The first of these lines, and how many more there are. Only that one is worded: a file may have thousands."""
+    first, *others = _mistakes(problems)
+    return f"{_line(first)}; and {len(others)} more" if others else _line(first)
+
+
+def _mistakes(problems: Sequence[Any]) -> list[Any]:
+    """What is wrong in each place, without what is wrong only since something inside it is."""
+    found: dict[tuple[int | str, ...], list[Any]] = {}
     for problem in problems:
         at = tuple(part for part in problem["loc"] if not _CHOICE.match(str(part)))
-        rules.setdefault(at, (problem, []))[1].append(rule_broken(problem))
-    told = [{**problem, "loc": at, "rule": " or ".join(dict.fromkeys(each))} for at, (problem, each) in rules.items()]
-    return [_line(problem) for problem in causes(told)]
+        found.setdefault(at, []).append(problem)
+    return causes([{"loc": at, "problems": each} for at, each in found.items()])
 
 
-def _line(problem: Mapping[str, Any]) -> str:
-    field, value = shorten(field_of(problem["loc"])), problem["input"]
+def _line(mistake: Mapping[str, Any]) -> str:
+    problem = mistake["problems"][0]
+    rule = " or ".join(dict.fromkeys(rule_broken(each) for each in mistake["problems"]))
+    field, value = shorten(field_of(mistake["loc"])), problem["input"]
     shown = f" = {written(value)}" if is_shown(problem["type"], value) else ""
-    return f"{field}{shown}: {problem['rule']}" if field else f"{problem['rule']} (got {written(value)})"
+    return f"{field}{shown}: {rule}" if field else f"{rule} (got {written(value)})"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -27,6 +31,7 @@ from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.effects import CellFileSet, PolicySet
 from fallow.shared.events.operations import DAY_MS, CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.rules_told import rule_of
 from fallow.shared.log.ed25519 import verify
 from fallow.shared.log.machine.signatures import keys_of
 from fallow.shared.log.signers import keys_only_in_force
@@ -236,6 +241,37 @@ def test_a_file_that_cannot_be_read_here_is_told_in_one_line(changed: dict[str, 
     assert told in notice
     assert "\n" not in notice
     assert "pydantic" not in notice
+
+
+def test_of_a_long_name_of_no_setting_the_begin_is_told_and_its_length() -> None:
+    with pytest.raises(ValueError, match="is no setting of a policy") as caught:
+        from_effect(in_log(content_with({"z" * 190_000: 1})))
+    assert str(caught.value) == f"cells[0].policy: '{'z' * 96}... of 190,000 characters is no setting of a policy"
+
+
+def test_a_file_that_cannot_be_read_is_looked_at_once_and_one_of_its_mistakes_is_worded() -> None:
+    effect, own = in_log(content_with({}) | {"tenants": [{}] * 2_000}), part_of(NEXT.public)
+    for times in (1, 0):
+        with calls_counted() as calls:
+            assert (part_in_force(effect, own), waiting_limits_in_force(effect)) == (own, None)
+        assert calls[rule_of.__qualname__] == times
+    with pytest.raises(ValueError, match=r"^tenants\[0\]\.name: is missing; and 1999 more$"):
+        from_effect(effect)
+
+
+@contextmanager
+def calls_counted() -> Iterator[Counter[str]]:
+    """How often each function is called meanwhile, by its name."""
+    calls = Counter[str]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        calls[frame.f_code.co_qualname] += event == "call"
+
+    sys.setprofile(note)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
 
 
 def test_a_file_in_force_without_the_cell_is_told_so() -> None:

@@ -21,6 +21,7 @@ from fallow.shared.cluster.model.lease import wrong_lease
 from fallow.shared.cluster.quota.rules import QUOTAS_MOST, fault_among, fault_in_pools, guaranteed_by_type
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
 from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MOST
+from fallow.shared.events.encoding import written
 from fallow.shared.events.operations import CellPolicy, Quota, ReclaimFrom
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.value import is_from_log, told_of
@@ -158,7 +159,7 @@ class CellPart(Part):
         """The policy is a value of the log too, where unknown fields are ignored: here they are misspelt."""
         for key in policy if isinstance(policy, dict) else ():
             if key not in CellPolicy.__struct_fields__:
-                raise ValueError(f"{key!r} is no setting of a policy")
+                raise ValueError(f"{_shown(key)} is no setting of a policy")
         return policy
 
     @field_validator("policy")
@@ -423,6 +424,12 @@ def count_quotas(tenants: Sequence[Tenant]) -> int:
         to_go.append((tenant, False))
         to_go += [(each, True) for each in below.get(tenant.name, ())]
     return found
+
+
+def _shown(name: str) -> str:
+    """A name that nothing has bounded yet: of a long one its begin, and how long it is."""
+    begin = written(name)
+    return f"{begin} of {len(name):,} characters" if begin.endswith("...") else begin
 
 
 def _once(what: str, names: list[str]) -> None:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from fallow.shared.cluster.model.config import CellFile, CellPart, Queue
 from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
 from fallow.shared.events.effects import CellFileSet, ProposalRefused
-from fallow.shared.events.mistakes_told import mistakes_told
+from fallow.shared.events.mistakes_told import first_told
 from fallow.shared.events.reasons import ProposalCode
 from fallow.shared.events.value import FROM_LOG
 
@@ -45,14 +45,22 @@ def from_effect(effect: CellFileSet) -> CellFile:
     return _file(effect.content)
 
 
-@lru_cache(maxsize=16)
 def _file(content: str) -> CellFile:
-    """Read once, however often one asks: a file with thousands of tenants takes long, and files cannot be changed."""
+    file, mistake = _read(content)
+    if file is None:
+        raise ValueError(mistake)
+    return file
+
+
+@lru_cache(maxsize=16)
+def _read(content: str) -> tuple[CellFile | None, str]:
+    """The file, or None and why it is none. Read once, however often one asks: a file with thousands of tenants takes
+    long, one with thousands of mistakes longer, and files cannot be changed.
+    """
     try:
-        return CellFile.model_validate_json(content, context=FROM_LOG)
+        return CellFile.model_validate_json(content, context=FROM_LOG), ""
     except ValidationError as error:
-        first, *others = mistakes_told(error.errors(include_url=False))
-        raise ValueError(f"{first}; and {len(others)} more" if others else first) from error
+        return None, first_told(error.errors(include_url=False))
 
 
 def part_in_force(effect: CellFileSet | None, own: CellPart) -> CellPart:
