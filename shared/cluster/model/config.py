@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator, model_validator
 
 from fallow.shared.cluster.model.lease import wrong_lease
+from fallow.shared.cluster.model.weak_keys import wrong_key
 from fallow.shared.cluster.quota.rules import QUOTAS_MOST, fault_among, fault_in_pools, guaranteed_by_type
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
 from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MOST
@@ -98,10 +99,23 @@ class PublicKey(Part):
     public: Annotated[str, Field(pattern=PUBLIC_KEY)]
     until_version: VersionNumber | None = None
 
+    @field_validator("public")
+    @classmethod
+    def _proves_its_owner(cls, public: str, info: ValidationInfo) -> str:
+        """A file in the log keeps such a key, which proves nothing there: readers go by their own file."""
+        rule = None if is_from_log(info) else wrong_key(_key_bytes(public))
+        if rule is not None:
+            raise ValueError(rule)
+        return public
+
     @property
     def as_bytes(self) -> bytes:
         """The 32 bytes of the key."""
-        return b64decode(self.public.removeprefix(KEY_KIND))
+        return _key_bytes(self.public)
+
+
+def _key_bytes(public: str) -> bytes:
+    return b64decode(public.removeprefix(KEY_KIND))
 
 
 class Signing(Part):
