@@ -1,4 +1,7 @@
-"""How a number is written where a person gives it: with ASCII digits, and nothing between them."""
+"""How a number is written where a person gives it: with ASCII digits, and nothing between them.
+
+Options, variables and tables go by it; files of YAML say the same of their numbers.
+"""
 
 from __future__ import annotations
 

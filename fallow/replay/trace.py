@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from fallow.replay.names import job_ids, label, node_ids, tenant_names
 from fallow.replay.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
+from fallow.shared.digits import is_written_with_digits
 from fallow.shared.events.encoding import shorten
 from fallow.shared.events.job_ids import full_id
 from fallow.shared.events.queue import QueueDiscipline
@@ -285,7 +286,7 @@ def _number(row: Row, field: str, where: str, *, empty: Decimal | None = None) -
     if not text and empty is not None:
         return empty
     try:
-        value = Decimal(text)
+        value = Decimal(text if is_written_with_digits(text.strip(), float) else "")
     except InvalidOperation as error:
         raise WorkloadError(f"{where}: {field} = {shorten(repr(text))}: must be a number") from error
     if not value.is_finite() or not 0 <= value <= NUMBER_MOST:

@@ -11,6 +11,7 @@ from math import exp, isfinite
 from random import Random
 
 from fallow.cli.failures import refuse
+from fallow.shared.digits import is_written_with_digits
 from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, VirtualRun
@@ -72,10 +73,7 @@ def estimates_of(text: str) -> Estimates:
 
 
 def _number(text: str, number: str, least: float, most: float, name: str) -> float:
-    try:
-        found = float(number)
-    except ValueError:
-        found = float("nan")
+    found = float(number) if is_written_with_digits(number, float) else float("nan")
     if not isfinite(found) or not least <= found <= most:
         refuse("--estimates", text, f"{name} must be a number from {least:g} to {most:g}")
     return found

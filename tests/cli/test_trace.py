@@ -178,6 +178,7 @@ def test_a_fraction_of_a_gpu_is_exact_in_milli_gpus(tmp_path: Path) -> None:
     ("row", "message"),
     [
         ("a,t,soon,1,1,1,,1,,", "jobs.csv line 2: submit_s = 'soon': must be a number"),
+        ("a,t,1_0,1,1,1,,1,,", "jobs.csv line 2: submit_s = '1_0': must be a number"),
         ("a,t,-1,1,1,1,,1,,", "jobs.csv line 2: submit_s = '-1': must be from 0 to 1000000000000"),
         ("a,t,1,1,1,1,,1e99999999,,", "duration_s = '1e99999999': must be from 0 to 1000000000000"),
         (f"a,t,1,{'9' * 5_000},1,1,,1,,", f"gpus = '{'9' * 96}...: must be from 0 to 1000000000000"),

@@ -9,6 +9,7 @@ from io import TextIOWrapper
 from math import isfinite
 from pathlib import Path
 
+from fallow.shared.digits import is_written_with_digits
 from fallow.shared.events.encoding import shorten
 from fallow.shared.events.values import GPU, NodeSpec
 from fallow.shared.runtime.files.table import Table
@@ -113,7 +114,7 @@ def _whole(row: dict[str, str], column: str, empty: int | None = None) -> int:
     if empty is not None and not text:
         return empty
     try:
-        return int(text)
+        return int(text if is_written_with_digits(text.strip(), int) else "")
     except ValueError as failure:
         raise ValueError(f"{column} = {shorten(repr(text))}: must be a whole number") from failure
 
@@ -122,7 +123,7 @@ def _number(row: dict[str, str], column: str) -> float:
     text = _text(row, column)
     found = float("nan")
     with suppress(ValueError):
-        found = float(text)
+        found = float(text if is_written_with_digits(text.strip(), float) else "")
     if not isfinite(found):
         raise ValueError(f"{column} = {shorten(repr(text))}: must be a number")
     return found

@@ -28,6 +28,7 @@ _MERGE = f"{_TAG}merge"
 _KEY_TAGS = (f"{_TAG}str", _MERGE)
 _HALF = re.compile("[\ud800-\udfff]")
 _OCTAL = re.compile(r"[-+]?0[0-9_]+")
+_NOT_OF_DIGITS = re.compile(r"[-+]?0[bx].*|.*_.*", re.DOTALL)
 
 
 class YamlTextError(ValueError):
@@ -269,7 +270,9 @@ def _truth(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
 
 
 def _must_be_clear(node: yaml.Node, *, is_whole: bool = True) -> None:
-    """YAML 1.1 reads 1:30 as 90 and 010 as 8, which no reader of a file would."""
+    """YAML 1.1 reads 1:30 as 90, 010 as 8, 0x10 as 16 and 1_0 as 10, which no reader of a file would, or most likely is
+    mistyped.
+    """
     if not isinstance(node, yaml.ScalarNode):  # a list with the tag of a number, which the loader refuses
         return
     line = node.start_mark.line + 1
@@ -281,6 +284,10 @@ def _must_be_clear(node: yaml.Node, *, is_whole: bool = True) -> None:
         raise YamlTextError(f"line {line}: {shorten(node.value)}: a number has no colons; put text in quotes")
     if is_whole and _OCTAL.fullmatch(node.value):
         raise YamlTextError(f"line {line}: {shorten(node.value)}: a number does not begin with 0; put text in quotes")
+    if _NOT_OF_DIGITS.fullmatch(node.value):
+        raise YamlTextError(
+            f"line {line}: {shorten(node.value)}: a number is written with digits alone; put text in quotes"
+        )
 
 
 def _as_its_tag_says(construct: Callable[[yaml.ScalarNode], Any], node: yaml.ScalarNode) -> Any:

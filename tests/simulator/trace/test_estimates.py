@@ -109,6 +109,7 @@ def test_the_same_estimates_give_the_same_figures(tmp_path: Path) -> None:
         ("noise:nan", "SIGMA must be a number from 0 to 10"),
         ("noise:-1", "SIGMA must be a number from 0 to 10"),
         ("noise:much", "SIGMA must be a number from 0 to 10"),
+        ("noise:1_0", "SIGMA must be a number from 0 to 10"),
     ],
 )
 def test_other_estimates_are_refused_with_the_option_the_value_and_the_rule(
