@@ -18,7 +18,7 @@ from fallow.services.executor.node_registration import WrongOffer, home_of, offe
 from fallow.services.executor.processes.machine import count_devices
 from fallow.shared.cluster.model.config import Pool
 from fallow.shared.events.rules_told import ID_RULE, rule_broken
-from fallow.shared.events.values import DEVICES_MOST, NodeSpec
+from fallow.shared.events.values import DEVICES_MOST, LABELS_MOST, NodeSpec
 
 app = typer.Typer()
 
@@ -92,6 +92,8 @@ def _labels(texts: list[str]) -> dict[str, str]:
         if key in labels:
             refuse("--label", text, f"{key} stands twice")
         labels[key] = value
+    if len(labels) > LABELS_MOST:
+        end_with(Exit.USAGE, f"fallow: --label: is given {len(labels)} times: a node has at most {LABELS_MOST} labels")
     return labels
 
 
