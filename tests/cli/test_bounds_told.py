@@ -26,10 +26,7 @@ STATUSES = "'queued', 'held', 'awaiting', 'starting', 'running', 'resizing', 'st
             ["quota", "set", "vision", "--limit", NINES],
             f"--limit = '{NINES}': must be a number of GPUs of up to 12 digits, or none",
         ),
-        (
-            ["log", "at", NINES],
-            f"VERSION|TIME = '{NINES}': must be a version of up to 15 digits, a time in UTC or with its offset (",
-        ),
+        (["log", "at", NINES], f"VERSION|TIME = '{NINES}': must be a version of up to 15 digits, a time in UTC or "),
         (
             ["log", "at", f"day {NINES}"],
             "or a time since the origin (day 3 07:15[:00], with up to 9 digits of the day)",
@@ -38,9 +35,22 @@ STATUSES = "'queued', 'held', 'awaiting', 'starting', 'running', 'resizing', 'st
             ["policy", "set", f"backfill_wait_ms={NINES}"],
             f"'{NINES}': must be a whole number of milliseconds of up to 19 digits, or {DURATION}",
         ),
+        (
+            ["policy", "set", "node_lease_wall_ms=2d"],
+            "node_lease_wall_ms = '2d': 2d is 172800000 ms; must be at most 1 d (86400000 ms)",
+        ),
+        (
+            ["policy", "set", "lease_margin_wall_ms=72000000"],
+            "lease_margin_wall_ms = '72000000': must be at most 12 h (43200000 ms)",
+        ),
+        (["policy", "set", "start_timeout_wall_ms=0ms"], "start_timeout_wall_ms = '0ms': must be at least 1 ms"),
+        (
+            ["agent", "--node", "n", "--pool", "p", *(f"--label=k{number}=v" for number in range(257))],
+            "--label: is given 257 times: a node has at most 256 labels",
+        ),
         (["policy", "set", "reservations_max=NaN"], "reservations_max = 'NaN': must be a whole number"),
         (["policy", "set", "reservations_max=-Infinity"], "reservations_max = '-Infinity': must be a whole number"),
-        (["policy", "set", "placement=\x1b[31m"], r"placement = '\x1b[31m': must be one of best-fit, "),
+        (["policy", "set", "placement=\x1b[31m"], r"placement = '\x1b[31m': must be one of best-fit, binpack,"),
         (["quota", "set", "vi\x1b[31m", "--limit", "5", "--yes"], rf"TENANT = 'vi\x1b[31m': {NAME_RULE}"),
         (["quota", "set", "vision", "--weight", "9999999"], "--weight = '9999999': must be at most 1000000"),
         (["quota", "set", "vision", "--parent", "A b"], f"--parent = 'A b': {NAME_RULE}"),

@@ -57,7 +57,7 @@ def set_(
     """Change settings while the cell runs; what is not named stays as it is."""
     access = access_of(context)
     wished = _read(settings)
-    wish = operation(SetPolicy, cell=access.cell(cell), policy=wished, fields=list(wished))
+    wish = operation(SetPolicy, _typed(settings), cell=access.cell(cell), policy=wished, fields=list(wished))
     before, answer = run(_answer(access, wish, wished, timeout_s * 1000))
     subject = " ".join(settings)
     if not isinstance(answer, CellPolicy):
@@ -85,6 +85,12 @@ def _read(settings: list[str]) -> dict[str, Any]:
             refuse(key, value, f"must be one of {', '.join(PLACEMENTS)}{meant(value, PLACEMENTS)}")
         found[key] = _time(key, value) if key.endswith("_ms") else _value(value)
     return found
+
+
+def _typed(settings: list[str]) -> dict[str, str]:
+    """How each duration was typed, by its field in the command."""
+    pairs = [text.split("=", 1) for text in settings]
+    return {f"policy.{key}": value.strip() for key, value in pairs if key.endswith("_ms")}
 
 
 def _time(key: str, value: str) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ import typer
 from fallow.cli.access import Access
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.job.submit import words
+from fallow.cli.output.durations import duration
 from fallow.cli.output.output import print_json, print_sentence
 from fallow.cli.unanswered import Passes, unanswered
 from fallow.cli.user_name import user_name
@@ -41,16 +43,30 @@ def typed_as(field: str) -> str:
     return "TENANT" if name == "tenant" else f"--{name.replace('_', '-')}"
 
 
-def operation(kind: type[AnOperation], **fields: Any) -> AnOperation:
-    """The command with these fields, those that are None left out; ends the command line where one is not valid."""
+def operation(kind: type[AnOperation], typed: Mapping[str, str] | None = None, **fields: Any) -> AnOperation:
+    """The command with these fields, those that are None left out; ends the command line where one is not valid. A
+    duration was `typed` so, by its field: a bound of it is told in the same terms.
+    """
     given = {name: value for name, value in {**fields, "by": user_name()}.items() if value is not None}
     found = decode(kind.type, json.dumps(given).encode())
     if isinstance(found, Undecodable):
         # No `repr`: signs that a terminal obeys are written out in the value already.
-        of = f"{field} = '{found.value}': " if (field := typed_as(found.field)) else ""
-        end_with(Exit.USAGE, f"fallow: {of}{own_words(found.rule)}")
+        value, rule = found.value, own_words(found.rule)
+        if (text := (typed or {}).get(found.field)) is not None:
+            value, rule = text, _of_a_duration(text, found.value, rule)
+        of = f"{field} = '{value}': " if (field := typed_as(found.field)) else ""
+        end_with(Exit.USAGE, f"fallow: {of}{rule}")
     assert isinstance(found, kind), "operations have types of their own"
     return found
+
+
+def _of_a_duration(text: str, ms: str, rule: str) -> str:
+    """The rule that a duration breaks, with both in milliseconds and in the units in which durations are typed."""
+    bound = re.fullmatch(r"(must be at (?:most|least)) ([0-9]+)", rule)
+    if bound is not None:
+        words, plain = duration(int(bound[2])), f"{bound[2]} ms"
+        rule = f"{bound[1]} {words if words == plain else f'{words} ({plain})'}"
+    return rule if text.removesuffix("ms").strip() == ms else f"{text} is {ms} ms; {rule}"
 
 
 async def give(access: Access, wish: Operation, is_answer: IsAnswer, wait_ms: int) -> News | None:
