@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fallow.cli.job import reason
+from fallow.cli.log.why import DEFERRED
 from fallow.shared.cluster.model.config import Queue
+from fallow.shared.events.effects import JobDeferred
 from fallow.shared.events.values import JobSpec
 from tests.placement.world import World, admitted, cell_with, joined, spec_of
 
@@ -43,4 +45,17 @@ def test_a_taint_that_every_node_has_is_told_so() -> None:
 def test_pools_without_nodes_are_told_so() -> None:
     world = cell_with()
     world.tell(admitted(spec_of("late", 1)))
-    assert "no pool that it may use has a node" in told(world, "late")
+    assert "no pool that it may use has a node: none has joined yet, or all were removed" in told(world, "late")
+
+
+@pytest.mark.parametrize("pools", [(), ("train",)])
+def test_before_the_first_node_has_joined_the_reason_is_of_nodes_that_have_joined_recorded_and_live(
+    pools: tuple[str, ...],
+) -> None:
+    world = cell_with()
+    effects = world.tell(admitted(spec_of("early", 1, pools=pools)))
+    deferred = next(effect for effect in effects if isinstance(effect, JobDeferred))
+    words = "no nodes that have joined and are not lost could hold it, even if they were empty"
+    assert DEFERRED[deferred.code] == words
+    assert words in told(world, "early")
+    assert "none has joined yet, or all were removed" in told(world, "early")

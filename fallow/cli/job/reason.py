@@ -26,6 +26,7 @@ from fallow.shared.events.values import JobSpec, Level, NodeStatus, Wish
 
 UNITS_SHOWN_MOST = 5
 MILLI = 1_000
+NONE_THERE = "none has joined yet, or all were removed"
 
 
 def reason_in(state: CellState, job_id: str, queues: Sequence[Queue]) -> tuple[WhyNot, JobSpec] | None:
@@ -72,7 +73,7 @@ def _pools(found: WhyNot, spec: JobSpec) -> Iterator[str]:
         if could_never:
             yield from _too_large(room, spec)
     if could_never and not found.pools:
-        yield "  no pool that it may use has a node"
+        yield f"  no pool that it may use has a node: {NONE_THERE}"
 
 
 def _planned(planned: Planned) -> str:
@@ -196,7 +197,7 @@ def _too_large(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
 def _no_node(room: PoolRoom, spec: JobSpec) -> str:
     """Why no node of the pool may take the job, whatever its size."""
     if not room.nodes:
-        return f"no node of it has GPUs of type {spec.gpu_type}" if room.closed else "it has no node"
+        return f"no node of it has GPUs of type {spec.gpu_type}" if room.closed else f"it has no node: {NONE_THERE}"
     return "no node of it may take the job, however small that is, by its zone, labels and taints"
 
 

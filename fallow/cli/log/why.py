@@ -37,7 +37,7 @@ from fallow.shared.runtime.clocks import wall_ms
 DEFERRED: dict[PendingReason, str] = {
     PendingReason.NO_FREE_GPUS: "fewer GPUs are free than it needs",
     PendingReason.FRAGMENTED: "enough GPUs are free, but not together on as many nodes as it needs",
-    PendingReason.NO_SUCH_NODES: "the nodes that it may use and that are not lost could not hold it even empty",
+    PendingReason.NO_SUCH_NODES: "no nodes that have joined and are not lost could hold it, even if they were empty",
     PendingReason.QUOTA_REACHED: "a limit, or what is guaranteed to others, leaves its tenant too little",
     PendingReason.BEHIND_HEAD: "it stands behind a head, which goes first",
     PendingReason.BACKOFF: "it waits for the time of its next attempt",
