@@ -352,6 +352,7 @@ def test_a_quota_of_nobody_is_refused_unless_a_group_is_meant(told: Fallow, tmp_
     )
     meant = told("quota", "set", "vison", "--limit", "8", "--yes", "--timeout", "1")
     assert meant.returncode == Exit.AWAY, "it was sent, and no service answers here"
+    assert "it is a group" not in meant.stderr, "nobody has taken it yet"
     file = tmp_path / "quotas.yaml"
     file.write_text("[{tenant: lab, limit: 8}, {tenant: vision, limit: 8, parent: lab}]")
     both = told("quota", "set", "--file", str(file), "--timeout", "1")

@@ -113,7 +113,7 @@ def test_other_settings_are_replaced_though_the_file_is_in_force_already() -> No
         answer.take(News("main", effect, version=12))
     assert (answer.is_over(0), answer.code) == (True, Exit.OK)
     assert answer.text.endswith(
-        f"goes by cell.yaml now (cell file {effect_of(NEW).digest[:8]}, as before)"
+        f"goes by cell.yaml as before (cell file {effect_of(NEW).digest[:8]})"
         "; policy as the file says: stop_grace_wall_ms; quotas as the file says: ada/gpu"
     )
 

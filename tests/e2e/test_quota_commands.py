@@ -76,7 +76,7 @@ async def test_a_contradiction_is_refused_as_a_whole_with_its_rule(
         await cell.until(lambda c: len(c.state.quotas) == 2, what="both quotas")
         above = fallow("quota", "set", "lab", "--limit", "1000", "--yes")
         assert above.stderr.startswith("fallow: lab is no tenant of the cell file (")
-        assert "it is a group now, for tenants below it alone; `fallow quota remove lab` takes it away" in above.stderr
+        assert "it is a group, for tenants below it alone; `fallow quota remove lab` takes it away" in above.stderr
         assert fallow("quota", "set", "vision", "--parent", "lab").stdout.endswith("no limit, below lab.\n")
         assert fallow("quota", "set", "lab", "--limit", "1001").returncode == 0, "a group that has a quota is meant"
         assert "tenant vision stands below lab" in fallow("quota", "remove", "lab").stdout

@@ -191,7 +191,7 @@ class ReloadAnswer:
         if self._was_so_before:
             return f"already ({_called(self._now)})"
         if self._is_wanted(self._before):
-            return f"now ({_called(self._now)}, as before)"
+            return f"as before ({_called(self._now)})"
         return f"now ({_called(self._now)}{self._parts(self._before, '; changed: ')}){self._default_queue}"
 
     @property

@@ -118,7 +118,8 @@ def set_(  # noqa: PLR0913, PLR0917 - each is an option of the command
     if not yes:
         _refuse_unknown_types(access, name, quotas)
         _refuse_unknown_tenants(access, name, quotas)
-    _give(access, name, quotas, fields, timeout_s, as_json=as_json)
+    wish = operation(SetQuota, cell=name, quotas=quotas, fields=fields)
+    _give(access, wish, timeout_s, as_json=as_json)
 
 
 @app.command()
@@ -176,16 +177,11 @@ def _refuse(why: str) -> None:
     end_with(Exit.USAGE, f"fallow: {why}; nothing was done; give --yes to set it all the same")
 
 
-def _give(
-    access: Access, cell: str, quotas: list[dict[str, Any]], fields: list[str], timeout_s: int, *, as_json: bool
-) -> None:
-    wish = operation(SetQuota, cell=cell, quotas=quotas, fields=fields)
-    known = dict.fromkeys(tenant.name for tenant in access.cells().tenants)
-    for name in dict.fromkeys(quota["tenant"] for quota in quotas if quota["tenant"] not in known):
-        # Not refused: such a quota is a group, which stands above tenants and has no jobs of its own.
-        group = f"it is a group now, for tenants below it alone; `fallow quota remove {name}` takes it away"
-        say(f"fallow: {name} is no tenant of the cell file ({listed(known)}): {group}")
-    accounts = [(quota["tenant"], quota["gpu_type"]) for quota in quotas]
+def _give(access: Access, wish: SetQuota, timeout_s: int, *, as_json: bool) -> None:
+    """Ends the command where the cell does not take the quotas; of a group that it has taken it is told that it is
+    one.
+    """
+    accounts = [(quota.tenant, quota.gpu_type) for quota in wish.quotas]
 
     def is_answer(news: News) -> bool:
         event = news.event
@@ -196,5 +192,10 @@ def _give(
         return (event.quota.tenant, event.quota.gpu_type) in accounts
 
     answer = run(give(access, wish, is_answer, timeout_s * 1000))
-    subject = quotas[0]["tenant"] if len(quotas) == 1 else f"{len(quotas)} quotas"
+    subject = accounts[0][0] if len(accounts) == 1 else f"{len(accounts)} quotas"
     tell_answer({"quota": subject}, answer, timeout_s, as_json=as_json)
+    known = dict.fromkeys(tenant.name for tenant in access.cells().tenants)
+    for name in dict.fromkeys(tenant for tenant, _ in accounts if tenant not in known):
+        # Not refused: such a quota is a group, which stands above tenants and has no jobs of its own.
+        group = f"it is a group, for tenants below it alone; `fallow quota remove {name}` takes it away"
+        say(f"fallow: {name} is no tenant of the cell file ({listed(known)}): {group}")
