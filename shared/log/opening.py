@@ -21,6 +21,7 @@ from fallow.shared.log.port import Log, LogUnavailable, Member
 from fallow.shared.log.service_signers import ServiceSigners
 from fallow.shared.log.signers import Signers
 from fallow.shared.log.watch import watch_log
+from fallow.shared.runtime.files.cell_file import MistakeIn, no_mistake_in
 from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.process import Context, wait_for
 
@@ -46,11 +47,13 @@ def layout_of(file: CellFile, namespace: str) -> Layout:
     return Layout(namespace, ordinals, Signers(file), frozenset(file.own_topics))
 
 
-def layout_for(context: Context[Any], file: CellFile) -> Layout:
-    """The same for a service: it reads the keys again where its cell file has changed, and tells what it skips."""
+def layout_for(context: Context[Any], file: CellFile, mistake_in: MistakeIn = no_mistake_in) -> Layout:
+    """The same for a service: it reads the keys again where its cell file has changed, unless it finds a mistake in it,
+    and tells what it skips.
+    """
     ordinals = {cell.name: cell.ordinal for cell in file.cells}
     context.telemetry.knows(ordinals)
-    return Layout(context.settings.namespace, ordinals, ServiceSigners(context, file))
+    return Layout(context.settings.namespace, ordinals, ServiceSigners(context, file, mistake_in))
 
 
 def topics_file(file: CellFile) -> TopicsFile:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.log.signers import Signers, keys_of_cells
-from fallow.shared.runtime.files.cell_file import CellFileError, read_again
+from fallow.shared.runtime.files.cell_file import CellFileError, MistakeIn, no_mistake_in, read_again
 from fallow.shared.runtime.process import Context
 
 SAID_EVERY_MS = 60_000
@@ -18,11 +18,11 @@ FORGED = "passed over decisions that no key of the cell proves"
 
 
 class ServiceSigners(Signers):
-    """Of one process. The keys change with its cell file alone."""
+    """Of one process. The keys change with its cell file alone; one that it refuses changes none of them."""
 
-    def __init__(self, context: Context[Any], file: CellFile) -> None:
+    def __init__(self, context: Context[Any], file: CellFile, mistake_in: MistakeIn = no_mistake_in) -> None:
         super().__init__(file)
-        self._context, self._file = context, file
+        self._context, self._file, self._mistake_in = context, file, mistake_in
         # Of the file that was read last. Which one the process began with nobody knows: it may have changed since.
         self._mark: object = None
         self._reading = asyncio.Lock()
@@ -32,7 +32,7 @@ class ServiceSigners(Signers):
 
     async def renewed(self) -> bool:
         """As its class says: compared with the keys when it was asked, whoever reads them meanwhile. A file that cannot
-        be used is told of, and changes nothing.
+        be used, or is refused, is told of, and changes nothing.
         """
         before = self._keys
         async with self._reading:
@@ -46,12 +46,14 @@ class ServiceSigners(Signers):
         if mark in (None, self._mark):
             return
         try:
-            self._file = await read_again(context, self._file)
+            self.go_by(await read_again(context, self._file, self._mistake_in))
         except CellFileError as error:
             context.logger.warning("the cell file has an error, the keys of before stay", reason=str(error))
-        else:
-            self._keys = keys_of_cells(self._file)
         self._mark = mark
+
+    def go_by(self, file: CellFile) -> None:
+        """The keys of this file count from now on."""
+        self._file, self._keys = file, keys_of_cells(file)
 
     def skipped(self, cell: str, offsets: Sequence[int]) -> None:
         """Count them, and say how many came and where they begin: of each cell at most once in `SAID_EVERY_MS`, then

@@ -30,6 +30,10 @@ class Signers:
         """Read the file again, if it has changed. Whether there are other keys now. A command reads it once."""
         return False
 
+    def go_by(self, file: CellFile) -> None:
+        """The keys of this file count from now on: the process has accepted it."""
+        self._keys = keys_of_cells(file)
+
     def skipped(self, cell: str, offsets: Sequence[int]) -> None:
         """These records were passed over: no key proves them."""
 
@@ -49,7 +53,7 @@ def keys_only_in_force(in_force: CellFileSet | None, own: CellKeys | None, cell:
     """The keys that the cell file in force names and the reader's own does not; None where there are none, or the file
     cannot be read here. They prove nothing to anybody: they show that the own file is not the newest.
     """
-    if own is None or (there := _part_in_force(in_force, cell)) is None or there.signing is None:
+    if own is None or (there := part_in_force(in_force, cell)) is None or there.signing is None:
         return None
     known = {key.public for key in own.keys}
     unknown = tuple(key for key in there.signing.keys if key.public not in known)
@@ -60,13 +64,13 @@ def asks_too_early(in_force: CellFileSet | None, own: CellKeys | None, cell: str
     """Whether the reader's own file asks for a signature of this version of the cell, and the file in force does not:
     then others believe a decision that this reader passes over.
     """
-    if own is None or own.from_version > version or (there := _part_in_force(in_force, cell)) is None:
+    if own is None or own.from_version > version or (there := part_in_force(in_force, cell)) is None:
         return False
     return there.signing is None or there.signing.from_version > version
 
 
 @lru_cache(maxsize=16)
-def _part_in_force(in_force: CellFileSet | None, cell: str) -> CellPart | None:
+def part_in_force(in_force: CellFileSet | None, cell: str) -> CellPart | None:
     """What the cell file in force says of the cell; None where there is no such file, or it cannot be read here. It is
     asked for with each batch of decisions.
     """
@@ -76,11 +80,12 @@ def _part_in_force(in_force: CellFileSet | None, cell: str) -> CellPart | None:
         return None
 
 
-def begun_too_early(cell: str, before: CellFile, after: CellFile, version: int) -> str | None:
+def begun_too_early(before: CellPart, after: CellPart, version: int) -> str | None:
     """What is wrong with a file that begins the signatures of this cell at a version which is written already: whoever
-    starts with it believes none of the decisions between, and cannot read on. `version` is the last one written.
+    starts with it believes none of the decisions between, and cannot read on. `before` is what the file in force says
+    of the cell, `version` the last one written.
     """
-    old, new = before.cell(cell).signing, after.cell(cell).signing
+    old, new, cell = before.signing, after.signing, after.name
     if new is None or new.from_version > version or (old is not None and old.from_version <= new.from_version):
         return None
     return (

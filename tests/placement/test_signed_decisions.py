@@ -15,14 +15,13 @@ from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.operations import ReloadCell
 from fallow.shared.events.values import JobSpec, ProcessRun
 from fallow.shared.log.ed25519 import SigningKey
-from fallow.shared.log.follower import Follower
-from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.missing_keys import TOO_EARLY
-from fallow.shared.log.signers import Signers, begun_too_early
+from fallow.shared.log.signers import begun_too_early
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.contract.eventually import eventually
-from tests.placement.writers import CELL, LAYOUT, NAMESPACE, PlacementProcess, SmallTopic, cluster
+from tests.placement.signed_cells import follower_of, names, process, records, submit, until_folded
+from tests.placement.writers import CELL, LAYOUT, PlacementProcess, SmallTopic, cluster
 from tests.signing import NEXT, STRANGERS, WRITERS, public, signed, signed_file, signed_text
 
 
@@ -36,46 +35,6 @@ def cell_file(tmp_path: Path) -> Path:
     path = tmp_path / "cell.yaml"
     path.write_text(signed_text(public(WRITERS)))
     return path
-
-
-def names(cell_file: Path, text: str) -> None:
-    """The cell file says this from now on."""
-    cell_file.write_text(text)
-
-
-def process(broker: MemoryBroker, cell_file: Path, key: SigningKey | None, name: str = "one") -> PlacementProcess:
-    return PlacementProcess(MemoryLog(broker), name, cell_file=cell_file, signing_key=key)
-
-
-def records(broker: MemoryBroker) -> list[dict[str, bytes]]:
-    return [dict(record.headers) for record in broker.partition(LAYOUT.tp("decisions", CELL)).records]
-
-
-async def follower_of(broker: MemoryBroker, cell_file: Path) -> Follower:
-    """A reader with the keys of this cell file, at the end of the log."""
-    layout = Layout(NAMESPACE, {CELL: 0}, Signers(load_cell_file(cell_file)))
-    follower = Follower(MemoryLog(broker), layout, CELL)
-    await follower.start()
-    await follower.catch_up()
-    await follower.stop()
-    return follower
-
-
-async def submit(broker: MemoryBroker, job: str) -> None:
-    admitted = JobAdmitted(cell=CELL, spec=JobSpec(id=job, tenant="vision"), submit_ms=0, digest="0" * 32)
-    await MemoryLog(broker).publish([LAYOUT.outgoing(admitted, id=job, source="test", wall_ms=0)])
-
-
-async def until_folded(broker: MemoryBroker, cell_file: Path, *jobs: str) -> Follower:
-    """A reader of the log once it holds these jobs."""
-    found = list[Follower]()
-
-    async def is_there() -> bool:
-        found[:] = [await follower_of(broker, cell_file)]
-        return set(jobs) <= set(found[0].state.jobs)
-
-    await eventually(is_there, within_s=15)
-    return found[0]
 
 
 async def test_each_record_of_a_writer_carries_its_signature(broker: MemoryBroker, cell_file: Path) -> None:
@@ -269,7 +228,7 @@ def test_signatures_begin_at_a_version_to_come_unless_they_have_begun(
     old, new = (
         signed_file() if each is None else signed_file(public(WRITERS), from_version=each) for each in (before, after)
     )
-    assert (begun_too_early(CELL, old, new, version=10) is not None) == is_refused
+    assert (begun_too_early(old.cell(CELL), new.cell(CELL), version=10) is not None) == is_refused
 
 
 def test_a_process_whose_cell_has_no_keys_says_so_at_its_start(

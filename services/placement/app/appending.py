@@ -11,6 +11,7 @@ from fallow.services.placement.app.size_watch import SizeWatch
 from fallow.services.placement.service import PendingDecision
 from fallow.services.placement.settings import PlacementSettings
 from fallow.shared.cluster.fold.fold import DamagedLog
+from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
@@ -72,6 +73,12 @@ class Appending:
     async def may_begin(self) -> None:
         """Before this process takes the cell over. Raises CannotWrite where readers would not believe it."""
         await self._signing.renew()
+        if why := self.why_not():
+            raise CannotWrite(why)
+
+    def go_by(self, file: CellFile) -> None:
+        """As the writer, by this file from now on. Raises CannotWrite where readers would not believe it any more."""
+        self._signing.go_by(file)
         if why := self.why_not():
             raise CannotWrite(why)
 

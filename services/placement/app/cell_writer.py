@@ -28,7 +28,7 @@ from fallow.shared.log.machine.losses import Loss, Place
 from fallow.shared.log.machine.tenure import Tenure
 from fallow.shared.log.opening import layout_for
 from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader, TopicPartition
-from fallow.shared.log.signers import begun_too_early
+from fallow.shared.log.signers import begun_too_early, part_in_force
 from fallow.shared.runtime.clocks import WallCellClock
 from fallow.shared.runtime.files.cell_file import CellFileError, read_again, reloaded
 from fallow.shared.runtime.process import Context, wait_for
@@ -81,7 +81,7 @@ class CellWriter:
         """`deciding` makes the service, which is given the state and the cell file."""
         self.cell = cell.name
         self._context, self._log = context, log
-        self._layout = layout = layout_for(context, file)
+        self._layout = layout = layout_for(context, file, self._mistake_in)
         self._metrics = CellMetrics(metrics, cell.name)
         self._ordinal, self._owned, self._file, self._deciding = cell.ordinal, owned, file, deciding
         self._sources = {name: input_name(name, cell.ordinal) for name in INPUTS}
@@ -537,10 +537,13 @@ class CellWriter:
         if file is not None:
             self._file = file
             self._service.reload(file)
-        await self._appending.may_begin()
+            self._appending.go_by(file)
 
     def _mistake_in(self, file: CellFile) -> str | None:
-        return begun_too_early(self.cell, self._file, file, self._follower.state.version)
+        """Of this cell, held against the file in force: perhaps another process has put it there."""
+        state = self._follower.state
+        before = part_in_force(state.cell_file, self.cell) or self._file.cell(self.cell)
+        return begun_too_early(before, file.cell(self.cell), state.version)
 
     def _now_ms(self) -> int:
         return self._context.clock.now_ms()

@@ -17,15 +17,19 @@ UNSIGNED = "decisions are not signed: the cell file names no keys"
 
 
 class Signing:
-    """Of one cell. It has keys or none, as the cell file of the process says now."""
+    """Of one cell. It has keys or none, as the cell file says that the process accepted last."""
 
     def __init__(self, layout: Layout, cell: str, settings: PlacementSettings) -> None:
         self._signers, self._cell, self._file = layout.signers, cell, settings.cell_file
         self._key = _key_of(settings)
 
     async def renew(self) -> None:
-        """Read the cell's keys again, where the file has changed."""
+        """Read the cell's keys again, where the file has changed and the process does not refuse it."""
         await self._signers.renewed()
+
+    def go_by(self, file: CellFile) -> None:
+        """The writer has accepted this file."""
+        self._signers.go_by(file)
 
     def why_not(self) -> str | None:
         """Why readers would pass over what this process writes; None where they would not."""

@@ -55,18 +55,21 @@ def load_cell_file(path: Path) -> CellFile:
     return parse_cell_file(text, visible(str(path)))
 
 
-async def reloaded(
-    context: Context[Any], before: CellFile, mistake_in: Callable[[CellFile], str | None] = lambda _: None
-) -> CellFile | None:
+MistakeIn = Callable[[CellFile], str | None]
+"""What a process has against a file that can be read: field, value and rule. None where it may go by it."""
+
+
+def no_mistake_in(_: CellFile) -> None:
+    """Of a process that goes by each file that can be read."""
+
+
+async def reloaded(context: Context[Any], before: CellFile, mistake_in: MistakeIn = no_mistake_in) -> CellFile | None:
     """The file read again, beside the other work of the process; None where it cannot be used and the old one stays in
-    force. `mistake_in` says what else stands against it: field, value and rule. The log tells, and the metric
-    `fallow_cell_file_reloads_total`.
+    force. The log tells, and the metric `fallow_cell_file_reloads_total`.
     """
     path = context.settings.cell_file
     try:
-        file = await read_again(context, before)
-        if mistake := mistake_in(file):
-            raise CellFileError(f"{visible(str(path))}: {mistake}")
+        file = await read_again(context, before, mistake_in)
     except CellFileError as error:
         context.telemetry.reloads.labels("refused").inc()
         context.logger.warning("the cell file has an error, the old one stays in force", reason=str(error))
@@ -76,13 +79,15 @@ async def reloaded(
     return file
 
 
-async def read_again(context: Context[Any], before: CellFile) -> CellFile:
-    """The file as it is now. Raises CellFileError, also where it has other cells than before."""
+async def read_again(context: Context[Any], before: CellFile, mistake_in: MistakeIn = no_mistake_in) -> CellFile:
+    """The file as it is now. Raises CellFileError, also where it has other cells than before, or a mistake."""
     path = context.settings.cell_file
     file = await context.host.beside(partial(context.host.cell_file, path), "cell file", may_be_long=True)
     if _cells(file) != _cells(before):
         rule = "a reload keeps the cells and their ordinals; to change them, restart the services"
         raise CellFileError(f"{visible(str(path))}: cells: {rule}")
+    if mistake := mistake_in(file):
+        raise CellFileError(f"{visible(str(path))}: {mistake}")
     return file
 
 
