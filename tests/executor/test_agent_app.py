@@ -273,6 +273,28 @@ async def test_an_agent_that_comes_to_lack_a_key_of_the_cell_file_in_force_is_no
     await task
 
 
+async def test_work_ends_with_the_lease_where_the_agent_comes_to_lack_the_key_that_signs(world: World) -> None:
+    """It goes by a picture that is old: for as long as it renewed its lease, the cell would count on its node."""
+    world.key = WRITERS
+    context, task = world.start("state", layout=believing(LAYOUT, public(WRITERS), cell=CELL, from_version=2))
+    await eventually(lambda: "node-1" in world.writer.state.nodes)
+    short = replace(world.writer.state.policy, node_lease_wall_ms=2_000, lease_margin_wall_ms=500)
+    in_force = as_effect(signed_file(public(WRITERS), public(NEXT), cell=CELL))
+    world.append(world.writer.decide(PolicySet(policy=short), in_force))
+    world.append(world.writer.start("job-1", "node-1", run=SLEEPS))
+    await eventually(lambda: world.is_running("job-1") and 2_000 in told_leases(world))
+    worker = int(next((world.folder / "state/runs/job-1/1/0").glob("worker")).read_text())
+    world.key = NEXT
+    world.append(world.writer.start("job-2", "node-1", run=SLEEPS))
+    await eventually(lambda: OLDER_COPY in (context.health.waiting_for or ""))
+    await asyncio.sleep(0.3)  # what was on its way goes out
+    heard = len(world.heard)
+    await eventually(lambda: not Path(f"/proc/{worker}").exists())
+    assert (len(world.heard), context.health.is_ready) == (heard, False)
+    context.stopping.set()
+    await task
+
+
 async def test_a_shorter_lease_that_cannot_be_written_is_not_told_until_it_can(
     world: World,
 ) -> None:

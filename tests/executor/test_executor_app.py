@@ -21,13 +21,14 @@ from fallow.services.executor.settings import ExecutorSettings
 from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from fallow.shared.cluster.model.file_in_force import as_effect
 from fallow.shared.events.base import Event
-from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
+from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
 from fallow.shared.events.effects import AnyEffect, PolicySet, WriterStarted
 from fallow.shared.events.encoding import encode
 from fallow.shared.events.nodes import LivingNode, RunStatusUpdate
 from fallow.shared.events.operations import AdvanceTime, CellPolicy
 from fallow.shared.events.value import plain, replace
 from fallow.shared.events.values import RunStatus, VirtualRun
+from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.missing_keys import ALL_FORGED, NONE_YET, OLDER_COPY
@@ -58,6 +59,7 @@ class World:
     broker: MemoryBroker = field(default_factory=MemoryBroker)
     writer: Writer = field(default_factory=Writer)
     chain: str = CHAIN_START
+    key: SigningKey | None = None
     heard: list[Said] = field(default_factory=list)
     contexts: list[Context[ExecutorSettings]] = field(default_factory=list)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -105,9 +107,9 @@ class World:
         return context
 
     def append(self, decision: Decision) -> None:
+        (message,) = signed(self.layout, [decision], self.key, self.chain)
         self.chain = next_chain(self.chain, encode(decision))
-        more = ((CHAIN_HEADER, self.chain.encode()),)
-        self.broker.write(self.layout.outgoing(decision, id=str(decision.version), source="w", wall_ms=0, more=more))
+        self.broker.write(message)
 
     def order(self, job: str, *nodes: str, duration_ms: int, at_ms: int = 0) -> None:
         self.append(self.writer.start(job, *nodes, run=VirtualRun(duration_ms=duration_ms), at_ms=at_ms))
@@ -223,6 +225,40 @@ async def test_an_executor_with_an_older_copy_of_the_cell_file_is_not_ready(tmp_
             world.chain = next_chain(world.chain, encode(decision))
         context = world.start("only")
         await eventually(lambda: context.health.waiting_for == f"no node joins cell {CELL}: {path} {OLDER_COPY}")
+
+
+async def test_an_executor_that_comes_to_lack_the_key_that_signs_speaks_for_no_node_any_more(tmp_path: Path) -> None:
+    """Its nodes' leases run out, and the cell counts on them no longer: it would not hear what they shall run."""
+    async with living(tmp_path, has_decided=False) as world:
+        path = tmp_path / "cell.yaml"
+        path.write_text(signed_text(public(WRITERS), cell=CELL))
+        world.key = WRITERS
+        in_force = as_effect(signed_file(public(WRITERS), public(NEXT), cell=CELL))
+        world.begin_cell(in_force)
+        context = world.start("only")
+        await eventually(joined(world))
+        await eventually(lambda: context.health.is_ready)
+        world.key = NEXT
+        world.append(world.writer.decide(PolicySet(policy=CellPolicy())))
+        await eventually(lambda: context.health.waiting_for == f"no node joins cell {CELL}: {path} {OLDER_COPY}")
+        await asyncio.sleep(0.3)  # what was on its way goes out
+        heard = len(world.heard)
+        await asyncio.sleep(1)
+        assert (len(world.heard), context.health.answer(f"/readyz/{CELL}")[0]) == (heard, 503)
+
+
+@pytest.mark.parametrize("file", [public(STRANGERS), public(WRITERS)], ids=["of no key", "an older copy"])
+async def test_an_executor_that_lacks_the_key_that_signs_keeps_its_nodes_out(tmp_path: Path, file: str) -> None:
+    async with living(tmp_path, has_decided=False) as world:
+        (tmp_path / "cell.yaml").write_text(signed_text(file, cell=CELL))
+        world.key = WRITERS
+        world.begin_cell(as_effect(signed_file(public(WRITERS), public(NEXT), cell=CELL)))
+        world.key = NEXT
+        world.append(world.writer.decide(PolicySet(policy=CellPolicy())))
+        context = world.start("only")
+        await eventually(lambda: f"no node joins cell {CELL}" in (context.health.waiting_for or ""))
+        await asyncio.sleep(1)
+        assert (world.heard, context.health.is_ready) == ([], False)
 
 
 async def test_in_stepped_time_runs_end_when_the_clock_is_told(tmp_path: Path) -> None:

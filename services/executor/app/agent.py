@@ -28,7 +28,7 @@ from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.values import NodeStatus
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.missing_keys import why_none_joins, why_passed_over
+from fallow.shared.log.missing_keys import NODES, obstacle
 from fallow.shared.log.opening import OpenLog, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable
 from fallow.shared.log.sharing.cell_work import work_apart
@@ -123,6 +123,8 @@ class Agent:
         self._unsaid: list[Batch] = []
         """What waits for a lease to stand in its file before it is said."""
         self._unkept_why = ""
+        self._passed_over_why: str | None = None
+        """Why it goes by a picture that is old: until it does not, nothing is said, and the lease runs out."""
         self._asks = asyncio.Event()
         self._catching_up = CatchingUp(context, log, layout.tp("decisions", machine.cell), machine.cell)
 
@@ -170,13 +172,15 @@ class Agent:
         """None once a decision says by which lease nodes go, and those behind it are believed here."""
         if not has_first_decision(self._follower.state):
             await self._follower.catch_up()
-        return why_none_joins(self._follower, self._context.settings.cell_file)
+        return obstacle(NODES, self._follower, self._context.settings.cell_file)
 
     async def _is_free(self) -> str | None:
         """None once no other agent speaks for the node. One that lives keeps it: were it given to each that joins, two
         with the same name would take it from each other, and stop its jobs each time.
         """
         await self._follower.catch_up()
+        if why := obstacle(NODES, self._follower, self._context.settings.cell_file):
+            return why
         node = self._follower.state.nodes.get(self._spec.id)
         if node is None or node.status is NodeStatus.LOST or self._state.has_begun(node.boot):
             return None
@@ -225,6 +229,7 @@ class Agent:
                 await asyncio.sleep(away.next_s())
                 continue
             away.reset()
+            self._look_at_keys()
             if decisions:
                 self._carry_out(self._begun.node.decided(self._follower.state, decisions, self._now()))
                 self._context.telemetry.records_read.labels("decisions").inc(len(decisions))
@@ -292,11 +297,12 @@ class Agent:
 
     def _say(self, turn: Turn) -> None:
         """Nor may workers outlive what is told of the lease, should this agent die: it stands in its file first. Where
-        a shorter one cannot be written, nothing is said, and the cell waits for as long as it was told before.
+        a shorter one cannot be written, nothing is said, and the cell waits for as long as it was told before. Nor is
+        anything said by an agent that passes over decisions.
         """
         node, waited = self._begun.node, bool(self._unsaid)
         batches = [*self._unsaid, Batch(turn.now.monotonic_ms, turn.events)]
-        if not self._keep_lease():
+        if not self._keep_lease() or self._passed_over_why is not None:
             self._unsaid = [batch for batch in without_outdated(batches) if batch.events]
             return
         self._unsaid = []
@@ -329,9 +335,20 @@ class Agent:
             self._unkept_why = comes + why
             self._context.logger.error("the lease cannot be written", node=self._spec.id, comes=comes, reason=why)
 
+    def _look_at_keys(self) -> None:
+        """Tell people why decisions are passed over here, and the log of the process once."""
+        why = obstacle(NODES, self._follower, self._context.settings.cell_file)
+        if why == self._passed_over_why:
+            return
+        self._passed_over_why = why
+        if why is None:
+            self._context.health.ready("keys")
+            return
+        self._context.health.not_ready(f"cell {self._cell}: {why}", "keys")
+        comes = "nothing is said of this node, and its work ends with its lease"
+        self._context.logger.error("decisions are missing", node=self._spec.id, comes=comes, reason=why)
+
     def _show(self) -> None:
-        if why := why_passed_over(self._follower, self._context.settings.cell_file):
-            self._context.health.not_ready(f"cell {self._cell}: {why}", "keys")
         topic, partition = self._layout.tp("decisions", self._cell)
         self._context.health.handled(topic, partition, self._follower.next_offset)
         self._context.health.progress.version[self._cell] = self._follower.state.version

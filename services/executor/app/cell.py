@@ -18,7 +18,7 @@ from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.operations import AdvanceTime
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.missing_keys import why_none_joins
+from fallow.shared.log.missing_keys import NODES, obstacle
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, UnreadableRecords
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.clocks import SteppedCellClock, WallCellClock
@@ -116,8 +116,10 @@ class CellExecutor:
         self._context.health.ready(self._keys)
 
     def _tell_what_is_unread(self) -> None:
-        """Tell people why the cell's nodes are kept out, or why nothing starts on them: the log of the process once."""
-        cell, why = self.service.cell, why_none_joins(self._follower, self._context.settings.cell_file)
+        """Tell people why the cell's nodes are kept out: the log of the process once. Those that have joined are spoken
+        for no longer: their leases run out, and the cell counts on them no more.
+        """
+        cell, why = self.service.cell, obstacle(NODES, self._follower, self._context.settings.cell_file)
         if why is not None:
             why = f"no node joins cell {cell}: {why}"
         if why == self._unread_why:
@@ -128,6 +130,7 @@ class CellExecutor:
             return
         self._context.health.not_ready(why, self._keys, cell=cell)
         self._context.logger.warning("decisions are missing", cell=cell, reason=why)
+        self._let_go(self._slots.put_off())
 
     async def settle(self, wait_s: float) -> None:
         """Let what was said still go out, for so long."""
@@ -165,7 +168,7 @@ class CellExecutor:
         """Take slots over: whenever one has come, the log is folded further, or the pause behind a fence is over."""
         loop = asyncio.get_running_loop()
         while True:
-            timer, due_ms = None, self._slots.next_claim_ms()
+            timer, due_ms = None, None if self._is_blind() else self._slots.next_claim_ms()
             if due_ms is not None:
                 timer = loop.call_later((due_ms - self._host.monotonic_ms()) / 1000, self._may_take_over.set)
             await self._may_take_over.wait()
@@ -174,8 +177,12 @@ class CellExecutor:
                 timer.cancel()
             await self._take_over()
 
+    def _is_blind(self) -> bool:
+        """Whether it would not hear what its nodes shall run."""
+        return self._unread_why is not None
+
     async def _take_over(self) -> None:
-        if self._unread_why is not None:
+        if self._is_blind():
             return  # tried again with the next decision
         now_ms = self._host.monotonic_ms()
         if self._slots.is_coming and now_ms - self._asked_end_ms >= LOOK_AGAIN_MS:
@@ -185,6 +192,8 @@ class CellExecutor:
             seq = self._diaries.take(slot, self._host.wall_ms())
             if not self._slots.claimed(slot, seq, await self._end_of_log()):
                 self._diaries.let_go(slot)
+        if self._is_blind():
+            return  # found out meanwhile
         for slot, seq in self._slots.to_adopt(self._follower.next_offset).items():
             if slot not in self.held:
                 continue  # lost since the one before it was taken over

@@ -90,6 +90,13 @@ class Slots:
         self._coming.update({slot: again for slot in lost if slot in self._assigned})
         return lost
 
+    def put_off(self) -> list[int]:
+        """None is looked after until further notice: those that were held. They are on their way to us again."""
+        lost = list(self.held)
+        self._let_go(lost)
+        self._coming.update(dict.fromkeys(lost, (0, 0)))
+        return lost
+
     def next_claim_ms(self) -> int | None:
         """When (monotonic) the next slot may be asked for, if one waits for its time."""
         return min((due_ms for _, due_ms in self._coming.values() if due_ms), default=None)

@@ -16,7 +16,7 @@ from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
 from fallow.shared.log.machine.writer import Draft
-from fallow.shared.log.missing_keys import TOO_EARLY, missing_key
+from fallow.shared.log.missing_keys import ALL_FORGED, TAKING_OVER, WRITING, obstacle
 from fallow.shared.log.port import (
     Appended,
     AppendRefused,
@@ -71,9 +71,11 @@ class Appending:
         self._signing = Signing(layout, follower.state.cell, context.settings)
 
     async def may_begin(self) -> None:
-        """Before this process takes the cell over. Raises CannotWrite where readers would not believe it."""
+        """Before this process takes the cell over. Raises CannotWrite where readers would not believe it, or where it
+        would begin behind what it believes, beside a writer that goes by the file in force.
+        """
         await self._signing.renew()
-        if why := self.why_not():
+        if why := self.why_not_taken_over():
             raise CannotWrite(why)
 
     def go_by(self, file: CellFile) -> None:
@@ -82,27 +84,20 @@ class Appending:
         if why := self.why_not():
             raise CannotWrite(why)
 
-    def check_first_signature(self) -> None:
-        """The same, where this process would begin behind what it believes, beside a writer that goes by the file in
-        force: only as it takes over. One that writes, and refuses to reload such a file, goes on.
-        """
-        if why := self.why_not_taken_over():
-            raise CannotWrite(why)
-
     def why_not_taken_over(self) -> str | None:
         """Why this process could not take the cell over, as far as it knows its keys; None where it could."""
-        if self._follower.asks_too_early:
-            return f"{self._context.settings.cell_file} {TOO_EARLY}"
-        return self.why_not()
+        return self._obstacle(TAKING_OVER) or self._signing.why_not()
 
     def why_not(self) -> str | None:
         """Why readers would pass over what this process writes, as far as it knows; None where they would not."""
-        why = missing_key(self._follower, self._context.settings.cell_file)
-        if why is None or not self._follower.is_all_forged:
-            return why or self._signing.why_not()
+        return self._obstacle(WRITING) or self._signing.why_not()
+
+    def _obstacle(self, work: tuple[str, ...]) -> str | None:
+        """What is known against this work. A person may have the cell begin though nothing in its log is proven."""
         if self.cell in self._context.settings.begins:
-            return self._signing.why_not()
-        return f"{why}. {BEGIN_ANEW.format(cell=self.cell)}"
+            work = tuple(each for each in work if each != ALL_FORGED)
+        why = obstacle(work, self._follower, self._context.settings.cell_file)
+        return f"{why}. {BEGIN_ANEW.format(cell=self.cell)}" if why and self._follower.is_all_forged else why
 
     def draft(self, tenure: Tenure[PendingDecision], tried: PendingDecision) -> Draft | None:
         """The record of a decision; None where no reader could read it: it is decided again with fewer inputs, or

@@ -257,7 +257,6 @@ class CellWriter:
         """Take the cell over and decide until it is somebody else's."""
         await self._follower.catch_up()
         await self._appending.may_begin()
-        self._appending.check_first_signature()
         await self._clock.begin()
         self._context.health.ready(self._about_clock)
         await self._read_anew(self._service.take_over)
