@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from fallow.cli.log.repair import lines_of, look_and_repair
@@ -19,7 +21,7 @@ from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.losses import LossKind
 from fallow.shared.log.machine.snapshot import RowsDigest, hour_slot, manifest_of
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.port import LogTruncated, Record, UnreadableRecords
+from fallow.shared.log.port import AppendAnswer, LogTruncated, Outgoing, Record, TopicPartition, UnreadableRecords
 from fallow.shared.log.reading import event_of
 from fallow.shared.log.snapshots import read_catalogue, write_snapshot
 from tests.cli.test_user_name import make_nameless
@@ -240,14 +242,64 @@ async def test_an_input_that_lost_records_before_any_was_read_is_told_and_read_o
     assert (await survey(kept.log, LAYOUT, CELL)).is_whole
 
 
-async def test_a_repair_beside_a_writer_is_told_and_can_be_done_again() -> None:
+class Beside(MemoryLog):
+    """Beside a living writer and a living queueing, which go on right after a question for the end of the log."""
+
+    def __init__(self, kept: Kept, history: History) -> None:
+        super().__init__(kept.broker)
+        self.kept, self.history, self.is_asked = kept, history, False
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        ends = await super().end_offsets(tps)
+        if DECISIONS in tps and not self.is_asked:
+            self.is_asked = True
+            log = self.kept.log
+            await log.publish(outgoing(LAYOUT, self.history.decisions(45))[40:])
+            catalogue = await read_catalogue(log, LAYOUT, CELL)
+            await write_snapshot(log, LAYOUT, self.history.state, catalogue, writer="s", wall_ms=0)
+        return ends
+
+
+async def test_a_snapshot_that_is_written_during_the_survey_contradicts_nothing() -> None:
+    kept = Kept()
+    await kept.live(reads_inputs=False)
+    found = await survey(Beside(kept, History(5)), LAYOUT, CELL)
+    assert found.contradicting == []
+
+
+async def test_a_repair_beside_a_writer_changes_nothing_is_told_and_can_be_done_again() -> None:
     kept = Kept()
     await kept.live()
     kept.broker.cut(DECISIONS, 30)
     found = await survey(kept.log, LAYOUT, CELL)
     kept.forge(7)
-    with pytest.raises(NotRepairable, match="another process writes"):
+    ends = {name: kept.broker.partition(LAYOUT.tp(name, CELL)).end for name in ("decisions", "snapshots")}
+    with pytest.raises(NotRepairable, match="ends at 31 now: another process writes"):
         await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    assert {name: kept.broker.partition(LAYOUT.tp(name, CELL)).end for name in ends} == ends
+    await repair(kept.log, LAYOUT, await survey(kept.log, LAYOUT, CELL), None, by="ada", wall_ms=0)
+    assert (await kept.state()).version >= 31
+
+
+class WritesMeanwhile(MemoryLog):
+    """Another process appends right before the record of the repair."""
+
+    def __init__(self, kept: Kept) -> None:
+        super().__init__(kept.broker)
+        self.kept = kept
+
+    async def append(self, message: Outgoing) -> AppendAnswer:
+        self.kept.forge(7)
+        return await super().append(message)
+
+
+async def test_a_writer_that_comes_between_is_told_and_the_repair_can_be_done_again() -> None:
+    kept = Kept()
+    await kept.live()
+    kept.broker.cut(DECISIONS, 30)
+    found = await survey(kept.log, LAYOUT, CELL)
+    with pytest.raises(NotRepairable, match="another process writes"):
+        await repair(WritesMeanwhile(kept), LAYOUT, found, None, by="ada", wall_ms=0)
     again = await survey(kept.log, LAYOUT, CELL)
     if not again.is_whole:
         await repair(kept.log, LAYOUT, again, None, by="ada", wall_ms=0)

@@ -20,6 +20,7 @@ from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, next_chain
 from fallow.shared.events.effects import LogRepaired, WriterStarted
 from fallow.shared.events.encoding import TYPE_HEADER
 from fallow.shared.events.snapshots import SnapshotChunk, SnapshotManifest
+from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.snapshot import ORIGIN
 from fallow.shared.log.machine.writer import Draft, Writer
 from fallow.shared.log.memory.log import MemoryLog
@@ -31,6 +32,8 @@ from tests.histories import CELL, History, folded, outgoing
 from tests.log.earlier_release import as_then
 
 SNAPSHOTS = LAYOUT.tp("snapshots", CELL)
+OTHER = Layout("t", {"cell-b": 0})
+"""Of a file that gives another cell this one's ordinal."""
 FENCED = (LogTruncated, NoUsableSnapshot)
 """With what a reader of such a log ends."""
 
@@ -52,6 +55,21 @@ def deleted(kept: Kept, *, further: int = 5, left: int = 0) -> None:
     kept.broker.delete_before(DECISIONS, kept.broker.partition(DECISIONS).end - left)
 
 
+def filled_again(kept: Kept) -> None:
+    """Beyond its old end, by records that lead to no state."""
+    made_anew(kept)
+    for version in range(100, 150):
+        kept.forge(version)
+
+
+def filled_by_strangers(kept: Kept) -> None:
+    """Records of other programs, which every reader skips, and one of a cell that is not this one."""
+    made_anew(kept)
+    for _ in range(50):
+        kept.broker.write(Outgoing(DECISIONS[0], b"{}", partition=0))
+    kept.broker.write(outgoing(OTHER, [structs.replace(kept.decisions[0], cell="cell-b")])[0])
+
+
 def but_for_the_last(kept: Kept) -> None:
     deleted(kept, left=1)
 
@@ -62,7 +80,7 @@ def tail_deleted(kept: Kept) -> None:
     kept.broker.cut(DECISIONS, 20)
 
 
-EMPTIED = [made_anew, first_damaged, deleted, but_for_the_last, tail_deleted]
+EMPTIED = [made_anew, first_damaged, filled_again, filled_by_strangers, deleted, but_for_the_last, tail_deleted]
 
 
 def told(found: Survey) -> str:
@@ -86,7 +104,7 @@ async def test_an_emptied_log_goes_on_from_the_newest_whole_snapshot(emptied: Ca
     await kept.live()
     before = await kept.state()
     emptied(kept)
-    if emptied is not first_damaged:
+    if emptied in (made_anew, deleted, but_for_the_last, tail_deleted):
         with pytest.raises(FENCED):
             await kept.state()
     found = await survey(kept.log, LAYOUT, CELL)
@@ -448,3 +466,60 @@ async def test_a_snapshot_with_a_field_of_a_later_release_is_not_passed_over(
         kept.broker.damage(SNAPSHOTS, *older)
     with pytest.raises(NotRepairable, match=r"t\.snapshots/0, offset .* of another release"):
         await survey(kept.log, LAYOUT, CELL)
+
+
+@pytest.mark.parametrize("written", [of_a_later_release, lambda message, before: (as_then(message), before)])
+async def test_what_another_release_decided_behind_a_damage_is_not_given_up(
+    written: Callable[[Outgoing, str], tuple[Outgoing, str]],
+) -> None:
+    kept = Kept()
+    await kept.live()
+    chain = (await kept.state()).chain
+    kept.broker.write_marker(DECISIONS)
+    kept.broker.damage(DECISIONS, 40)
+    for message in outgoing(LAYOUT, History(5).decisions(45))[41:]:
+        later, chain = written(message, chain)
+        kept.broker.write(later)
+    with pytest.raises(NotRepairable, match=r"t\.decisions/0, offset 41: .* of another release"):
+        await survey(kept.log, LAYOUT, CELL)
+
+
+async def test_a_snapshot_of_a_later_release_behind_a_damage_is_not_given_up() -> None:
+    """That release goes on from it, and has lost nothing."""
+    kept, history = Kept(), History(5)
+    await kept.live()
+    decisions = outgoing(LAYOUT, history.decisions(60))[40:]
+    await kept.log.publish(decisions)
+    kept.broker.damage(DECISIONS, 45)
+    log = OfALaterRelease(kept, SnapshotManifest.type)
+    await write_snapshot(log, LAYOUT, history.state, await read_catalogue(log, LAYOUT, CELL), writer="s2", wall_ms=0)
+    with pytest.raises(NotRepairable, match=r"t\.snapshots/0, offset .* of another release"):
+        await survey(kept.log, LAYOUT, CELL)
+
+
+async def test_strangers_records_behind_the_newest_snapshot_do_not_make_an_older_history_count() -> None:
+    """Every reader begins with the newest snapshot, skips them, and comes to the end of the log."""
+    lost = Lost()
+    await lost.live(0)
+    lost.holds(Holds.NOTHING)
+    lost.kept.broker.write(Outgoing(DECISIONS[0], b"{}", partition=0))
+    await lost.has_snapshots(lost.beyond, lost.ending)
+    found = await survey(lost.kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.is_emptied) == (20, False)
+
+
+@pytest.mark.parametrize("are_kept", [True, False], ids=["with snapshots", "without"])
+@pytest.mark.parametrize("begins_later", [False, True])
+async def test_the_log_of_another_cell_is_left_as_it_is(*, are_kept: bool, begins_later: bool) -> None:
+    kept = Kept()
+    await kept.live()
+    if not are_kept:
+        kept.broker.delete_topic(SNAPSHOTS[0])
+        kept.broker.create_topic(SNAPSHOTS[0], 1)
+    if begins_later:
+        kept.broker.delete_before(DECISIONS, 30)
+    where = "snapshots" if are_kept else "decisions"
+    with pytest.raises(
+        NotRepairable, match=rf"cell cell-b: t\.{where}/0: .* is of cell {CELL}, and nothing is changed"
+    ):
+        await survey(kept.log, OTHER, "cell-b")

@@ -5,6 +5,7 @@ the way.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 
 from fallow.cli.verify.verification import check_lines, forgotten_version, read_all_diaries
@@ -14,7 +15,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.encoding import TYPE_HEADER
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.port import Log, LogUnavailable, Record, TopicPartition
+from fallow.shared.log.port import Log, LogUnavailable, Record, TopicPartition, UnreadableRecords
 from fallow.shared.log.reading import event_of, header
 
 READ_ONCE = 2_000
@@ -99,6 +100,21 @@ async def records_between(
                     yield record
     finally:
         await reader.stop()
+
+
+async def all_records(log: Log, tp: TopicPartition, start: int, end: int) -> AsyncIterator[Record]:
+    """The records of a partition between these offsets, without those that cannot be read. Raises LogUnavailable,
+    LogTruncated.
+    """
+    while start < end:
+        try:
+            async with aclosing(records_between(log, {tp: start}, {tp: end})) as records:
+                async for record in records:
+                    start = record.offset + 1
+                    yield record
+            break
+        except UnreadableRecords as error:
+            start = max(error.begin, start + 1)
 
 
 def _are_read(

@@ -20,7 +20,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fallow.cli.log.read_back import records_between
+from fallow.cli.log.read_back import all_records, records_between
 from fallow.cli.log.written_beyond import written_by_another_release
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.fold import BY_ANOTHER_RELEASE, DamagedLog, OtherRelease, fold
@@ -28,6 +28,7 @@ from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import INPUTS, Decision, input_name
+from fallow.shared.events.encoding import shorten
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.damage import damage_at
 from fallow.shared.log.follower import Follower
@@ -88,15 +89,16 @@ class Survey:
 
 
 async def survey(log: Log, layout: Layout, cell: str) -> Survey:
-    """Look at a cell's log. Raises NotRepairable where no state can be told, and where another release has gone on in
-    it; LogUnavailable.
+    """Look at a cell's log. Raises NotRepairable where no state can be told, where another release has gone on in it,
+    and where it is another cell's; LogUnavailable.
+
+    The end is asked for behind the snapshots: one that is written meanwhile is of a record before it.
     """
     tp = layout.tp("decisions", cell)
-    begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
-    catalogue = await read_catalogue(log, layout, cell)
-    manifests = sorted(catalogue.manifests.values(), key=lambda found: (found.offset, found.version))
-    found = Survey(cell, begin, end, CellState(cell))
-    base, version = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < end]), 0
+    begin = (await log.begin_offsets([tp]))[tp]
+    manifests = await _manifests(log, layout, cell)
+    found = Survey(cell, begin, (await log.end_offsets([tp]))[tp], CellState(cell))
+    base, version = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < found.end]), 0
     if base is None:
         found.damage = f"the log begins at offset {begin}, and no whole snapshot reaches to there"
         found.damage_offset = found.cut_offset = begin
@@ -106,25 +108,61 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
         if found.damage:
             await _go_behind(log, layout, found, manifests)
     begun = version if found.base is None else found.base.version
+    if not manifests and found.state.version == 0:
+        await _refuse_another_cell(log, layout, found)
     if found.state.version == begun:
         await _look_beyond(log, layout, found, manifests)
+    if found.cut_offset is not None and not found.is_emptied:
+        proven = [m for m in manifests if m.version <= found.state.version and m not in found.contradicting]
+        newest = max(proven, key=lambda each: each.version, default=None)
+        await _refuse_another_release(log, layout, found, newest, found.cut_offset)
     if base is None and found.base is None:
         raise NotRepairable(f"cell {cell}: {found.damage}: {NOTHING_LEFT}")
     found.losses = await _losses(log, layout, found.state)
     return found
 
 
+async def _manifests(log: Log, layout: Layout, cell: str) -> list[SnapshotManifest]:
+    """Those of the cell's snapshots, the oldest first. Raises NotRepairable where one is another cell's."""
+    catalogue = await read_catalogue(log, layout, cell)
+    for manifest in catalogue.manifests.values():
+        if manifest.cell != cell:
+            raise _of_another_cell(cell, layout.tp("snapshots", cell), f"snapshot {manifest.key()}", manifest.cell)
+    return sorted(catalogue.manifests.values(), key=lambda found: (found.offset, found.version))
+
+
+async def _refuse_another_cell(log: Log, layout: Layout, found: Survey) -> None:
+    """Raises NotRepairable where the log holds decisions of another cell, and none of this one."""
+    tp, other = layout.tp("decisions", found.cell), ""
+    async for record in all_records(log, tp, found.begin, found.end):
+        entry = log_record(record, layout.signers.of(found.cell))
+        if not isinstance(entry.decision, Decision):
+            continue
+        if entry.decision.cell == found.cell:
+            return
+        other = other or entry.decision.cell
+    if other:
+        raise _of_another_cell(found.cell, tp, "what stands there", other)
+
+
+def _of_another_cell(cell: str, tp: TopicPartition, what: str, other: str) -> NotRepairable:
+    rule = f"{what} is of cell {shorten(other)}, and nothing is changed: the ordinal of cell {cell} has to be its own"
+    return NotRepairable(f"cell {cell}: {tp[0]}/{tp[1]}: {rule}")
+
+
 async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
     """Of a log that leads from no state to another: take the snapshot beyond it that is what is left of the cell, if
     there is one. Raises NotRepairable where that one is another release's.
+
+    Beyond are all of newer versions, also where the log was filled again up to their offsets.
     """
     is_newest = {m.snapshot: m.slot == NEWEST for m in sorted(manifests, key=lambda each: each.slot == NEWEST)}
     beyond = {
         m.snapshot: m
         for m in sorted(manifests, key=lambda each: (is_newest[each.snapshot], each.version), reverse=True)
-        if not found.begin - 1 <= m.offset < found.end and m.version > found.state.version
+        if m.version > found.state.version
     }
-    reached = [m for m in manifests if (m.version, m.offset, m.chain) == _about(found.state)]
+    reached = [m for m in manifests if _reaches(found.state, m)]
     if any(is_newest[m.snapshot] for m in reached) or await _has_good_record(log, layout, found):
         return
     left = [_Left(found.state.version, found.state.epoch, is_newest=False)] if reached else []
@@ -134,7 +172,7 @@ async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[
             left.append(_Left(state.version, state.epoch, is_newest[manifest.snapshot], manifest))
     chosen = _what_is_left(left)
     goes_on_from = chosen.manifest if chosen is not None and chosen.manifest is not None else next(iter(reached), None)
-    await _refuse_another_release(log, layout, found, goes_on_from)
+    await _refuse_another_release(log, layout, found, goes_on_from, found.begin)
     if chosen is None or chosen.manifest is None:
         return
     state = await first_readable(log, layout, found.cell, [chosen.manifest])
@@ -145,8 +183,9 @@ async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[
     found.contradicting = [m for m in manifests if m.offset >= found.begin - 1]
 
 
-def _about(state: CellState) -> tuple[int, int, str]:
-    return state.version, state.offset, state.chain
+def _reaches(state: CellState, manifest: SnapshotManifest) -> bool:
+    """Whether the state is that of the snapshot, behind which nothing was decided: records may be skipped there."""
+    return (manifest.version, manifest.chain) == (state.version, state.chain) and manifest.offset <= state.offset
 
 
 async def _state_beyond(log: Log, layout: Layout, manifest: SnapshotManifest, *, is_needed: bool) -> CellState | None:
@@ -186,32 +225,27 @@ async def _has_good_record(log: Log, layout: Layout, found: Survey) -> bool:
     damaged. Where the one of its version can be read, its chain of hashes proves all that was before.
     """
     tp, keys, state = layout.tp("decisions", found.cell), layout.signers.of(found.cell), found.state
-    start, is_any, chains = found.begin, False, set[str]()
-    while start <= state.offset:
-        try:
-            async with aclosing(records_between(log, {tp: start}, {tp: state.offset + 1})) as records:
-                async for each in records:
-                    entry = log_record(each, keys)
-                    start = each.offset + 1
-                    if not isinstance(entry.decision, Decision) or entry.is_forged(state.version):
-                        continue
-                    if entry.decision.version > state.version:
-                        return False
-                    is_any = True
-                    if entry.decision.version == state.version:
-                        chains.add(entry.chain)
-            break
-        except UnreadableRecords as error:
-            start = max(error.begin, start + 1)
+    is_any, chains = False, set[str]()
+    async for each in all_records(log, tp, found.begin, state.offset + 1):
+        entry = log_record(each, keys)
+        decision = entry.decision
+        if not isinstance(decision, Decision) or decision.cell != found.cell or entry.is_forged(state.version):
+            continue
+        if decision.version > state.version:
+            return False
+        is_any = True
+        if decision.version == state.version:
+            chains.add(entry.chain)
     return is_any and (not chains or state.chain in chains)
 
 
-async def _refuse_another_release(log: Log, layout: Layout, found: Survey, chosen: SnapshotManifest | None) -> None:
-    """Raises NotRepairable where another release wrote decisions, or a snapshot behind the one that is chosen: what it
-    has decided would be given up.
+async def _refuse_another_release(
+    log: Log, layout: Layout, found: Survey, chosen: SnapshotManifest | None, start: int
+) -> None:
+    """Raises NotRepairable where another release wrote decisions from offset `start` on, or a snapshot behind the one
+    that is chosen: what it has decided would be given up.
     """
-    name = "" if chosen is None else chosen.snapshot
-    beyond = await written_by_another_release(log, layout, found.cell, name, found.state.version)
+    beyond = await written_by_another_release(log, layout, found.state, chosen, start)
     if beyond:
         raise NotRepairable(f"cell {found.cell}: {beyond}; {BY_ANOTHER_RELEASE}")
 
@@ -373,6 +407,7 @@ async def repair(
             f"{names}: say by --inputs end or --inputs begin from where to read on what has lost records"
         )
     state, tp = found.state, layout.tp("decisions", found.cell)
+    await _refuse_another_writer(log, tp, found)
     if found.is_emptied:  # its base is all that is left of the cell: it goes when every reader begins with the new one
         written = await _write_at_the_end(log, layout, found, wall_ms)
         await log.delete_before(tp, found.end)
@@ -390,6 +425,14 @@ async def repair(
     await write_snapshot(log, layout, state, catalogue, writer=WRITER, wall_ms=wall_ms)
     await _compare(log, layout, state)
     return state
+
+
+async def _refuse_another_writer(log: Log, tp: TopicPartition, found: Survey) -> None:
+    """Raises NotRepairable where the log has grown since the survey: what is written now would be given up."""
+    end = (await log.end_offsets([tp]))[tp]
+    if end != found.end:
+        text = f"cell {found.cell}: its log ended at offset {found.end} and ends at {end} now: another process writes"
+        raise NotRepairable(f"{text}. Nothing was changed. Stop the cell's services and repair it then")
 
 
 async def _write_at_the_end(log: Log, layout: Layout, found: Survey, wall_ms: int) -> SnapshotManifest:
