@@ -434,6 +434,56 @@ async def test_what_a_stranger_wrote_behind_a_record_that_it_does_not_continue_i
     assert (await survey(kept.log, LAYOUT, CELL)).state.version == 40
 
 
+def of_a_stranger(**headers: bytes) -> Outgoing:
+    """A record that names the cell and the type of a decision, and cannot be read as one."""
+    message = outgoing(LAYOUT, History(5).decisions(1))[0]
+    kept = tuple((name, headers.get(name, was)) for name, was in message.headers if headers.get(name, was))
+    return structs.replace(message, value=b'{"cell":"cell-a","x":1}', headers=kept)
+
+
+async def test_a_strangers_record_without_a_chain_does_not_keep_a_person_from_the_repair() -> None:
+    kept = Kept()
+    await kept.live()
+    made_anew(kept)
+    kept.broker.write(of_a_stranger(**{CHAIN_HEADER: b""}))
+    assert (await survey(kept.log, LAYOUT, CELL)).state.version == 40
+
+
+async def test_a_person_who_knows_that_a_decision_is_a_strangers_is_told_how_to_repair_in_spite_of_it() -> None:
+    kept = Kept()
+    await kept.live()
+    made_anew(kept)
+    kept.broker.write(of_a_stranger())
+    with pytest.raises(NotRepairable, match=r"decisions/0, offset 0: .*If none .* delete what stands before offset 1 "):
+        await survey(kept.log, LAYOUT, CELL)
+    kept.broker.delete_before(DECISIONS, 1)
+    assert (await survey(kept.log, LAYOUT, CELL)).state.version == 40
+
+
+async def test_a_person_who_knows_that_a_snapshot_is_a_strangers_is_told_how_to_repair_in_spite_of_it() -> None:
+    kept = Kept()
+    await kept.live()
+    made_anew(kept)
+    manifest = (await read_catalogue(kept.log, LAYOUT, CELL)).manifests["newest"]
+    message = LAYOUT.outgoing(structs.replace(manifest, slot="x"), id="x", source="x", wall_ms=0)
+    kept.broker.write(of_a_later_release(message, CHAIN_START)[0])
+    with pytest.raises(NotRepairable, match=r"snapshots/0, offset .*make it void by a record of its key \(cell-a/x\) "):
+        await survey(kept.log, LAYOUT, CELL)
+    kept.broker.write(Outgoing(SNAPSHOTS[0], None, b"cell-a/x", partition=0))
+    assert (await survey(kept.log, LAYOUT, CELL)).state.version == 40
+
+
+async def test_good_decisions_before_what_cannot_be_read_are_not_told_to_be_deleted() -> None:
+    kept = Kept()
+    await kept.live()
+    kept.broker.write_marker(DECISIONS)
+    kept.broker.damage(DECISIONS, 40)
+    kept.broker.write(of_a_stranger())
+    with pytest.raises(NotRepairable, match="offset 41") as told_by:
+        await survey(kept.log, LAYOUT, CELL)
+    assert "delete" not in str(told_by.value)
+
+
 class OfALaterRelease(MemoryLog):
     """Of a process that writes a field which this release does not know into records of this type."""
 

@@ -114,9 +114,9 @@ async def test_a_lost_tail_is_noticed_repaired_by_a_person_and_the_cell_goes_on(
         assert (verified.returncode, json.loads(verified.stdout)["ok"]) == (0, True), verified.stdout
 
 
-@pytest.mark.parametrize("is_made_anew", [True, False], ids=["made anew", "records deleted"])
+@pytest.mark.parametrize("how", ["made anew", "made anew and filled again", "records deleted"])
 async def test_an_emptied_log_goes_on_from_the_newest_snapshot_and_no_job_that_had_ended_by_then_runs_again(
-    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Fallow, *, is_made_anew: bool
+    kafka: str, redis_url: str, namespace: str, tmp_path: Path, fallow: Fallow, how: str
 ) -> None:
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=2) as cell:
         await cell.submit(*(a_job(f"before-{n}") for n in range(LOST)))
@@ -127,9 +127,11 @@ async def test_an_emptied_log_goes_on_from_the_newest_snapshot_and_no_job_that_h
         await cell.follower.catch_up()
         await snapshot(cell)
         ended, version, tp = cell.state.over_next, cell.state.version, cell.layout.tp("decisions", CELL)
-        if is_made_anew:
+        if how.startswith("made anew"):
             await lose_the_tail(cell, kafka, namespace, lost=cell.state.offset + 1)
-        else:
+        if how.endswith("filled again"):
+            await cell.log.publish([Outgoing(tp[0], b"{}", partition=tp[1])] * (cell.state.offset + 3))
+        if how == "records deleted":
             await cell.log.publish([Outgoing(tp[0], b"{}", partition=tp[1])])  # what stood behind the snapshot
             await cell.log.delete_before(tp, cell.state.offset + 2)
 

@@ -23,7 +23,7 @@ from enum import StrEnum
 from fallow.cli.log.read_back import all_records, records_between
 from fallow.cli.log.written_beyond import written_by_another_release
 from fallow.shared.cluster.fold.apply import apply
-from fallow.shared.cluster.fold.fold import BY_ANOTHER_RELEASE, DamagedLog, OtherRelease, fold
+from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease, fold
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
@@ -115,7 +115,7 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
     if found.cut_offset is not None and not found.is_emptied:
         proven = [m for m in manifests if m.version <= found.state.version and m not in found.contradicting]
         newest = max(proven, key=lambda each: each.version, default=None)
-        await _refuse_another_release(log, layout, found, newest, found.cut_offset)
+        await _refuse_another_release(log, layout, found, newest, found.cut_offset, is_emptied=False)
     if base is None and found.base is None:
         raise NotRepairable(f"cell {cell}: {found.damage}: {NOTHING_LEFT}")
     found.losses = await _losses(log, layout, found.state)
@@ -172,7 +172,9 @@ async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[
             left.append(_Left(state.version, state.epoch, is_newest[manifest.snapshot], manifest))
     chosen = _what_is_left(left)
     goes_on_from = chosen.manifest if chosen is not None and chosen.manifest is not None else next(iter(reached), None)
-    await _refuse_another_release(log, layout, found, goes_on_from, found.begin)
+    await _refuse_another_release(
+        log, layout, found, goes_on_from, found.begin, is_emptied=chosen is not None and chosen.manifest is not None
+    )
     if chosen is None or chosen.manifest is None:
         return
     state = await first_readable(log, layout, found.cell, [chosen.manifest])
@@ -240,14 +242,14 @@ async def _has_good_record(log: Log, layout: Layout, found: Survey) -> bool:
 
 
 async def _refuse_another_release(
-    log: Log, layout: Layout, found: Survey, chosen: SnapshotManifest | None, start: int
+    log: Log, layout: Layout, found: Survey, chosen: SnapshotManifest | None, start: int, *, is_emptied: bool
 ) -> None:
     """Raises NotRepairable where another release wrote decisions from offset `start` on, or a snapshot behind the one
     that is chosen: what it has decided would be given up.
     """
-    beyond = await written_by_another_release(log, layout, found.state, chosen, start)
+    beyond = await written_by_another_release(log, layout, found.state, chosen, start, is_emptied=is_emptied)
     if beyond:
-        raise NotRepairable(f"cell {found.cell}: {beyond}; {BY_ANOTHER_RELEASE}")
+        raise NotRepairable(f"cell {found.cell}: {beyond}")
 
 
 async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
