@@ -135,6 +135,8 @@ async def test_a_lost_tail_is_told_and_the_cell_goes_on_from_the_last_record(lef
     found = await survey(kept.log, LAYOUT, CELL)
     assert (found.state.version, found.state.offset, found.damage) == (left, left - 1, "")
     assert {m.version for m in found.contradicting} == ({40} if left >= 20 else {20, 40})
+    lost = f"Snapshots tell of versions up to 40: {40 - left} decisions at least behind version {left} are given up."
+    assert lost in lines_of(found)
     repaired = await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
     assert repaired.version == left + 1
     assert (await kept.state()).version == left + 1
@@ -168,6 +170,10 @@ async def test_a_damaged_record_is_left_behind_for_every_reader(version: int) ->
         await kept.state()
     found = await survey(kept.log, LAYOUT, CELL)
     assert (found.state.version, found.damage_offset, found.contradicting) == (40, 40, [])
+    cut = (
+        "A repair gives up offsets 40 to 41, and deletes all before offset 42: a snapshot of version 40 replaces them."
+    )
+    assert cut in lines_of(found)
     await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
     state = await kept.state()
     assert (state.version, state.offset) == (41, 42)
@@ -282,24 +288,29 @@ async def test_a_repair_beside_a_writer_changes_nothing_is_told_and_can_be_done_
 
 
 class WritesMeanwhile(MemoryLog):
-    """Another process appends right before the record of the repair."""
+    """Another process appends right before, or right behind, the record of the repair."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: Kept, *, is_before: bool) -> None:
         super().__init__(kept.broker)
-        self.kept = kept
+        self.kept, self.is_before = kept, is_before
 
     async def append(self, message: Outgoing) -> AppendAnswer:
-        self.kept.forge(7)
-        return await super().append(message)
+        if self.is_before:
+            self.kept.forge(7)
+        answer = await super().append(message)
+        if not self.is_before:
+            self.kept.forge(7)
+        return answer
 
 
-async def test_a_writer_that_comes_between_is_told_and_the_repair_can_be_done_again() -> None:
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_a_writer_that_comes_between_is_told_and_the_repair_can_be_done_again(*, is_before: bool) -> None:
     kept = Kept()
     await kept.live()
     kept.broker.cut(DECISIONS, 30)
     found = await survey(kept.log, LAYOUT, CELL)
     with pytest.raises(NotRepairable, match="another process writes"):
-        await repair(WritesMeanwhile(kept), LAYOUT, found, None, by="ada", wall_ms=0)
+        await repair(WritesMeanwhile(kept, is_before=is_before), LAYOUT, found, None, by="ada", wall_ms=0)
     again = await survey(kept.log, LAYOUT, CELL)
     if not again.is_whole:
         await repair(kept.log, LAYOUT, again, None, by="ada", wall_ms=0)

@@ -126,6 +126,7 @@ def lines_of(found: Survey) -> list[str]:
     ]
     if state.version <= 0 and found.contradicting:
         lines.append(BEGINS_ANEW)
+    lines += _given_up(found)
     lines += [f"{loss}." for loss in found.losses.values()]
     lines += [
         f"{source}: {counted(count, 'offset')} before that are still to be read: start the services first."
@@ -133,6 +134,23 @@ def lines_of(found: Survey) -> list[str]:
     ]
     if found.is_whole:
         lines.append("Nothing is to be repaired.")
+    return lines
+
+
+def _given_up(found: Survey) -> list[str]:
+    """What a repair gives up of a log that counts: decisions that snapshots tell of, and records behind the damage."""
+    if found.is_emptied:
+        return []
+    version, lines = found.state.version, list[str]()
+    told = max((manifest.version for manifest in found.contradicting), default=0)
+    if told > version:
+        lost = counted(told - version, "decision")
+        lines.append(f"Snapshots tell of versions up to {told}: {lost} at least behind version {version} are given up.")
+    if found.cut_offset is not None:
+        what = f"A repair gives up offsets {found.cut_offset} to {found.end - 1}"
+        lines.append(
+            f"{what}, and deletes all before offset {found.end}: a snapshot of version {version} replaces them."
+        )
     return lines
 
 

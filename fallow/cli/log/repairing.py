@@ -507,6 +507,9 @@ async def _compare(log: Log, layout: Layout, state: CellState) -> None:
         await reader.catch_up()
     finally:
         await reader.stop()
+    if reader.state.offset != state.offset:
+        text = f"the repair is at offset {state.offset}, and the log goes on to {reader.state.offset}: another process"
+        raise NotRepairable(f"{text} writes. Stop the services of cell {state.cell} and look again")
     if digest_of(reader.state) != digest_of(state):
         raise NotRepairable(
             f"a new reader folds to version {reader.state.version}, not to the repaired {state.version}"
