@@ -45,6 +45,10 @@ class Part(Protocol):
     def told(self, owned: frozenset[int]) -> None:
         """These partitions of the group should be ours now."""
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it says that it does its work."""
+
 
 class Process:
     """One process. What it plans is dropped when it dies, and waits while it is paused."""
@@ -103,6 +107,11 @@ class Process:
     def is_paused(self) -> bool:
         """Whether it does nothing now."""
         return self.world.engine.now_ms < self.paused_until_ms
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is up and says that it does its work."""
+        return self.is_up and all(part.is_ready for part in self.parts)
 
     # Its steps.
 

@@ -37,6 +37,7 @@ from fallow.simulator.storage.commits import Commits
 from fallow.simulator.storage.disk import Disk
 from fallow.simulator.storage.groups import Groups
 from fallow.simulator.storage.redis import Redis
+from fallow.simulator.trouble.denied import DENIED_EVERY, DENIED_FIRST, Denied
 from fallow.simulator.trouble.faults import Fault, Faults
 from fallow.simulator.trouble.impostor import Impostor, signed
 from fallow.simulator.trouble.mishaps import Mishaps
@@ -97,6 +98,8 @@ class World:
         self._ordinals = {cell.name: cell.ordinal for cell in setting.file.cells}
         self.oracles = [Oracle(self, cell) for cell in self._ordinals]
         self.impostor = Impostor(self) if is_signed else None
+        self.faults.denies = seed % DENIED_EVERY == DENIED_FIRST and Fault.DENIED in faults
+        self.denied = self.broker.denied = Denied(self) if self.faults.denies else None
         cells = len(self._ordinals)
         sizes = {"admission": SUBMISSION_PARTITIONS, "executor": SLOTS, "queueing": cells, "placement": cells}
         sizes["projector"] = sizes["metrics"] = cells

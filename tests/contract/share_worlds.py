@@ -109,6 +109,8 @@ class SimulatedShares:
 class Told:
     """All of a process that is nothing but its share."""
 
+    is_ready = True
+
     def __init__(self, sharing: Sharing) -> None:
         self.told = sharing.told
 

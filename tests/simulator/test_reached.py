@@ -148,6 +148,7 @@ RARE: tuple[Callable[[Faults], object], ...] = (
     lambda faults: faults.loses_tail,
     lambda faults: faults.is_forged,
     lambda faults: faults.decision_bytes_most,
+    lambda faults: faults.denies,
     *(lambda faults, kind=kind: faults.intervals_ms[kind] for kind in LASTING_MS),
 )
 

@@ -37,6 +37,9 @@ UNAWARE_MS = 500
 QUIET_MS = 8_000
 """So long after the last fault those that died or stood still are back, and a writer has taken each cell over."""
 
+AWAY_MS = 45_000
+"""So long at most a process leaves a cell to others whose records the log refused time after time."""
+
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
 
 _WHAT = {"started": What.BEGAN, "adopted": What.ADOPTED, "ended": What.ENDED}
@@ -83,13 +86,18 @@ def _cell(history: History, cell: str, ordinal: int, files: Sequence[Mapping[str
         lost_answers=[answer.event for answer in _answers(_lost_of("jobs", history, ordinal), ordinal)],
         dead=_dead_of(history, ordinal),
         deaf=_deaf_reign(history, ordinal),
-        quiet_from=history.faults_end_ms + QUIET_MS,
+        quiet_from=_quiet_from_ms(history),
         has_all_requests=True,
         operations=[*_answers(history.log.get(("operations", ordinal), ()), ordinal, "operations")],
         lost_operations=[answer.event for answer in _answers(_lost_of("operations", history, ordinal), ordinal)],
         files=files,
         on_disk=[(at_ms, file.content()) for at_ms, file in ((0, history.file), *history.files)],
     )
+
+
+def _quiet_from_ms(history: History) -> int:
+    is_denied = any(fault.kind == Fault.DENIED for fault in history.injected)
+    return history.faults_end_ms + QUIET_MS + (AWAY_MS if is_denied else 0)
 
 
 def _lost_of(topic: str, history: History, ordinal: int) -> Iterable[Logged]:

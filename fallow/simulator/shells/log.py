@@ -89,6 +89,8 @@ class WorldLog:
         error = await told
         if error is not None:
             raise error
+        for record in records:
+            self._took(record)
         return EPOCH_MS + self.broker.engine.now_ms
 
     async def append(self, message: Outgoing) -> AppendAnswer:
@@ -104,7 +106,10 @@ class WorldLog:
             return AppendUnknown(str(error))
         told: asyncio.Future[Appended | AppendUnknown] = asyncio.get_running_loop().create_future()
         self.broker.append(self.who, record, partial(self._tell, told))
-        return await told
+        answer = await told
+        if isinstance(answer, Appended):
+            self._took(record)
+        return answer
 
     async def begin_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """As the port says."""
@@ -179,10 +184,17 @@ class WorldLog:
 
     async def _accepted(self, message: Outgoing) -> None:
         """Raises LogRefused where the broker takes no such record."""
-        code = self.broker.refuses.get(message.topic.removeprefix(self._prefix))
+        topic, denied = message.topic.removeprefix(self._prefix), self.broker.denied
+        code = self.broker.refusal(self.who, topic)
         if code is not None:
             await self.answered(lambda: None)
+            if denied is not None:
+                denied.refused(self.who, (topic, self._partition(message)))
             raise refusal(code, f"a record for {message.topic} is refused ({code})")
+
+    def _took(self, record: Message) -> None:
+        if self.broker.denied is not None:
+            self.broker.denied.took(self.who, (record.topic, record.partition))
 
     def _torn(self, record: Message) -> list[Message]:
         """What becomes of a record of a snapshot: nothing, less than it was, or the same behind what follows it."""

@@ -72,6 +72,7 @@ class ShellPart:
             process.world.broker, process.name, NAMESPACE, members=self._member_of, shaped=self._shaped()
         )
         self._members: list[WorldMember] = []
+        self._health: Health | None = None
 
     def begin(self) -> None:
         """Run `main`, as the start of the process would."""
@@ -85,6 +86,11 @@ class ShellPart:
             close()
         self._loop.die()
 
+    @property
+    def is_ready(self) -> bool:
+        """What the process would show at /readyz."""
+        return self._health is not None and self._health.is_ready
+
     def told(self, owned: frozenset[int]) -> None:
         """The group's word arrives."""
         for member in self._members:
@@ -95,13 +101,14 @@ class ShellPart:
     def _context(self) -> Context[Any]:
         process, shell = self._process, self._shell
         telemetry, host = Telemetry(shell.service), WorldHost(process, self._cell_failed)
+        self._health = Health(shell.service, process.name, telemetry.registry)
         return Context(
             service=shell.service,
             instance=process.name,
             settings=shell.settings,
             logger=cast("FilteringBoundLogger", HeardLogger(shell.hears)),
             telemetry=telemetry,
-            health=Health(shell.service, process.name, telemetry.registry),
+            health=self._health,
             clock=WallCellClock(wall=host.wall_ms),
             stopping=asyncio.Event(),
             host=host,

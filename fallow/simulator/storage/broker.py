@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from fallow.shared.events.base import Event
 from fallow.shared.events.decisions import Decision
@@ -22,6 +23,9 @@ from fallow.simulator.engine import Action, Engine
 from fallow.simulator.history.record import EPOCH_MS, Flipped, Logged, LostTail, TopicPartition
 from fallow.simulator.network import BROKER, Network
 from fallow.simulator.trouble.faults import Fault, Faults
+
+if TYPE_CHECKING:
+    from fallow.simulator.trouble.denied import Denied
 
 TIMEOUT_MS = 400
 """So long a producer waits for an answer before it is told that there is none."""
@@ -63,6 +67,8 @@ class Broker:
         """How many partitions each topic has."""
         self.refuses: dict[str, Refusal] = {}
         """Topics that take no record, and why."""
+        self.denied: Denied | None = None
+        """Whose records topics refuse for a while, in a world where they do."""
         self._begins: dict[TopicPartition, int] = {}
         self.log: dict[TopicPartition, list[Logged]] = {}
         self.lost_tails: list[LostTail] = []
@@ -196,6 +202,10 @@ class Broker:
         if topic not in self.bytes_most:
             return True
         return self.faults.is_active and self.faults.inject(Fault.OVERSIZED, f"{size} bytes for {topic}")
+
+    def refusal(self, who: str, topic: str) -> Refusal | None:
+        """Why the topic takes no record of this one, whatever it holds; None where it does."""
+        return self.refuses.get(topic) or (self.denied.refusal(who, topic) if self.denied is not None else None)
 
     def lose_input(self, tp: TopicPartition, offset: int) -> None:
         """Forget the records of an input from this offset on, though they were acknowledged."""

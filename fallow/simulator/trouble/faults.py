@@ -50,6 +50,7 @@ class Fault(StrEnum):
     OVERSIZED = "oversized"
     POISONED = "poisoned"
     IMPOSTOR = "impostor"
+    DENIED = "denied"
 
 
 RATES: dict[Fault, float] = {
@@ -128,6 +129,7 @@ class Faults:
     intervals_ms: dict[Fault, int] = field(default_factory=dict)
     loses_tail: bool = False
     is_forged: bool = False
+    denies: bool = False
     decision_bytes_most: int | None = None
     injected: list[Injected] = field(default_factory=list)
     _number: int = 0

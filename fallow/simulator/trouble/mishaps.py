@@ -75,6 +75,8 @@ class Mishaps:
             world.engine.after(world.engine.between(2_000, 9_000), self._lose_tail)
         if world.impostor is not None:
             world.impostor.begin()
+        if world.denied is not None:
+            world.denied.begin()
         if world.faults.is_forged and world.impostor is None:
             world.engine.after(world.engine.between(2_000, 9_000), self._forge)
 

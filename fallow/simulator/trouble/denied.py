@@ -1,0 +1,161 @@
+"""A topic that refuses records for good: a right was withdrawn, or a setting of the topic was changed. After a while a
+person mends it. Meanwhile whoever is refused tries seldom, is not ready, and leaves a cell that it cannot write.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fallow.shared.log.port import Refusal
+from fallow.simulator.history.record import TopicPartition
+from fallow.simulator.trouble.faults import Fault
+
+if TYPE_CHECKING:
+    from fallow.simulator.process import Process
+    from fallow.simulator.world import World
+
+DENIED_EVERY, DENIED_FIRST = 13, 7
+"""In one of so many worlds topics refuse records, from that seed on. It goes by the seed, so that all others stay as
+they were.
+"""
+
+WRITERS = {
+    "decisions": "placement",
+    "jobs": "admission",
+    "nodes": "agent",
+    "proposals": "queueing",
+    "dead-letters": "placement",
+}
+"""Topics that refuse records, and the service whose right to write them may be withdrawn from one process alone."""
+
+TOPICS = ("decisions", "decisions", *WRITERS)
+CODES = (Refusal.NOT_ALLOWED, Refusal.TIMESTAMP, Refusal.INVALID, Refusal.TOO_LARGE)
+FOR_MS, AGAIN_MS = (1_500, 8_000), (500, 3_000)
+
+MOMENT_MS, TRIES_OF_A_MOMENT = 100, 4
+"""So often one process may be refused by one topic within a moment: twice for each of two cells. What is refused for
+its size is made smaller at once, and does not count here.
+"""
+
+SECOND_MS, TRIES_OF_A_SECOND = 1_000, 12
+"""And so often within a second, whatever the reason."""
+
+AWAY_MS, TRIES_OF_A_WRITER = 15_000, 5
+"""A writer tries so often in a row; then it leaves its cell to others, for so long at least."""
+
+TOLD_AFTER_MS = 300
+"""So long after a refusal its process is not ready, unless something was written since, or what it writes is another's
+by then.
+"""
+
+Life = tuple[str, int]
+"""A process, by its name, and which of its lives it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What was so when a process was refused: what had been written of its work, and what it was to write."""
+
+    process: Process
+    life: Life
+    at_ms: int
+    tp: TopicPartition
+    written: int
+    owned: frozenset[int]
+
+
+class Denied:
+    """Of one world. One topic at a time refuses the records of all processes, or of one."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._topic, self._who, self._code = "", "", Refusal.NOT_ALLOWED
+        self._until_ms = 0
+        self._tries: dict[tuple[Life, str], deque[int]] = {}
+        self._in_a_row: dict[tuple[Life, TopicPartition], deque[int]] = {}
+        self._taken: Counter[tuple[str, TopicPartition]] = Counter()
+
+    def begin(self) -> None:
+        """From now on."""
+        engine = self._world.engine
+        engine.after(engine.between(*AGAIN_MS), self._happen)
+
+    def _happen(self) -> None:
+        world, engine = self._world, self._world.engine
+        topic, code, for_ms = engine.chance.choice(TOPICS), engine.chance.choice(CODES), engine.between(*FOR_MS)
+        group = WRITERS[topic]
+        who = engine.chance.choice(["", *(each.name for each in world.processes if each.group == group)])
+        if not world.faults.is_active:
+            return
+        what = f"{topic} of {who or 'everybody'} for {for_ms} ms ({code})"
+        if world.faults.inject(Fault.DENIED, what):
+            self.deny(topic, who, code, for_ms)
+        engine.after(for_ms + engine.between(*AGAIN_MS), self._happen)
+
+    def deny(self, topic: str, who: str, code: Refusal, for_ms: int) -> None:
+        """Let the topic refuse what this process writes, or all where none is named, for so long."""
+        self._topic, self._who, self._code = topic, who, code
+        self._until_ms = self._world.engine.now_ms + for_ms
+
+    def refusal(self, who: str, topic: str) -> Refusal | None:
+        """Why the topic takes no record of this process now; None where it does. When all faults are over a person has
+        mended it.
+        """
+        world = self._world
+        is_denied = topic == self._topic and self._who in ("", who) and world.engine.now_ms < self._until_ms
+        return self._code if is_denied and world.faults.is_active else None
+
+    # What is seen of those that are refused.
+
+    def took(self, who: str, tp: TopicPartition) -> None:
+        """The partition has taken a record of this process."""
+        self._taken[who, tp] += 1
+        self._in_a_row.pop((self._process(who).life, tp), None)
+
+    def refused(self, who: str, tp: TopicPartition) -> None:
+        """The process has been refused: it must not try again at once, and must say that it cannot do its work."""
+        engine, process = self._world.engine, self._process(who)
+        self._count(process, tp)
+        seen = Refused(process, process.life, engine.now_ms, tp, self._written(process, tp), process.owned)
+        engine.after(TOLD_AFTER_MS, partial(self._look, seen))
+
+    def _process(self, who: str) -> Process:
+        return next(each for each in self._world.processes if each.name == who)
+
+    def _count(self, process: Process, tp: TopicPartition) -> None:
+        now_ms, is_size = self._world.engine.now_ms, self._code is Refusal.TOO_LARGE
+        tries = self._tries.setdefault((process.life, tp[0]), deque(maxlen=TRIES_OF_A_SECOND + 1))
+        tries.append(now_ms)
+        of_a_moment = sum(at_ms > now_ms - MOMENT_MS for at_ms in tries)
+        of_a_second = sum(at_ms > now_ms - SECOND_MS for at_ms in tries)
+        if of_a_second > TRIES_OF_A_SECOND or (of_a_moment > TRIES_OF_A_MOMENT and not is_size):
+            self._breaks(f"{process.name} tries again at once, {of_a_second} times in a second, what {tp[0]} refuses")
+        if tp[0] == "decisions" and not is_size:
+            in_a_row = self._in_a_row.setdefault((process.life, tp), deque())
+            in_a_row.append(now_ms)
+            while in_a_row[0] <= now_ms - AWAY_MS:
+                in_a_row.popleft()
+            if len(in_a_row) > TRIES_OF_A_WRITER:
+                self._breaks(f"{process.name} keeps the cell though {tp[0]}/{tp[1]} refuses what it writes")
+
+    def _look(self, seen: Refused) -> None:
+        process, (topic, partition) = seen.process, seen.tp
+        is_over = self._written(process, seen.tp) != seen.written or not seen.owned <= process.owned | process.declines
+        if process.life == seen.life and process.paused_until_ms < seen.at_ms and not is_over and process.is_ready:
+            self._breaks(f"{process.name} is ready though {topic}/{partition} refused its record")
+
+    def _written(self, process: Process, tp: TopicPartition) -> int:
+        """How many records the partition has taken of this process; and how many decisions any writer of a cell has
+        brought in, since another one may have taken over what this one has given up.
+        """
+        if process.group != "placement":
+            return self._taken[process.name, tp]
+        cells = [tp[1]] if tp[0] == "decisions" else range(len(self._world.oracles))
+        log = self._world.broker.log
+        return self._taken[process.name, tp] + sum(len(log.get(("decisions", cell), ())) for cell in cells)
+
+    def _breaks(self, text: str) -> None:
+        self._world.violated("refused", text)
