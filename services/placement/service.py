@@ -34,6 +34,7 @@ from fallow.services.placement.queue.fair_share_timer import FairShareTimer
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.services.placement.queue.reservations import Reservations
 from fallow.services.placement.queue.scheduling_cycle import TRIES_MOST, ScheduleQueues, schedule_queues
+from fallow.services.placement.queue.walk_timer import WalkTimer
 from fallow.services.placement.requests import arrays, dependencies, requests, settings, tenants
 from fallow.services.placement.requests.file_in_force import FileInForce
 from fallow.services.placement.requests.walk_after_waits import WalkAfterWaits
@@ -163,6 +164,7 @@ class PlacementService:
         self._hearing = NodeEvents()
         self._strays, self._culprits = list[tuple[Input, RejectedEvent]](), list[tuple[Input, RejectedEvent]]()
         self._lines, self._fair_clock = Lines(file.cell(state.cell).queues), FairShareTimer(file.cell(state.cell))
+        self._walk_timer = WalkTimer()
         self._followed = 0
         self._untold: dict[str, PendingReason] = {}
         self._tending, self._waits = ReplicaReconciler(), WalkAfterWaits()
@@ -344,7 +346,9 @@ class PlacementService:
         due = (
             self._deadlines.next_cell_ms(),
             self._lines.next_cell_ms(self.state),
-            self._fair_clock.next_cell_ms(self.state),
+            self._fair_clock.next_cell_ms(self.state, self._lines.count),
+            self._walk_timer.next_cell_ms,
+            self._owners.next_cell_ms,
             reservations.next_lapse_ms(self.state),
         )
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
@@ -1034,7 +1038,8 @@ class PlacementService:
         self._is_walking = True
         have_come = self._follow(decision)
         self._walk_is_due |= have_come
-        self._walk_is_due |= self._fair_clock.is_due(self.state, decision.now_ms)
+        self._walk_is_due |= self._fair_clock.is_due(self.state, decision.now_ms, self._lines.count)
+        self._walk_is_due |= self._walk_timer.is_due(decision.now_ms)
         waited_for = self.state.unacknowledged
         if waited_for is not None and waited_for.take_opened():
             decision.has_released = True
@@ -1042,6 +1047,7 @@ class PlacementService:
             self._lines.free()
         if (
             self._are_owners_to_note
+            or self._owners.are_due(decision.now_ms)
             or have_come
             or decision.effects
             or decision.has_released
@@ -1095,6 +1101,7 @@ class PlacementService:
             decision.emit(e.HeadBlocked(job=job_id))
         for job_id in walk.cleared:
             decision.emit(e.HeadCleared(job=job_id))
+        self._walk_timer.walked(self.state, self._lines, decision.now_ms, walk.changes_ms)
         self._untold.update(walk.deferred)
         self._tell(decision)
         # What the walk made, the lines know.

@@ -52,6 +52,9 @@ class KeptInOrder:
         self._links: list[_Link] = []
         self._concerned: Reach | None = {}
         self._next_ms: int | None = None
+        self._changed_ms = 0
+        self.next_cell_ms: int | None = None
+        """When more runs count as endless for a claim though nothing happens; None at no time."""
 
     @property
     def all(self) -> tuple[Kept, ...]:
@@ -71,10 +74,17 @@ class KeptInOrder:
             self._links += [_Link(claim) for claim in new]
             self._links.sort(key=_order)
         is_later = self._next_ms is not None and run.now_ms >= self._next_ms
-        if gone or new or is_later or meet(changed, self._nodes_concerned()):
+        is_other = bool(gone or new) or meet(changed, self._nodes_concerned())
+        if is_other:
+            self._changed_ms = run.now_ms
+        if is_other or is_later:
             run.go(self._links)
             self._concerned = None
             self._next_ms = min((changes_ms(link.waits_since_ms, run.now_ms) for link in self._links), default=None)
+            # Of a claim for which all runs until the last change count already, time alone changes nothing.
+            waiting = [link for link in self._links if link.since_ms is None or link.since_ms <= self._changed_ms]
+            moments = [changes_ms(link.waits_since_ms, run.now_ms) for link in waiting]
+            self.next_cell_ms = min(moments, default=None)
         return run.other
 
     def _nodes_concerned(self) -> Reach:

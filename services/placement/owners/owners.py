@@ -36,6 +36,15 @@ class Owners:
         self._kept.forget()
         state.tree.kept = NOTHING_KEPT
 
+    @property
+    def next_cell_ms(self) -> int | None:
+        """When other places may be kept though nothing happens; None while none may."""
+        return self._kept.next_cell_ms
+
+    def are_due(self, now_ms: int) -> bool:
+        """Whether such a moment has come since they were noted."""
+        return self._kept.next_cell_ms is not None and self._kept.next_cell_ms <= now_ms
+
     def note(self, state: CellState, lines: Lines) -> bool:
         """Look who waits now. Whether other places are kept than before: then others may borrow, and are tried
         again.
@@ -43,7 +52,7 @@ class Owners:
         before = state.tree.kept
         if not has_owners(state):
             lines.touched.take()
-            if before.all:
+            if before.all or self._kept.next_cell_ms is not None:
                 self.forget(state)
             return bool(before.all)
         change = self._waiting.look(state, lines)

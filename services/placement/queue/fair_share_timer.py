@@ -31,15 +31,17 @@ class FairShareTimer:
         """All queues are walked in the order of now."""
         self._walked_ms = now_ms
 
-    def is_due(self, state: CellState, now_ms: int) -> bool:
+    def is_due(self, state: CellState, now_ms: int, standing: int = 0) -> bool:
         """Whether the order of the last walk may hold no longer."""
-        due_ms = self.next_cell_ms(state)
+        due_ms = self.next_cell_ms(state, standing)
         return due_ms is not None and due_ms <= now_ms
 
-    def next_cell_ms(self, state: CellState) -> int | None:
-        """When a walk is due though nothing happens; None while nobody waits, or no order changes by itself."""
+    def next_cell_ms(self, state: CellState, standing: int = 0) -> int | None:
+        """When a walk is due though nothing happens; None while nobody waits, or no order changes by itself. `standing`
+        jobs stand in the lines: also those that run and want more workers.
+        """
         half_life_ms = state.fair.half_life_ms
-        if not self.matters or not half_life_ms or not state.waiting:
+        if not self.matters or not half_life_ms or not (state.waiting or standing):
             return None
         tick = tick_ms(half_life_ms)
         return (self._walked_ms // tick + 1) * tick

@@ -29,6 +29,7 @@ from fallow.services.placement.owners.owners_first import borrows, fits_in, kept
 from fallow.services.placement.queue.borrowing_heads import BorrowingHeads
 from fallow.services.placement.queue.head_index import NEVER, Age, Block, HeadBlocks, HoldsFor, KeptNodes
 from fallow.services.placement.queue.lines.classes import WORKERS, Key, room_of
+from fallow.services.placement.queue.lines.closing import next_closing_ms
 from fallow.services.placement.queue.lines.row import Need
 from fallow.services.placement.queue.reserved import Kept, Reserved
 from fallow.services.placement.search.partial_start import places_to_enter
@@ -432,6 +433,14 @@ class Heads:
             head = Head(spec, since_ms, part.reach, part.under, is_due_now, is_of_all, code=part.code)
             self._put(replace(head, is_for_owners=part.is_for_owners or not is_strict))
         return True
+
+    def closes_ms(self) -> int | None:
+        """When the next node closes for one of the heads of this walk, which does not keep it from then on; None where
+        none does.
+        """
+        begins = sorted(set(self._state.maintenance_starts.values()))
+        found = [next_closing_ms(begins, run_ms, self._now_ms) for run_ms in {run_ms for _, run_ms in self._shut}]
+        return min((at_ms for at_ms in found if at_ms is not None), default=None)
 
     def reach(self, need: Need, spec: JobSpec) -> Reach:
         """Where the job could be: the same for all that need the same room, until a node becomes another one."""

@@ -47,7 +47,7 @@ Off = tuple[Reach, Kept | None]
 class Reserved:
     """The reservations with places. They count in a queue from the place of their job on, and in all queues behind."""
 
-    __slots__ = ("_all", "_earlier", "_known", "_now_ms", "_orders", "_own", "_starts", "_state")
+    __slots__ = ("_all", "_earlier", "_known", "_now_ms", "_orders", "_own", "_starts", "_state", "changes_ms")
 
     def __init__(self, state: CellState, queue_of: dict[str, Queue], now_ms: int) -> None:
         """`queue_of` is the queue of each job that has a reservation."""
@@ -62,6 +62,8 @@ class Reserved:
         self._own: list[Kept] = []
         self._orders: list[Order] = []
         self._known: dict[tuple[str, int, int], Off] = {}
+        self.changes_ms: int | None = None
+        """When more is kept from one that was asked about, since it would not be over in time any more."""
 
     def __bool__(self) -> bool:
         """Whether there are any."""
@@ -92,13 +94,10 @@ class Reserved:
         """The nodes on which this job of the queue, which stands in this place, may not start now. One that
         `is_before_turns` stands before all others of its queue: what is planned there waits for it, not the reverse.
         """
-        own = self._state.reservations.get(job.spec.id)
+        late, own = self._late(job), self._state.reservations.get(job.spec.id)
         if own is not None and own.workers and not is_before_turns:
             return self._kept_from_planned(job, own)
         before = [] if is_before_turns else self._before(job, order)
-        run_ms = run_estimate_ms(self._state, job.spec)
-        # How many of all are planned to start before it would be over tells which these are.
-        late = len(self._starts) if run_ms is None else bisect_left(self._starts, self._now_ms + run_ms)
         owned = fits_in(self._state, in_line(job))
         tenant = "" if self._orders else job.spec.tenant
         known = None if owned else self._known.get((tenant, len(before), late))
@@ -107,6 +106,17 @@ class Reserved:
             if not owned:
                 self._known[tenant, len(before), late] = known
         return known
+
+    def _late(self, job: Job) -> int:
+        """How many of all are planned to start before the job would be over, which tells which these are."""
+        run_ms = run_estimate_ms(self._state, job.spec)
+        if run_ms is None:
+            return len(self._starts)
+        late = bisect_left(self._starts, self._now_ms + run_ms)
+        if late < len(self._starts):
+            changes_ms = self._starts[late] - run_ms + 1
+            self.changes_ms = changes_ms if self.changes_ms is None else min(self.changes_ms, changes_ms)
+        return late
 
     def _before(self, job: Job, order: Order) -> list[Kept]:
         """Those of the queue behind which a job in this place stands. By shares it stands behind all of other tenants,

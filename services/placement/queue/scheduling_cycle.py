@@ -73,7 +73,8 @@ class CycleResult:
     other nodes; `has_spent_tries`, that this is so because as many were tried as may be in one walk; `has_untold`, that
     more jobs are to be told why they wait; `has_kept_off`, that some were kept off for one whose own turn may come
     behind theirs; `has_come_to_wait`, that one waits for the first time, whatever keeps it, before a due head in the
-    line of its tenant, which may keep nothing any more in the next walk.
+    line of its tenant, which may keep nothing any more in the next walk. At `changes_ms` some of what is kept changes
+    by time alone: as nodes close for heads, and as runs would no longer end before planned starts.
     """
 
     starts: int = 0
@@ -87,6 +88,7 @@ class CycleResult:
     has_untold: bool = False
     has_kept_off: bool = False
     has_come_to_wait: bool = False
+    changes_ms: int | None = None
 
 
 ScheduleQueues = Callable[[CellState, Lines, int, Start], CycleResult]
@@ -107,6 +109,8 @@ def schedule_queues(state: CellState, lines: Lines, now_ms: int, start: Start) -
     if walk.is_whole and not walk.has_spent_tries:
         lines.tries += 1
     lines.were_cut = walk.tries_left <= 0
+    moments = (heads.closes_ms(), heads.reserved.changes_ms)
+    walk.changes_ms = min((at_ms for at_ms in moments if at_ms is not None), default=None)
     return walk
 
 

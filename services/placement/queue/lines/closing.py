@@ -27,7 +27,7 @@ class Closing:
                 continue
             longest_ms = need.key[-1]
             if longest_ms not in known:
-                known[longest_ms] = _next_closing_ms(begins, longest_ms, now_ms)
+                known[longest_ms] = next_closing_ms(begins, longest_ms, now_ms)
             if (at_ms := known[longest_ms]) is not None:
                 self._at_ms[need] = at_ms
         self.next_ms = min(self._at_ms.values(), default=None)
@@ -37,7 +37,7 @@ class Closing:
         return {need: None for need, at_ms in self._at_ms.items() if at_ms <= now_ms}
 
 
-def _next_closing_ms(begins: list[int], longest_ms: object, now_ms: int) -> int | None:
+def next_closing_ms(begins: list[int], longest_ms: object, now_ms: int) -> int | None:
     """When the first of the nodes closes that are open now to a run of this length: it would not be over in time."""
     assert isinstance(longest_ms, int), "it stands in each key while maintenance is planned"
     number = bisect_left(begins, now_ms + longest_ms)

@@ -102,6 +102,11 @@ class Lines:
         """How many kinds of room are waited for: at most so often a walk looks for places in vain."""
         return len(self._needs)
 
+    @property
+    def count(self) -> int:
+        """How many jobs stand in them."""
+        return len(self._places)
+
     # Who waits.
 
     def keep_out(self, job: Job) -> None:
