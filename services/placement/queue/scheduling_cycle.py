@@ -137,6 +137,7 @@ class _QueueScan:
             self._turns = ByShares(courses, Shares(state, now_ms), state.jobs)
         self._heads, self._reserved = heads, heads.reserved
         self._own_before = OwnBefore(state, lines, heads, courses)
+        self._deferred: dict[str, PendingReason] = {}  # of this queue alone
         self._blocking: dict[str, None] = {}
         self._heads_of: dict[RoomRows, list[str]] | None = None
         self._met: dict[Row | RoomRows, None] = {}
@@ -153,8 +154,9 @@ class _QueueScan:
         for course in self._turns.courses:
             course.close()
             if has_room:  # else the next walk goes on here, and tells what then still waits
-                told = self._walk.deferred
+                told = self._deferred
                 self._walk.has_untold |= tell(self._state, course, told, self._is_kept_back, self._is_kept_off)
+        self._walk.deferred.update(self._deferred)
         self._walk.has_come_to_wait |= self._heads.are_before_turns and self._has_come_to_wait()
         if has_room and self._discipline is _BACKFILL:
             self._clear_heads()
@@ -425,7 +427,7 @@ class _QueueScan:
     def _keep(self, course: Course, row: Row, job: Job, code: PendingReason, over: Head | None) -> None:
         """This job does not fit: note which jobs it keeps back."""
         if job.status is _QUEUED:
-            self._walk.deferred[job.spec.id] = code
+            self._deferred[job.spec.id] = code
         if self._discipline is _STRICT or (job.status is _QUEUED and self._may_be_head(row, over)):
             self._note_head(row, job, code)
         if row.code is None and (over is None or over.under is None) and self._keeps_its_room(job):
@@ -535,7 +537,7 @@ class _QueueScan:
         is told what it waits for: it stands behind no other.
         """
         if is_planned and job.status is _QUEUED:
-            self._walk.deferred[job.spec.id] = code
+            self._deferred[job.spec.id] = code
         if (
             may_be_head
             and self._discipline is not QueueDiscipline.BEST_EFFORT_FIFO
@@ -566,11 +568,10 @@ class _QueueScan:
         """Whether a job of this queue that stands before a due head of its tenant is told for the first time that it
         waits for what others have.
         """
-        for job_id, code in self._walk.deferred.items():
+        for job_id, code in self._deferred.items():
             job, place = self._state.jobs[job_id], self._lines.place_of(job_id)
-            is_here = place is not None and place[0].queue is self._queue
             is_news = code in WAITS and job.status is _QUEUED and job.deferred not in WAITS
-            if place is not None and is_here and is_news and self._own_before.keeps_behind(job, place[0]):
+            if place is not None and is_news and self._own_before.keeps_behind(job, place[0]):
                 return True
         return False
 
