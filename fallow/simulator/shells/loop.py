@@ -232,6 +232,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """A task of this loop, which knows it until it is done."""
         number = next(self._numbers)
         task: NumberedTask[T] = NumberedTask(number, coro, loop=self, name=name or f"task-{number}", context=context)
+        # Nobody asks asyncio for the tasks of a world. Those of the dead would stay in its set until memory is swept,
+        # many of one number: the more worlds a process has run, with the more of them each new task would be compared.
+        asyncio._unregister_task(task)  # noqa: SLF001 - so named for loops
         self._tasks.append(task)
         if len(self._tasks) >= self._purge_at:
             self._tasks = [task for task in self._tasks if not task.done()]

@@ -181,3 +181,15 @@ def test_a_callback_that_raises_is_told_and_the_loop_goes_on(scene: Scene) -> No
     scene.loop.call_soon(scene.say, "goes on")
     assert scene.run() == [(0, "goes on")]
     assert [str(error) for error in scene.life.errors] == ["a defect"]
+
+
+def test_what_the_dead_leave_makes_no_later_task_dearer(scene: Scene) -> None:
+    async def waits_for_ever() -> None:
+        await asyncio.get_running_loop().create_future()
+
+    with scene.loop.as_running():
+        tasks = [asyncio.create_task(waits_for_ever()) for _ in range(3)]
+    scene.run()
+    known = asyncio.all_tasks(scene.loop)
+    scene.loop.die()
+    assert not known & {*tasks}, "asyncio compares each new task with all that it knows of the same number"
