@@ -20,6 +20,9 @@ from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 from fallow.simulator.engine import Engine
 from fallow.simulator.process import ORIGIN_MS
 
+_get_running_loop = events._get_running_loop  # noqa: SLF001 - asyncio's own way to name the loop that runs
+_set_running_loop = events._set_running_loop  # noqa: SLF001
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -76,6 +79,10 @@ class _Handle(asyncio.Handle):
         self._loop, self._callback, self._args = loop, callback, args
         self._cancelled, self._repr, self._source_traceback = False, None, None
 
+    def cancel(self) -> None:
+        """It never runs."""
+        _let_go(self)
+
 
 class _Timer(asyncio.TimerHandle):
     """The same of a handle that is due later. The world's engine orders them, not their times."""
@@ -94,6 +101,16 @@ class _Timer(asyncio.TimerHandle):
         self._loop, self._callback, self._args = loop, callback, args
         self._cancelled, self._repr, self._source_traceback = False, None, None
         self._when, self._scheduled = when, False
+
+    def cancel(self) -> None:
+        """It stays in the engine's heap, and nothing comes of it."""
+        _let_go(self)
+
+
+def _let_go(handle: _Handle | _Timer) -> None:
+    """What a cancelled handle would have called is needed no more."""
+    handle._cancelled = True  # noqa: SLF001 - as asyncio's own handles do
+    handle._callback = handle._args = None  # type: ignore[assignment]  # noqa: SLF001
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -122,7 +139,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         """In the next turn."""
         handle = _Handle(callback, args, self, context)
-        self._put(handle)
+        if not self._is_dead:
+            self._ready.append(handle)
+            if not (self._is_planned or self._is_running):
+                self._plan(self._engine.now_ms)
         return handle
 
     def call_later(
@@ -139,9 +159,6 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if not self._is_dead:
             self._engine.at(-int(-(when * 1000 - 0.001) // 1) - ORIGIN_MS, lambda: self._put(timer))
         return timer
-
-    def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
-        """It stays in the heap, and nothing comes of it."""
 
     def _put(self, handle: asyncio.Handle) -> None:
         if self._is_dead or handle._cancelled:  # noqa: SLF001 - as in asyncio's own loop
@@ -171,32 +188,34 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._turn_ms, self._turns = engine.now_ms, 0
             if self._blow is None:
                 self._blow = self._life.woke()
-        with self.as_running():
-            while self._one_turn():
-                pass
-
-    def _one_turn(self) -> bool:
-        """Whether the next turn may follow at once."""
-        self._turns += 1
-        self._engine.steps += 1
-        self._is_running = True
+        before = _get_running_loop()
+        _set_running_loop(self)
         try:
-            self._run(len(self._ready))
+            while True:
+                self._turns += 1
+                engine.steps += 1
+                self._run()
+                if not self._go_on():
+                    return
         finally:
-            self._is_running = False
-        return self._go_on()
+            _set_running_loop(before)
 
-    def _run(self, most: int) -> None:
+    def _run(self) -> None:
         ready, blow = self._ready, self._blow
+        most = len(ready)
         if blow is not None:
             most = min(most, blow[0])
             self._blow = (blow[0] - most, blow[1])
-        for _ in range(most):
-            if not ready:
-                return  # the process has ended by what it did
-            handle = ready.popleft()
-            if not handle._cancelled:  # noqa: SLF001 - that is what a loop does with it
-                handle._run()  # noqa: SLF001
+        self._is_running = True
+        try:
+            for _ in range(most):
+                if not ready:
+                    return  # the process has ended by what it did
+                handle = ready.popleft()
+                if not handle._cancelled:  # noqa: SLF001 - that is what a loop does with it
+                    handle._run()  # noqa: SLF001
+        finally:
+            self._is_running = False
 
     def _go_on(self) -> bool:
         """Strike, if a blow is due or the process falls asleep before it; else plan the next turn. Whether it may
@@ -256,12 +275,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     @contextmanager
     def as_running(self) -> Iterator[None]:
         """What is begun here belongs to this loop."""
-        before = events._get_running_loop()  # noqa: SLF001 - asyncio's own way to name the loop that runs
-        events._set_running_loop(self)  # noqa: SLF001
+        before = _get_running_loop()
+        _set_running_loop(self)
         try:
             yield
         finally:
-            events._set_running_loop(before)  # noqa: SLF001
+            _set_running_loop(before)
 
     # The rest that asyncio asks for.
 
