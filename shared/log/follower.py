@@ -146,6 +146,7 @@ class Follower:
         records = await reader.poll(max_records, wait_ms)
         if not records:
             self.look()
+            return accepted
         entries = await self._judged(records)
         forged = self._forged_of(records, entries)
         for record, entry in zip(records, entries, strict=True):
@@ -156,7 +157,7 @@ class Follower:
         # At the next poll: what is folded must reach whoever asked, also one that is cancelled meanwhile.
         self._is_file_new |= any(isinstance(effect, CellFileSet) for each in accepted for effect in each.effects)
         self._lacks_key = self._lacks_key or (bool(forged) and self._would_be_proven(forged))
-        if records and records[-1].offset == self.state.offset:
+        if records[-1].offset == self.state.offset:
             self._last = (records[-1].offset, records[-1].key, records[-1].value)
         return accepted
 
