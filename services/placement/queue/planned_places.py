@@ -82,7 +82,7 @@ def _is_free(node: Node, places: Sequence[WorkerPlace]) -> bool:
         return False
     by_share: dict[int, int] = {}
     for place in places:
-        if node.refusal(place) is not None:
+        if node.refusal(place, mask_of(place.devices)) is not None:
             return False
         if 0 < place.gpu_milli < GPU:
             device = place.devices[0]

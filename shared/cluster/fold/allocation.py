@@ -18,28 +18,30 @@ def take(  # noqa: C901, PLR0912 - a call for each part would cost more than the
     then some may be held already, so the caller rolls back.
     """
     nodes, undo, noted = state.nodes, state.undo_log.entries, state.capacity.noted
-    gpu_type, milli = "", 0
+    gpu_type, milli, workers, node = "", 0, 0, None
     for place in places:
-        node = nodes.get(place.node)
-        if node is None:
-            return f"node {place.node} does not exist"
-        refusal = node.refusal(place)
+        if node is None or place.node != node.spec.id:  # it is noted once for all workers that come to it together
+            node = nodes.get(place.node)
+            if node is None:
+                return f"node {place.node} does not exist"
+            if gpu_type != node.spec.gpu_type:
+                if milli and (refusal := _charge(state, tenant, gpu_type, milli)) is not None:
+                    return refusal
+                gpu_type, milli = node.spec.gpu_type, 0
+            workers = node.jobs.get(job_id, 0)
+            undo.append((_hold_again, node, noted, (node.held, node.cpu_used, node.memory_used, job_id, workers)))
+            noted[place.node] = node
+        wanted, gpu_milli = mask_of(place.devices), place.gpu_milli
+        refusal = node.refusal(place, wanted)
         if refusal is not None:
             return f"node {place.node}: {refusal}"
-        if gpu_type != node.spec.gpu_type:
-            if milli and (refusal := _charge(state, tenant, gpu_type, milli)) is not None:
-                return refusal
-            gpu_type, milli = node.spec.gpu_type, 0
-        milli += place.gpu_milli
-        workers = node.jobs.get(job_id, 0)
-        undo.append((_hold_again, node, noted, (node.held, node.cpu_used, node.memory_used, job_id, workers)))
-        noted[place.node] = node
-        node.jobs[job_id] = workers + 1
-        if place.gpu_milli < GPU:
-            if place.gpu_milli:
-                _share(undo, node, place.devices[0], -place.gpu_milli)
-        else:
-            node.held |= mask_of(place.devices)
+        milli += gpu_milli
+        workers += 1
+        node.jobs[job_id] = workers
+        if gpu_milli >= GPU:
+            node.held |= wanted
+        elif gpu_milli:
+            _share(undo, node, place.devices[0], -gpu_milli)
         if place.cpu_milli:
             node.cpu_used += place.cpu_milli
         if place.memory_mib:
@@ -126,7 +128,7 @@ def _hold_again(node: Node, noted: dict[str, Node], old: tuple[int, int, int, st
     if workers:
         node.jobs[job_id] = workers
     else:
-        del node.jobs[job_id]
+        node.jobs.pop(job_id, None)  # it may have been refused the first of its places there
 
 
 def change_node(state: CellState, node: Node, **values: Any) -> None:

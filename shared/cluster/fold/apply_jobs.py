@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Never
 
@@ -22,6 +23,8 @@ from fallow.shared.events.values import LoanStatus, NodeStatus, RunStatus, Worke
 # To look up a member of an enumeration costs more than most of what is done with it here.
 _QUEUED, _STARTING, _RUNNING = JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING
 _FINISHED = JobStatus.FINISHED
+_RANK, _NODE = attrgetter("rank"), attrgetter("node")
+_RESOURCES = attrgetter("gpu_milli", "cpu_milli", "memory_mib")
 _READY, _DRAINING = NodeStatus.READY, LoanStatus.DRAINING
 _STARTING_RUN, _RUNNING_RUN = RunStatus.STARTING, RunStatus.RUNNING
 
@@ -148,7 +151,7 @@ def started(state: CellState, effect: e.JobStarted, at_ms: int) -> None:
     if job.spec.gang:
         # What the nodes of these places have to say at first. Most jobs have one worker.
         is_one = len(workers) == 1
-        job.runs = {workers[0].node: _STARTING_RUN} if is_one else {place.node: _STARTING_RUN for place in workers}
+        job.runs = {workers[0].node: _STARTING_RUN} if is_one else dict.fromkeys(map(_NODE, workers), _STARTING_RUN)
     else:
         job.runs = starting(workers)
         state.undo_log.put(state.independent_jobs, effect.job, None)
@@ -201,14 +204,24 @@ def _is_whole(job: Job, workers: tuple[WorkerPlace, ...], at_ms: int) -> None:
     if not spec.gang:
         _begin_singly(job, workers, at_ms)
         return
-    wanted, rank = spec.resources, 0
-    gpu_milli, cpu_milli, memory_mib = wanted.gpu_milli, wanted.cpu_milli, wanted.memory_mib
-    for place in workers:
-        if place.rank != rank:
-            raise IllegalEffect(f"job {job.id}: rank {place.rank} stands where {rank} belongs")
-        if place.gpu_milli != gpu_milli or place.cpu_milli != cpu_milli or place.memory_mib != memory_mib:
-            get_what_they_asked_for(job, workers)
-        rank += 1  # noqa: SIM113 - most gangs are one worker, and enumerate is dear for one
+    if len(workers) == 1:  # as most gangs are: to make lists costs more than to look at one
+        place, wanted = workers[0], spec.resources
+        if place.rank:
+            raise IllegalEffect(f"job {job.id}: rank {place.rank} stands where 0 belongs")
+        is_what_it_wants = place.gpu_milli == wanted.gpu_milli and place.cpu_milli == wanted.cpu_milli
+        if is_what_it_wants and place.memory_mib == wanted.memory_mib:
+            return
+    ranks = list(map(_RANK, workers))
+    if ranks != _first_ranks(len(ranks)):
+        wrong, rank = next((each, at) for at, each in enumerate(ranks) if each != at)
+        raise IllegalEffect(f"job {job.id}: rank {wrong} stands where {rank} belongs")
+    get_what_they_asked_for(job, workers)
+
+
+@lru_cache(maxsize=256)
+def _first_ranks(many: int) -> list[int]:
+    """The ranks of so many workers."""
+    return list(range(many))
 
 
 def _begin_singly(job: Job, workers: tuple[WorkerPlace, ...], at_ms: int) -> None:
@@ -224,19 +237,23 @@ def _begin_singly(job: Job, workers: tuple[WorkerPlace, ...], at_ms: int) -> Non
 
 def get_what_they_asked_for(job: Job, workers: tuple[WorkerPlace, ...]) -> None:
     """Refuse places with other resources than each worker needs."""
-    wanted = job.spec.resources
-    gpu_milli, cpu_milli, memory_mib = wanted.gpu_milli, wanted.cpu_milli, wanted.memory_mib
-    for place in workers:
-        if place.gpu_milli != gpu_milli or place.cpu_milli != cpu_milli or place.memory_mib != memory_mib:
-            raise IllegalEffect(f"job {job.id}: worker {place.rank} gets other resources than it asked for")
+    wanted = _RESOURCES(job.spec.resources)
+    given = list(map(_RESOURCES, workers))
+    if given.count(wanted) != len(given):
+        rank = next(place.rank for place in workers if _RESOURCES(place) != wanted)
+        raise IllegalEffect(f"job {job.id}: worker {rank} gets other resources than it asked for")
 
 
 def are_allowed_there(state: CellState, job: Job, workers: tuple[WorkerPlace, ...]) -> None:
     """Refuse places on nodes that take nothing new, or not this job."""
     nodes, pools, gpu_type = state.nodes, job.spec.pools, job.spec.gpu_type
     is_picky = job.spec.node_labels or job.spec.exclusive
+    before: str | None = None
     for place in workers:
-        node = nodes.get(place.node)
+        if place.node == before:
+            continue  # the workers of a gang come node by node
+        before = place.node
+        node = nodes.get(before)
         if node is None:
             raise IllegalEffect(f"node {place.node} does not exist")
         if node.status is not _READY or node.loan_status is _DRAINING:

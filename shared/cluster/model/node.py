@@ -143,10 +143,8 @@ class Node:
     @property
     def free(self) -> int:
         """The mask of devices that are healthy and wholly free."""
-        unavailable = self.held | self.failed
-        if self.shares:
-            unavailable |= mask_of(tuple(self.shares))
-        return self.all_devices & ~unavailable
+        free = (1 << self.spec.gpus) - 1 & ~(self.held | self.failed)
+        return free & ~mask_of(tuple(self.shares)) if self.shares else free
 
     @property
     def gpus_free(self) -> int:
@@ -200,8 +198,8 @@ class Node:
         whole = self.free.bit_count() * GPU
         return whole + sum(free for each, free in self.shares.items() if not self.failed >> each & 1)
 
-    def refusal(self, place: WorkerPlace) -> str | None:
-        """Why this place cannot be taken here now, or None if it can."""
+    def refusal(self, place: WorkerPlace, wanted: int) -> str | None:
+        """Why this place, whose devices are the mask `wanted`, cannot be taken here now, or None if it can."""
         spec, gpu_milli, devices = self.spec, place.gpu_milli, place.devices
         if place.cpu_milli and place.cpu_milli > spec.cpu_milli - self.cpu_used:
             return f"needs {place.cpu_milli} milli-CPUs, {spec.cpu_milli - self.cpu_used} are free"
@@ -209,7 +207,6 @@ class Node:
             return f"needs {place.memory_mib} MiB, {spec.memory_mib - self.memory_used} are free"
         if gpu_milli < GPU:
             return self._share_refusal(place)
-        wanted = mask_of(devices)
         if len(devices) * GPU != gpu_milli or wanted.bit_count() != len(devices):
             return f"{gpu_milli} milli-GPUs are not {len(devices)} whole devices"
         if not wanted & (self.held | self.failed) and not self.shares and not wanted >> spec.gpus:
