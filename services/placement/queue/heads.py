@@ -146,6 +146,7 @@ class Heads:
         "_first",
         "_first_of_tenant",
         "_groups",
+        "_has_borrowers",
         "_has_limits",
         "_has_reserved",
         "_is_by_tenant",
@@ -176,7 +177,7 @@ class Heads:
         self._numbers: dict[str, list[int]] = {}
         self._groups: dict[Group, tuple[KeptNodes[Head], KeptNodes[Head]]] = {}
         self._borrowing = BorrowingHeads(self._state)
-        self._is_by_tenant = self._has_limits = self._has_reserved = False
+        self._is_by_tenant = self._has_limits = self._has_reserved = self._has_borrowers = False
         self._before_turns: dict[JobClass, str] = {}
         self._first: dict[str, JobClass] = {}
         self._first_of_tenant: dict[str, int] = {}
@@ -197,6 +198,7 @@ class Heads:
         if head.is_due:
             self._numbers.setdefault(head.spec.id, []).append(number)
         if self._state.quotas and _may_be_passed(head):
+            self._has_borrowers = True
             self._borrowing.add(head.spec, (head.is_due, number))
         self._is_by_tenant = self._is_by_tenant or self.is_by_tenant(head)
         self._has_limits |= head.under is not None
@@ -371,6 +373,8 @@ class Heads:
 
     def usage_changed(self, tenant: str) -> None:
         """A job of this tenant has started: heads may borrow now from whom they did not before."""
+        if not self._has_borrowers:
+            return
         for is_due, number in self._borrowing.started(tenant):
             for group, (due, others) in self._groups.items():
                 if group.fits_in or group.kept_for_it:

@@ -14,7 +14,7 @@ from fallow.services.placement.owners.owners_first import leaves_owners_alone
 from fallow.services.placement.queue.due_heads import WAITS, OwnBefore, due_heads
 from fallow.services.placement.queue.fair_share import Shares
 from fallow.services.placement.queue.heads import WAITED_FOR, Head, Heads, reserved_head
-from fallow.services.placement.queue.identical_jobs import BatchPlacement
+from fallow.services.placement.queue.identical_jobs import TOGETHER_MOST, BatchPlacement
 from fallow.services.placement.queue.lines.course import ByShares, Course, OneLine, Turns
 from fallow.services.placement.queue.lines.line import Line
 from fallow.services.placement.queue.lines.lines import Lines
@@ -387,26 +387,46 @@ class _QueueScan:
         """Start the next jobs that need the same room, as far as places were found for them along with one before.
         Whether the record has room for more.
         """
-        ahead, jobs = self._ahead, self._state.jobs
-        if not ahead.has(self._state, rows.need):
+        ahead, state = self._ahead, self._state
+        if not ahead.has(state, rows.need):
             return True
-        second = course.second()
-        while ahead.has(self._state, rows.need):
+        second, has_room = course.second(), True
+        while has_room and ahead.has(state, rows.need):
             row = rows.first()
             if row is None or row.first is None or row.is_limited or (second is not None and second < row.first):
                 break
-            job = jobs[row.first[-1]]
-            places = None if job.avoid else ahead.next(self._state, row, job)
-            if places is None:
+            started, has_room = self._start_first_of(row, second)
+            if not started:
                 break
-            self._walk.starts += 1
-            has_room = self._start_in(job, places, "")
-            if job.status is _QUEUED:
-                return False
-            self._lines.started(row)
-            if not has_room:
-                return False
-        return True
+        return has_room
+
+    def _start_first_of(self, row: Row, second: Order | None) -> tuple[int, bool]:
+        """Start the first jobs of a row in places that were found for them: all that stand before the `second` place,
+        if no other row needs the same room, else one, behind which the first job of another row may come. They leave
+        the line together, which for many costs little more than for one. How many have started, and whether the record
+        has room for more.
+        """
+        ahead, state, jobs, start = self._ahead, self._state, self._state.jobs, self._start
+        need, started, has_room = row.rows.need, 0, True
+        try:
+            for order in row.orders(TOGETHER_MOST if len(row.rows.rows) == 1 else 1):
+                job = jobs[order[-1]]
+                is_next = (second is None or order < second) and not job.avoid and ahead.has(state, need)
+                places = ahead.next(state, row, job) if is_next else None
+                if places is None:
+                    break
+                self._walk.starts += 1
+                has_room = start(job, places, "")
+                self._heads.usage_changed(job.spec.tenant)
+                if job.status is _QUEUED:  # the record had no room for it
+                    return started, False
+                started += 1
+                if not has_room:
+                    break
+        finally:
+            if started:
+                self._lines.started(row, started)
+        return started, has_room
 
     def _let_others_in(self, job: Job) -> bool:
         """Further workers of a job that is no gang, as far as they fit. Whether the record has room for more."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heappush
 
 from fallow.services.placement.queue.lines.classes import Key
@@ -81,11 +81,12 @@ class Line:
             rows.stands = row.first
             heappush(self.heap, (row.first, rows.number, rows))
 
-    def pop(self, row: Row, order: Order) -> None:
-        """Take the first job out of the row that a walk has come to."""
-        row.rows.pop_first(row)
+    def pop(self, row: Row, orders: Sequence[Order]) -> None:
+        """Take the first jobs out of the row that a walk has come to: those of these places."""
+        row.rows.pop_first(row, len(orders))
         if self.fresh:
-            self.fresh.pop(order[-1], None)
+            for order in orders:
+                self.fresh.pop(order[-1], None)
         if row.first is not None:
             self.moved[row] = None
         else:

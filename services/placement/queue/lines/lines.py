@@ -246,15 +246,16 @@ class Lines:
             lines = self._lines[line.queue.name]
             lines.pop(line.tenant, None)
 
-    def started(self, row: Row) -> None:
-        """The first job of the row, which is the first open one of its room, has started."""
-        first = row.first
-        assert first is not None, "it was there to be started"
-        line, _, order = self._places.pop(first[-1])
+    def started(self, row: Row, many: int = 1) -> None:
+        """The first job of the row, which is the first open one of its room, has started; or so many of them."""
+        line, orders = row.rows.line, row.orders(many)
+        assert len(orders) == many, "they were there to be started"
+        for order in orders:
+            del self._places[order[-1]]
         self.touched.add(row, line)
         if line.queue.discipline is not _BEST_EFFORT:
-            self.freed += 1  # where it was a head it keeps nothing back any more
-        line.pop(row, order)
+            self.freed += many  # where they were heads they keep nothing back any more
+        line.pop(row, orders)
         if row.first is None:
             self._drop(line, row)
 

@@ -126,10 +126,10 @@ class Row:
         del jobs[at]
         return False
 
-    def pop(self) -> None:
-        """Take the first one out."""
+    def pop(self, many: int = 1) -> None:
+        """Take the first one out, or so many of them."""
         jobs = self._jobs
-        self._at += 1
+        self._at += many
         at = self._at
         if at >= _GAP_LEAST and 2 * at >= len(jobs):
             del jobs[:at]
@@ -139,6 +139,10 @@ class Row:
     def front(self, most: int) -> list[str]:
         """The first jobs, at most so many."""
         return [order[-1] for order in islice(self._jobs, self._at, self._at + most)]
+
+    def orders(self, most: int) -> list[Order]:
+        """The places of the first jobs, at most so many."""
+        return self._jobs[self._at : self._at + most]
 
     def count_before(self, order: Order, most: int) -> int:
         """How many jobs stand before this place, `most` at most."""
@@ -186,9 +190,9 @@ class RoomRows:
             ]
             heapify(self.heap)
 
-    def pop_first(self, row: Row) -> None:
-        """The first job of this row, which is the first one, is out of it."""
-        row.pop()
+    def pop_first(self, row: Row, many: int) -> None:
+        """So many jobs of this row, which come before those of all others, are out of it."""
+        row.pop(many)
         if len(self.rows) == 1:
             self.heap = [] if row.first is None else [(row.first, row.number, row)]
         elif row.first is not None:
