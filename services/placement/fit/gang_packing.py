@@ -7,9 +7,9 @@ well that is only the most that it could hold, and the nodes are looked at one b
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, count
 
-from fallow.services.placement.fit.device_selection import Devices, devices_for, held_by_islands
+from fallow.services.placement.fit.device_selection import devices_for, held_by_islands
 from fallow.services.placement.fit.free_capacity import more_that_suit
 from fallow.services.placement.fit.min_units import Part, fewest
 from fallow.shared.cluster.capacity.masks import each_bit
@@ -230,29 +230,26 @@ def _tightest_of(gang: GangPacker, group: int, workers: int, taken: dict[int, in
 
 def places_on(gang: GangPacker, parts: list[Part]) -> tuple[WorkerPlace, ...]:
     """The places of a gang whose workers go to these nodes, by rank."""
-    wants = gang.spec.resources
+    wants, nodes, gpus, rank = gang.spec.resources, gang.topology.nodes, gang.gpus, count()
     milli, cpu, memory = wants.gpu_milli, wants.cpu_milli, wants.memory_mib
     return tuple(
         [
-            WorkerPlace(rank=rank, node=node, devices=devices, gpu_milli=milli, cpu_milli=cpu, memory_mib=memory)
-            for rank, (node, devices) in enumerate(_devices_on(gang, parts))
+            WorkerPlace(rank=next(rank), node=name, devices=each, gpu_milli=milli, cpu_milli=cpu, memory_mib=memory)
+            for slot, workers in parts
+            for node in (nodes[slot],)
+            for name in (node.spec.id,)
+            for each in devices_for(node.free, node.spec, gpus, workers)
         ]
     )
 
 
 def places_of_each(gang: GangPacker, parts: list[Part]) -> list[WorkerPlace]:
     """The places of jobs of one worker each that go to these nodes."""
-    wants = gang.spec.resources
+    wants, nodes, gpus = gang.spec.resources, gang.topology.nodes, gang.gpus
     milli, cpu, memory = wants.gpu_milli, wants.cpu_milli, wants.memory_mib
     return [
-        WorkerPlace(rank=0, node=node, devices=devices, gpu_milli=milli, cpu_milli=cpu, memory_mib=memory)
-        for node, devices in _devices_on(gang, parts)
+        WorkerPlace(rank=0, node=node.spec.id, devices=each, gpu_milli=milli, cpu_milli=cpu, memory_mib=memory)
+        for slot, workers in parts
+        for node in (nodes[slot],)
+        for each in devices_for(node.free, node.spec, gpus, workers)
     ]
-
-
-def _devices_on(gang: GangPacker, parts: list[Part]) -> Iterator[tuple[str, Devices]]:
-    nodes, gpus = gang.topology.nodes, gang.gpus
-    for slot, workers in parts:
-        node = nodes[slot]
-        for devices in devices_for(node.free, node.spec, gpus, workers):
-            yield node.spec.id, devices

@@ -95,19 +95,23 @@ class Ranking:
     def follow(self, changes: list[tuple[int, int, int]]) -> None:
         """Take in the changes since the last time."""
         gpus, of_slot, by_room = self.gpus, self.units.of_slot, self._by_room
+        # Nodes of one unit often change together, as a gang comes: the unit moves once for all of them.
+        more_in: dict[int, int] = {}
         for slot, before, now in changes[self.at :]:
             more = now // gpus - before // gpus
             if more:
                 unit = of_slot[slot]
-                room, bit = self.room[unit], 1 << unit
-                left = by_room[room] ^ bit
-                if left:
-                    by_room[room] = left
-                else:
-                    del by_room[room]
-                room += more
-                self.room[unit] = room
-                by_room[room] = by_room.get(room, 0) | bit
+                more_in[unit] = more_in.get(unit, 0) + more
+        for unit, more in more_in.items():
+            room, bit = self.room[unit], 1 << unit
+            left = by_room[room] ^ bit
+            if left:
+                by_room[room] = left
+            else:
+                del by_room[room]
+            room += more
+            self.room[unit] = room
+            by_room[room] = by_room.get(room, 0) | bit
         self.at = len(changes)
 
     def tightest(self, workers: int, among: int = -1, first: int = 0) -> Iterator[int]:
