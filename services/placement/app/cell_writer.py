@@ -521,7 +521,8 @@ class CellWriter:
             raise
         if tried is None or draft is None:
             tenure.abandon()
-            self._is_back()
+            if not self._setbacks.is_append_refused:  # nothing to write does not show that something could be written
+                self._is_back()
             return False
         if await self._appending.append(tenure, tried, draft):
             self._is_back()

@@ -33,6 +33,8 @@ class Setbacks:
         """`pause` lies between two tries, `away` between giving the cell up and taking it again."""
         self._refused = self._unanswered = 0
         self._pause, self._away = pause, away
+        self.is_append_refused = False
+        """Whether an append was refused for good, and none was taken since."""
 
     @property
     def is_serious(self) -> bool:
@@ -43,6 +45,7 @@ class Setbacks:
         """How long to wait before the next try, in seconds. Raises CannotWrite where there is to be none."""
         if isinstance(why, AppendRefused | LogRefused):
             self._refused += 1
+            self.is_append_refused |= isinstance(why, AppendRefused)
         elif isinstance(why, AppendUnknown):
             self._unanswered += 1
         if self._refused >= REFUSED_MOST or self._unanswered >= UNANSWERED_MOST:
@@ -62,5 +65,6 @@ class Setbacks:
     def succeeded(self) -> None:
         """What was decided is in the log, and so are the dead letters before it."""
         self._refused = self._unanswered = 0
+        self.is_append_refused = False
         self._pause.reset()
         self._away.reset()
