@@ -35,20 +35,20 @@ TOPICS = ("decisions", "decisions", *WRITERS)
 CODES = (Refusal.NOT_ALLOWED, Refusal.TIMESTAMP, Refusal.INVALID, Refusal.TOO_LARGE)
 FOR_MS, AGAIN_MS = (1_500, 8_000), (500, 3_000)
 
-MOMENT_MS, TRIES_OF_A_MOMENT = 100, 4
-"""So often one process may be refused by one topic within a moment: twice for each of two cells. What is refused for
-its size is made smaller at once, and does not count here.
+MOMENT_MS, TRIES_OF_A_MOMENT, TRIES_OF_WORDS = 100, 4, 6
+"""So often one process may be refused by one topic within a moment: twice for each of two cells, or three times where
+it is words of nodes. What is refused for its size is made smaller at once, and does not count here.
 """
 
-SECOND_MS, TRIES_OF_A_SECOND = 1_000, 12
-"""And so often within a second, whatever the reason."""
+SECOND_MS, TRIES_OF_A_SECOND, TRIES_OF_SIZES = 1_000, 12, 40
+"""And so often within a second; where each try may be smaller than the one before, by halves, of each of two cells."""
 
 AWAY_MS, TRIES_OF_A_WRITER = 15_000, 5
 """A writer tries so often in a row; then it leaves its cell to others, for so long at least."""
 
-TOLD_AFTER_MS = 300
+TOLD_AFTER_MS, STILL_TRIES_MS = 300, 100
 """So long after a refusal its process is not ready, unless something was written since, or what it writes is another's
-by then.
+by then: a word of a node may be so soon, and is tried no more so long after the refusal.
 """
 
 Life = tuple[str, int]
@@ -127,11 +127,13 @@ class Denied:
 
     def _count(self, process: Process, tp: TopicPartition) -> None:
         now_ms, is_size = self._world.engine.now_ms, self._code is Refusal.TOO_LARGE
-        tries = self._tries.setdefault((process.life, tp[0]), deque(maxlen=TRIES_OF_A_SECOND + 1))
+        tries = self._tries.setdefault((process.life, tp[0]), deque(maxlen=TRIES_OF_SIZES + 1))
         tries.append(now_ms)
         of_a_moment = sum(at_ms > now_ms - MOMENT_MS for at_ms in tries)
         of_a_second = sum(at_ms > now_ms - SECOND_MS for at_ms in tries)
-        if of_a_second > TRIES_OF_A_SECOND or (of_a_moment > TRIES_OF_A_MOMENT and not is_size):
+        most = TRIES_OF_WORDS if tp[0] == "nodes" else TRIES_OF_A_MOMENT
+        is_often = of_a_moment > most or of_a_second > TRIES_OF_A_SECOND
+        if of_a_second > TRIES_OF_SIZES if is_size else is_often:
             self._breaks(f"{process.name} tries again at once, {of_a_second} times in a second, what {tp[0]} refuses")
         if tp[0] == "decisions" and not is_size:
             in_a_row = self._in_a_row.setdefault((process.life, tp), deque())
@@ -143,7 +145,8 @@ class Denied:
 
     def _look(self, seen: Refused) -> None:
         process, (topic, partition) = seen.process, seen.tp
-        is_over = self._written(process, seen.tp) != seen.written or not seen.owned <= process.owned | process.declines
+        still_tries = self._tries[seen.life, topic][-1] >= seen.at_ms + STILL_TRIES_MS
+        is_over = self._written(process, seen.tp) != seen.written or not seen.owned <= process.owned or not still_tries
         if process.life == seen.life and process.paused_until_ms < seen.at_ms and not is_over and process.is_ready:
             self._breaks(f"{process.name} is ready though {topic}/{partition} refused its record")
 
