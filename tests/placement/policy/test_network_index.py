@@ -7,12 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.search.gang import place_gang
 from fallow.shared.cluster.capacity.capacity import recount
-from fallow.shared.cluster.capacity.topology import Topology, differs_from_recount, topology_of
+from fallow.shared.cluster.capacity.topology import OUTWARD, Topology, differs_from_recount, topology_of
+from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.node import is_in_zone
@@ -20,9 +22,18 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, Level, NodeRole, NodeSpec, NodeStatus, TopologyRequest
+from fallow.shared.events.values import (
+    GPU,
+    JobSpec,
+    Level,
+    NodeRole,
+    NodeSpec,
+    NodeStatus,
+    TopologyRequest,
+    WorkerPlace,
+)
 from tests.hypothesis_profile import reaches
-from tests.placement.policy.networks import NAMES, Machine, gang, indices_of, network, node_spec, start
+from tests.placement.policy.networks import NAMES, POOL, Machine, gang, indices_of, network, node_spec, start
 
 Move = tuple[str, int, str | None]
 MOVES = st.lists(
@@ -33,6 +44,8 @@ MOVES = st.lists(
     ),
     max_size=20,
 )
+SIZES = (1, 2, 3)
+"""So many GPUs the workers have for which units are ranked."""
 
 
 @dataclass
@@ -91,6 +104,24 @@ class Cell:
             fresh = Topology.of([self.state.nodes[node_id] for node_id in pool.ids])
             assert topology_of(self.state, pool).specs == fresh.specs
 
+    def rank(self) -> Topology:
+        """The index over the pool, with the units of each level ranked for workers of a few sizes."""
+        found = topology_of(self.state, self.state.pools[POOL])
+        for level in OUTWARD:
+            for gpus in SIZES:
+                found.ranking(level, gpus)
+        return found
+
+    def rooms(self) -> dict[tuple[Level, int], list[int]]:
+        """How many workers of each size each unit of a level holds."""
+        found = self.rank()
+        return {(level, gpus): list(found.ranking(level, gpus).room) for level in OUTWARD for gpus in SIZES}
+
+    def check(self) -> None:
+        """No index of the cell differs from a recount."""
+        assert differs_from_recount(self.rank()) is None
+        assert check_state(self.state) == []
+
 
 def _over(cell: Cell) -> dict[str, object]:
     return {
@@ -117,3 +148,75 @@ def test_the_index_is_right_after_whatever_happens(before: list[Move], undone: l
     for move in after:
         cell.do(move)
     cell.ask()
+
+
+def on(number: int, gpus: int, workers: int, first_rank: int = 0) -> tuple[WorkerPlace, ...]:
+    """Places of so many workers on one node, on its first devices."""
+    devices = [tuple(range(at * gpus, (at + 1) * gpus)) for at in range(workers)]
+    node = f"n{number:03}"
+    return tuple(
+        WorkerPlace(rank=rank, node=node, devices=each, gpu_milli=gpus * GPU)
+        for rank, each in enumerate(devices, first_rank)
+    )
+
+
+def two_leaves() -> Cell:
+    """Three nodes of leaf a, two of leaf b, of eight GPUs each; rankings of all levels that have been asked before."""
+    cell = Cell(network([Machine(leaf, "s", gpus=8) for leaf in ("a", "a", "a", "b", "b")]))
+    cell.rank()
+    return cell
+
+
+SPREAD = {
+    "on three nodes of one leaf": ((0, 2), (1, 2), (2, 2)),
+    "on one node of each leaf": ((0, 2), (3, 2)),
+    "on all nodes of both leaves": ((0, 1), (1, 3), (2, 2), (3, 1), (4, 1)),
+    "on one node that is full then": ((1, 4),),
+    "on nodes of two leaves that are full then": ((0, 4), (1, 4), (2, 4), (3, 4), (4, 4)),
+}
+
+
+@pytest.mark.parametrize("asks_between", [False, True], ids=["told of at once", "told of one by one"])
+@pytest.mark.parametrize("where", SPREAD)
+def test_a_gang_that_comes_and_is_undone_moves_its_units_there_and_back(where: str, *, asks_between: bool) -> None:
+    cell, places = two_leaves(), list[WorkerPlace]()
+    for number, workers in SPREAD[where]:
+        places += on(number, 2, workers, len(places))
+    before = cell.rooms()
+    mark = cell.state.checkpoint()
+    start(cell.state, gang("gang", 2, len(places)), tuple(places))
+    if asks_between:
+        cell.check()
+        assert cell.rooms() != before
+    cell.state.rollback(mark)
+    cell.check()
+    assert cell.rooms() == before
+    start(cell.state, gang("gang", 2, len(places)), tuple(places))
+    cell.check()
+    apply(cell.state, e.JobFinished(job="gang", attempt=1), 0)
+    cell.check()
+    assert cell.rooms() == before
+
+
+def test_a_unit_of_which_one_node_fills_as_another_becomes_free_holds_as_many_as_before() -> None:
+    cell = two_leaves()
+    start(cell.state, gang("first", 2, 4), on(0, 2, 4))
+    cell.check()
+    before = cell.rooms()
+    start(cell.state, gang("second", 2, 4), on(1, 2, 4))
+    apply(cell.state, e.JobFinished(job="first", attempt=1), 0)
+    cell.check()
+    rooms = cell.rooms()
+    assert (rooms[Level.LEAF, 2], rooms[Level.NODE, 2]) == ([8, 8], [4, 0, 4, 4, 4])
+    assert before[Level.LEAF, 2] == rooms[Level.LEAF, 2] != before[Level.NODE, 2]
+    start(cell.state, gang("third", 2, 6), (*on(0, 2, 3), *on(2, 2, 3, 3)))
+    cell.check()
+
+
+def test_workers_that_leave_a_part_of_a_group_unused_count_in_their_unit_as_on_each_node() -> None:
+    cell = two_leaves()
+    for number in range(3):
+        start(cell.state, gang(f"job-{number}", 1, 1), on(number, 1, 1))
+    cell.check()
+    rooms = cell.rooms()
+    assert [rooms[Level.LEAF, gpus][0] for gpus in (1, 2, 3)] == [21, 9, 6]
