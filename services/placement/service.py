@@ -168,8 +168,7 @@ class PlacementService:
         self._followed = 0
         self._untold: dict[str, PendingReason] = {}
         self._tending, self._waits = ReplicaReconciler(), WalkAfterWaits()
-        self._owners = Owners()
-        self._are_owners_to_note = True
+        self._owners, self._are_owners_to_note = Owners(), True
         self._walk_is_due = self.has_new_leases = True
         self._has_untried = self._has_due = False
         self.tried_in_vain = 0

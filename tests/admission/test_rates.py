@@ -121,7 +121,7 @@ def test_a_silence_of_less_than_an_eighth_of_its_age_is_no_room_for_more_than_a_
 
 
 def test_what_a_late_burst_took_is_not_there_now() -> None:
-    text = TEXT.replace("{per_s: 10, burst: 20}", "{per_s: 1, burst: 3_000}")
+    text = TEXT.replace("{per_s: 10, burst: 20}", "{per_s: 1, burst: 3000}")
     rates = SubmissionRates(parse_cell_file(text, "cell.yaml"))
     steady = sum(taken(rates, "vision", 1, 1_000 * second) for second in range(2_000))
     assert steady + taken(rates, "vision", 3_000, 0) + taken(rates, "vision", 3_000, 1_999_000) <= 3_000 + 2_000

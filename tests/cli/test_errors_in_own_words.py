@@ -407,6 +407,6 @@ def test_a_machine_without_room_for_a_file_is_told_in_one_line(tmp_path: Path) -
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (600 * 2**20,) * 2)"
     code = f"{limit}; from fallow.cli.entry import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, "submit", str(file)], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code, "submit", str(file)], capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.returncode, done.stderr) == (2, "fallow: there is not enough memory for this\n")

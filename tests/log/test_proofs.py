@@ -15,12 +15,15 @@ FROM_VERSION = 7
 KEY_BYTES_MOST = 64
 """No chain is taken of more than that before it."""
 
+BASE_POINT = b"\x58" + 31 * b"\x66"
+"""Of the curve: a public key like any other (RFC 8032, section 5.1)."""
+
 BELIEVED = b64encode(bytes(64)).decode()
 
 
 def keys(until_version: int | None = None) -> CellKeys:
     """One key, which proves whatever it is asked for."""
-    key = PublicKey(public=KEY_KIND + b64encode(bytes(32)).decode(), until_version=until_version)
+    key = PublicKey(public=KEY_KIND + b64encode(BASE_POINT).decode(), until_version=until_version)
     return CellKeys(FROM_VERSION, (key,), lambda *_: True)
 
 

@@ -144,6 +144,7 @@ class Appending:
             self._clock.stamped(answer, sent_ms)
         verdict = tenure.answered(draft, tried, answer, self.wrote_ms)
         if verdict is Verdict.IN_FORCE:
+            self._setbacks.append_taken()
             self._follower.wrote(message)
             self.sizes.took(len(draft.value))
             self._metrics.in_force(draft.decision.effects)

@@ -62,6 +62,10 @@ class Setbacks:
         """The log can be read: whether it can be written is another matter."""
         self._pause.reset()
 
+    def append_taken(self) -> None:
+        """The log takes records again."""
+        self.is_append_refused = False
+
     def succeeded(self) -> None:
         """What was decided is in the log, and so are the dead letters before it."""
         self._refused = self._unanswered = 0
