@@ -180,9 +180,13 @@ class CellWriter:
         return f"clock for cell {self.cell}"
 
     def _is_back(self) -> None:
+        self._has_all_written()
+        self._setbacks.succeeded()
+
+    def _has_all_written(self) -> None:
+        """Nothing of this cell waits to be written: the process is ready, whatever became of its last try."""
         self._given_up_at = None
         self._context.health.ready(self.cell)
-        self._setbacks.succeeded()
 
     async def _wait_for_the_log(self, error: LogUnavailable) -> None:
         away = "" if isinstance(error, LogRefused) else "Kafka is away: "
@@ -521,8 +525,9 @@ class CellWriter:
             raise
         if tried is None or draft is None:
             tenure.abandon()
-            if not self._setbacks.is_append_refused:  # nothing to write does not show that something could be written
-                self._is_back()
+            self._has_all_written()
+            if not self._setbacks.is_append_refused:  # else the next refusal is one more in a row
+                self._setbacks.succeeded()
             return False
         if await self._appending.append(tenure, tried, draft):
             self._is_back()
