@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,11 +16,21 @@ from fallow.services.placement.app.size_watch import ASK_EVERY_MS, SizeWatch
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import JobEnqueued
 from fallow.shared.events.jobs import JobAdmitted
-from fallow.shared.events.values import JobSpec, ProcessRun
+from fallow.shared.events.nodes import NodeJoined, NodeReport
+from fallow.shared.events.operations import CellPolicy, SetPolicy
+from fallow.shared.events.values import JobSpec, NodeSpec, ProcessRun
 from fallow.shared.log.admin.topics import parse_topics
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.opening import TOPICS_FILE
-from fallow.shared.log.port import TOPIC_BYTES, AppendRefused, AppendUnknown, Outgoing, Refusal, TopicPartition
+from fallow.shared.log.port import (
+    TOPIC_BYTES,
+    Appended,
+    AppendRefused,
+    AppendUnknown,
+    Outgoing,
+    Refusal,
+    TopicPartition,
+)
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime import clocks
 from fallow.shared.runtime.backoff import BackOff
@@ -140,6 +152,48 @@ async def test_a_writer_that_may_write_again_goes_on_and_is_ready(broker: Memory
     await eventually(lambda: process.metric("fallow_is_writer") == 1)
     await eventually(lambda: CELL not in process.health and "no right" not in process.health)
     assert process.metric("fallow_cell_given_up_total") == 0
+    await process.stop()
+
+
+class NodeIsBackBehindTheRefusal(MemoryLog):
+    """The one record that tells of a silent node is refused; before the next try the node reports again."""
+
+    refused = 0
+
+    async def append(self, message: Outgoing) -> Appended | AppendUnknown | AppendRefused:
+        if self.refused or message.topic != DECISIONS or b"NodeSilent" not in (message.value or b""):
+            return await super().append(message)
+        self.refused += 1
+        reports(self._broker)
+        return AppendRefused(Refusal.NOT_ALLOWED, "no right to write t.decisions")
+
+
+LEASE: dict[str, Any] = {"node_lease_wall_ms": 1_000, "lease_margin_wall_ms": 300}
+
+
+def reports(broker: MemoryBroker) -> None:
+    report = NodeReport(cell=CELL, node="n1", boot="b1", seq=time.time_ns() // 1_000, **LEASE)
+    broker.write(LAYOUT.outgoing(report, id="x", source="t", wall_ms=0))
+
+
+async def test_a_writer_that_was_refused_is_ready_again_where_nothing_is_left_to_be_written() -> None:
+    broker = cluster(lambda: time.time_ns() // 1_000_000)
+    log = NodeIsBackBehindTheRefusal(broker)
+    process = PlacementProcess(log, "one")
+    await process.start()
+    await eventually(lambda: process.metric("fallow_is_writer") == 1, within_s=15)
+    policy = SetPolicy(cell=CELL, by="o", policy=CellPolicy(**LEASE), fields=tuple(LEASE))
+    spec = NodeSpec(id="n1", pool="training", gpus=8)
+    joined = NodeJoined(cell=CELL, node="n1", boot="b1", seq=time.time_ns() // 1_000, spec=spec, **LEASE)
+    for event in (policy, joined):
+        broker.write(LAYOUT.outgoing(event, id="x", source="t", wall_ms=0))
+    await eventually(lambda: log.refused == 1, within_s=15)
+
+    def is_ready_while_the_node_reports() -> bool:
+        reports(broker)
+        return process.health == ""
+
+    await eventually(is_ready_while_the_node_reports)
     await process.stop()
 
 
