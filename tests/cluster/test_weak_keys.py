@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.model.file_in_force import as_effect, from_effect
-from fallow.shared.cluster.model.weak_keys import TWOFOLD_RULE, WEAK_RULE, wrong_key
+from fallow.shared.cluster.model.weak_keys import NO_POINT_RULE, TWOFOLD_RULE, WEAK_RULE, wrong_key
 from fallow.shared.events.effects import CellFileSet
 from fallow.shared.log.ed25519 import SigningKey, verify
 from fallow.shared.runtime.files.cell_file import CellFileError, parse_cell_file
@@ -60,6 +60,13 @@ def test_a_point_of_small_order_is_no_key_of_a_cell(key: bytes) -> None:
     with pytest.raises(CellFileError) as caught:
         parse_cell_file(signed_text(named(key), public(WRITERS)), "cell.yaml")
     assert str(caught.value) == f"cell.yaml: line 2: cells[0].signing.keys[0].public: {WEAK_RULE}"
+
+
+def test_what_is_no_point_of_the_curve_is_no_key_of_a_cell() -> None:
+    two = (2).to_bytes(32, "little")
+    with pytest.raises(CellFileError) as caught:
+        parse_cell_file(signed_text(named(two), public(WRITERS)), "cell.yaml")
+    assert str(caught.value) == f"cell.yaml: line 2: cells[0].signing.keys[0].public: {NO_POINT_RULE}"
 
 
 @pytest.mark.parametrize("sign", [0, 0x80])

@@ -1,4 +1,5 @@
-"""Which public keys of Ed25519 no cell may name: anybody can sign for a point of small order.
+"""Which public keys of Ed25519 no cell may name: anybody can sign for a point of small order, and nobody for what is
+no point.
 
 There are eight such points of the curve -x² + y² = 1 + d·x²·y² over the numbers modulo p, and some have several
 encodings. An encoding holds `y` in its low 255 bits, and which of the two `x` is meant in the highest.
@@ -13,13 +14,27 @@ _Y_BITS = 2**255 - 1
 WEAK_RULE = "anybody can sign for this key, since it is a point of small order: make one with `fallow cell key`"
 TWOFOLD_RULE = "must be the canonical encoding of a point, with y below 2^255 - 19: make one with `fallow cell key`"
 
+NO_POINT_RULE = (
+    "is no public key of Ed25519, since no point of the curve is written so: make one with `fallow cell key`"
+)
+
 
 def wrong_key(public: bytes) -> str | None:
     """The rule that the 32 bytes of a key break; None where they break none."""
     y = int.from_bytes(public, "little") & _Y_BITS
     if _is_of_small_order(y):
         return WEAK_RULE
-    return TWOFOLD_RULE if y >= _P else None
+    if y >= _P:
+        return TWOFOLD_RULE
+    return None if _is_of_a_point(y) else NO_POINT_RULE
+
+
+def _is_of_a_point(y: int) -> bool:
+    """Whether x² = (y² - 1) / (d·y² + 1) is a square (Euler's criterion); -1 is one modulo p, and d is none, so that
+    the denominator is never 0.
+    """
+    square = y * y % _P
+    return pow((square - 1) * (_D * square + 1), (_P - 1) // 2, _P) == 1
 
 
 def _is_of_small_order(y: int) -> bool:

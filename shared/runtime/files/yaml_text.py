@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -100,7 +101,8 @@ def _quickest(text: str) -> type[YamlLoader | QuickYamlLoader]:
 
 def _loader_for(text: str) -> type[YamlLoader | QuickYamlLoader]:
     if _quickest(text) is YamlLoader:
-        must_be_printable(text)
+        with suppress(yaml.YAMLError):  # what is no YAML, the loader tells better
+            look_at_depth(text)
         return YamlLoader
     look_at_depth(text)
     return QuickYamlLoader
@@ -121,7 +123,7 @@ def _no_character(sign: str) -> str:
 
 
 def look_at_depth(text: str) -> None:
-    """To be called before the quick loader. Raises YamlTextError where the text nests in too many levels or holds what
+    """To be called before a loader: time goes with levels, and the quick one has no bound of them. Raises YamlTextError where the text nests in too many levels or holds what
     no YAML does, YAMLError.
     """
     must_be_printable(text)

@@ -150,10 +150,16 @@ class Lines:
             self._open(item)
 
     def _begin(self, state: CellState, now_ms: int) -> None:
+        """From the state alone. A running job whose pause was over at the last decision stood in its line then, before
+        whatever writer walked: it waits, and is no fresh one.
+        """
         self._clear()
         self._is_known = True
-        for job_id in state.jobs:
+        for job_id, job in state.jobs.items():
             self._look_at(state, job_id, now_ms)
+            place = self._places.get(job_id)
+            if place is not None and job.status is not _QUEUED and may_go_on(job, state.at_ms):
+                place[0].fresh.pop(job_id, None)
 
     def look_at(self, state: CellState, job: Job, now_ms: int) -> Row | None:
         """Bring a job to its place, now that some of its workers have one. Its row, if it still waits for others."""
