@@ -123,8 +123,8 @@ def _no_character(sign: str) -> str:
 
 
 def look_at_depth(text: str) -> None:
-    """To be called before a loader: time goes with levels, and the quick one has no bound of them. Raises YamlTextError where the text nests in too many levels or holds what
-    no YAML does, YAMLError.
+    """To be called before a loader: time goes with levels, and the quick one has no bound of them. Raises YamlTextError
+    where the text nests in too many levels or holds what no YAML does, YAMLError.
     """
     must_be_printable(text)
     depth = 0
