@@ -132,8 +132,7 @@ def lines_of(found: Survey) -> list[str]:
         f"{source}: {counted(count, 'offset')} before that are still to be read: start the services first."
         for source, count in not_due(found).items()
     ]
-    if found.is_whole:
-        lines.append("Nothing is to be repaired.")
+    lines += ["Nothing is to be repaired."] if found.is_whole else found.keys
     return lines
 
 
@@ -145,7 +144,10 @@ def _given_up(found: Survey) -> list[str]:
     told = max((manifest.version for manifest in found.contradicting), default=0)
     if told > version:
         lost = counted(told - version, "decision")
-        lines.append(f"Snapshots tell of versions up to {told}: {lost} at least behind version {version} are given up.")
+        lines.append(
+            f"Snapshots tell of versions up to {told}: {lost} at least behind version {version} are given up, and a "
+            "job that ended in them runs again."
+        )
     if found.cut_offset is not None:
         what = f"A repair gives up offsets {found.cut_offset} to {found.end - 1}"
         lines.append(
