@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from fallow.cli.log.repair import BEGINS_ANEW, lines_of
-from fallow.cli.log.repairing import EPOCHS_LOST_MOST, NotRepairable, Survey, repair, survey
+from fallow.cli.log.repairing import NotRepairable, Survey, repair, survey
 from fallow.cli.verify.verification import LiveCheck
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.rows import digest_of
@@ -117,7 +117,7 @@ async def test_an_emptied_log_goes_on_from_the_newest_whole_snapshot(emptied: Ca
     done = kept.last().effects[1]
     assert isinstance(done, LogRepaired)
     assert (done.by, done.good_until, done.end) == ("ada", found.begin, found.end)
-    assert (repaired.version, repaired.epoch) == (before.version + 1, before.epoch + EPOCHS_LOST_MOST)
+    assert (repaired.version, repaired.epoch) == (before.version + 1, before.epoch + 1)
     await goes_on(kept, repaired, before)
 
 
@@ -345,7 +345,7 @@ async def test_a_log_from_which_a_reader_can_begin_counts_else_the_snapshot_beyo
     assert (found.is_emptied, found.is_whole) == (expected is lost.beyond, False)
     assert "the log contradicts" not in told(found)
     repaired = await repair(lost.kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
-    assert (repaired.version, repaired.epoch) == (expected.version + 1, expected.epoch + EPOCHS_LOST_MOST)
+    assert (repaired.version, repaired.epoch) == (expected.version + 1, expected.epoch + 1)
     assert digest_of(await lost.kept.state()) == digest_of(repaired)
     assert (await survey(lost.kept.log, LAYOUT, CELL)).is_whole
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fallow.cli.log.repair import lines_of
-from fallow.cli.log.repairing import From, NotRepairable, repair, survey
+from fallow.cli.log.repairing import NotRepairable, survey
 from fallow.shared.cluster.model.file_in_force import as_effect
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import AnyEffect, WriterStarted
+from fallow.shared.events.value import replace
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
@@ -19,7 +20,8 @@ from tests.signing import NEXT, STRANGERS, WRITERS, believing, public, signed, s
 PLAIN = Layout("t", {CELL: 0})
 IN_FORCE = believing(PLAIN, public(WRITERS), cell=CELL)
 LACKING = believing(PLAIN, public(NEXT), cell=CELL)
-CUT_SHORT = believing(PLAIN, public(WRITERS, until_version=2), public(NEXT), cell=CELL)
+LATER = believing(PLAIN, public(WRITERS), cell=CELL, from_version=1_000)
+CUT_SHORT = believing(PLAIN, public(WRITERS, until_version=4), public(NEXT), cell=CELL)
 DECISIONS = PLAIN.tp("decisions", CELL)
 COUNT, COVERED, TOLD = 9, 4, "no key of this cell file proves them"
 
@@ -61,13 +63,50 @@ async def state_of(log: MemoryLog) -> tuple[int, int]:
     return reader.state.version, reader.state.skipped
 
 
-@pytest.mark.parametrize("layout", [LACKING, CUT_SHORT], ids=["without_the_key", "with_the_key_retired_too_early"])
 @pytest.mark.parametrize("covered", [COVERED, COUNT])
-async def test_a_whole_log_is_not_repaired_by_a_file_without_its_keys(layout: Layout, covered: int) -> None:
+async def test_a_whole_log_is_not_repaired_by_a_file_without_its_keys(covered: int) -> None:
     log = await log_of(COUNT, covered=covered)
     with pytest.raises(NotRepairable, match=TOLD):
-        await survey(log, layout, CELL)
+        await survey(log, LACKING, CELL)
     assert (await state_of(log))[0] == COUNT
+
+
+@pytest.mark.parametrize(
+    ("layout", "told"),
+    [(PLAIN, "asks for none"), (LATER, "asks for them from version 1000 on")],
+    ids=["that_asks_for_no_signatures", "that_asks_for_them_later"],
+)
+async def test_nor_by_one_to_which_a_strangers_record_is_the_writers(layout: Layout, told: str) -> None:
+    log = await log_of(COVERED)
+    ahead = Decision(cell=CELL, version=COVERED + 2, epoch=9, at_ms=0, inputs={}, effects=())
+    await log.publish(signed(PLAIN, [ahead], None))
+    await log.publish(signed(PLAIN, decisions(), WRITERS)[COVERED:])
+    with pytest.raises(NotRepairable, match=told):
+        await survey(log, layout, CELL)
+    assert await state_of(log) == (COUNT, 1)
+
+
+@pytest.mark.parametrize(("began", "asks_from"), [(3, 2), (3, 3), (6, 2)])
+async def test_nor_one_that_was_signed_later_by_a_file_that_asks_for_signatures_before(
+    began: int, asks_from: int
+) -> None:
+    """The first decisions stand unsigned; to the file they are forged, and the signed ones behind follow nothing."""
+    first = [replace(each, effects=each.effects[:1]) for each in decisions()]
+    file = signed_file(public(WRITERS), cell=CELL, from_version=began + 1)
+    first[began - 1] = replace(first[began - 1], effects=(*first[began - 1].effects, as_effect(file)))
+    log = await log_of(0)
+    await log.publish(signed(PLAIN, first[:began], None))
+    await log.publish(signed(PLAIN, first[began:], WRITERS, folded(first[:began]).chain))
+    right = believing(PLAIN, public(WRITERS), cell=CELL, from_version=began + 1)
+    assert (await survey(log, right, CELL)).state.version == COUNT
+    with pytest.raises(NotRepairable, match=f"from offset {asks_from - 1} on: {TOLD}"):
+        await survey(log, believing(PLAIN, public(WRITERS), cell=CELL, from_version=asks_from), CELL)
+
+
+async def test_what_a_key_signed_that_is_retired_on_purpose_is_given_up_and_told() -> None:
+    """A key that was stolen is retired before what its thief has written."""
+    found = await survey(await log_of(COUNT, covered=COUNT), CUT_SHORT, CELL)
+    assert any("is retired at version 4 by this cell file, and later or not at all" in line for line in lines_of(found))
 
 
 async def test_nor_one_without_any_snapshot() -> None:
@@ -90,18 +129,10 @@ async def test_records_of_a_stranger_keep_nobody_from_a_repair() -> None:
     assert (found.state.version, len(found.contradicting) > 0) == (COUNT - 2, True)
 
 
-async def test_copies_of_what_was_lost_are_stale_behind_the_repair() -> None:
-    log, lost = await log_of(COVERED, covered=COUNT), signed(PLAIN, decisions(), WRITERS)[COVERED:]
-    found = await survey(log, IN_FORCE, CELL)
-    behind = await repair(log, IN_FORCE, found, From.END, by="op", wall_ms=0, sign=WRITERS.sign)
-    await log.publish(lost)
-    assert await state_of(log) == (behind.version, len(lost))
-
-
 async def test_a_key_that_is_retired_at_a_version_which_is_lost_is_named_with_the_version_to_retire_it_at() -> None:
     retired = believing(PLAIN, public(WRITERS), public(NEXT, until_version=COUNT), cell=CELL)
     found = await survey(await log_of(COVERED, covered=COUNT), retired, CELL)
     (line,) = found.keys
     assert line in lines_of(found)
     assert f"{NEXT.public} is retired at version {COUNT}" in line
-    assert f"Set its until_version to {COVERED} on every machine" in line
+    assert f"set its until_version to {COVERED} on every machine" in line

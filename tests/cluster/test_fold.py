@@ -49,18 +49,6 @@ def test_a_record_of_a_version_that_is_over_is_skipped_and_counted() -> None:
     assert (state.version, state.offset, state.skipped) == (2, 2, 1)
 
 
-@pytest.mark.parametrize("ahead", [1, 2, 1_000])
-def test_a_copy_of_what_an_earlier_writer_wrote_is_skipped_whatever_version_it_names(ahead: int) -> None:
-    """Behind a repair, anybody with a copy of what was lost could else stop all readers with it."""
-    state = then(cell(node("n1")), e.WriterStarted(writer="second", epoch=7))
-    record = next_record(state, enqueued("job"))
-    assert isinstance(record.decision, Decision)
-    of_the_first = with_fields(record.decision, epoch=6, version=state.version + ahead)
-    before = state.version
-    fold(state, replace(record, decision=of_the_first))
-    assert (state.version, state.skipped, len(state.jobs)) == (before, 1, 0)
-
-
 def test_a_version_that_is_too_new_proves_that_records_are_missing() -> None:
     state = cell(node("n1"))
     ahead = next_record(then(cell(node("n1")), enqueued("job")), enqueued("more"))

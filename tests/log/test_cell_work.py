@@ -80,7 +80,7 @@ class Cells:
 
     def damage(self, cell: str) -> None:
         """A record of the next version but one, as where records are lost."""
-        self._write(Decision(cell=cell, version=10**6, epoch=10**6, at_ms=0, inputs={}, effects=()), "0" * 32)
+        self._write(Decision(cell=cell, version=10**6, epoch=0, at_ms=0, inputs={}, effects=()), "0" * 32)
 
     def write_as_an_earlier_release(self) -> None:
         """A first decision of the sick cell as the release wrote it that named jobs by their ids alone."""

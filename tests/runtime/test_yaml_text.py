@@ -243,3 +243,10 @@ def test_a_long_text_costs_little_for_each_key() -> None:
     found = read_yaml("".join(f"key{number}: {number}\n" for number in range(50_000)))
     assert len(found) == 50_000
     assert time.process_time() - began_s < 8  # the other loader takes 16 here
+
+
+@pytest.mark.parametrize("opener", ["[", "{a: ", "- "])
+def test_a_short_text_of_many_levels_is_read_by_the_quick_loader_whatever_stands_before(opener: str) -> None:
+    """The careful one goes over all open levels for each. It knows no directive %FOO, and reads on behind it."""
+    with pytest.raises(YamlTextError, match="not YAML: found unknown directive name"):
+        read_yaml("%FOO a\n---\n" + opener * (LONG_CHARS // 8))

@@ -1,68 +1,106 @@
-"""Whether a repair is asked for with a cell file that lacks the keys of the cell: it would give up what is whole.
+"""Whether a repair is asked for with a cell file by whose keys it would give up what is whole.
 
-To such a file the writer's own decisions are forged, as if a stranger had written them. The cell file in force, which
-the state holds with which the log goes on, names the keys that prove them.
+To a file without a key of the cell, the writer's own decisions are forged, as if a stranger had written them; to a file
+that asks for no signatures, a stranger's are the writer's. The cell file in force, which the state holds from which the
+cell would go on, tells what it should name.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from fallow.cli.log.read_back import all_records
 from fallow.cli.output.counts import counted
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.machine.signatures import CellKeys, keys_of
+from fallow.shared.log.machine.signatures import CellKeys
 from fallow.shared.log.port import Log
 from fallow.shared.log.reading import log_record
-from fallow.shared.log.signers import part_in_force
+from fallow.shared.log.signers import keys_only_in_force, part_in_force
 
-WHAT_TO_DO = "Nothing is changed. Give this command the cell file in force, or put its keys into this one"
+WHAT_TO_DO = "Nothing is changed. Give this command the cell file in force"
 
 
 async def keys_lacking(log: Log, layout: Layout, state: CellState) -> str:
-    """What is wrong with the keys of the own file, and what to do; "" where nothing is. `state` is the one from which
-    the cell would go on. Raises LogUnavailable.
-
-    Without a state there is no file in force: then any decision may be the cell's that no key proves.
+    """What is wrong with the signatures of the own file, and what to do; "" where nothing is. `state` is the one from
+    which the cell would go on. Raises LogUnavailable.
     """
-    own, tp = layout.signers.of(state.cell), layout.tp("decisions", state.cell)
+    own = layout.signers.of(state.cell)
+    return _asks_for_fewer(own, state) or await _unproven(log, layout, state, own)
+
+
+def _asks_for_fewer(own: CellKeys | None, state: CellState) -> str:
+    """Where the own file believes without a signature what the file in force does not."""
+    part = part_in_force(state.cell_file, state.cell)
+    signing = None if part is None else part.signing
+    if signing is None or (own is not None and own.from_version <= signing.from_version):
+        return ""
+    asks = "asks for none" if own is None else f"asks for them from version {own.from_version} on"
+    there = f"the file in force at version {state.version} asks for signatures from version {signing.from_version} on"
+    return f"signing: this cell file {asks}, and {there}. {WHAT_TO_DO}"
+
+
+async def _unproven(log: Log, layout: Layout, state: CellState, own: CellKeys | None) -> str:
+    """Where a key that the own file does not name proves decisions behind the state; or anything may prove them, since
+    no keys are in force there: then each decision that no key proves may be the writer's. A key that the own file
+    retires earlier than the one in force does is retired on purpose.
+    """
     if own is None:
         return ""
-    in_force = _in_force(state, own)
-    if in_force is None and state.version:
+    part = part_in_force(state.cell_file, state.cell)
+    anything = part is None or part.signing is None
+    elsewhere = (
+        replace(own, from_version=1, keys=()) if anything else keys_only_in_force(state.cell_file, own, state.cell)
+    )
+    if elsewhere is None:
         return ""
-    unproven, first = 0, 0
-    ends = await log.end_offsets([tp])
-    async for record in all_records(log, tp, (await log.begin_offsets([tp]))[tp], ends[tp]):
-        if not log_record(record, own).is_forged(state.version):
+    count, first, tp = 0, 0, layout.tp("decisions", state.cell)
+    end = (await log.end_offsets([tp]))[tp]
+    async for record in all_records(log, tp, (await log.begin_offsets([tp]))[tp], end):
+        entry = log_record(record, None if anything else elsewhere)  # what is forged is not decoded
+        if not isinstance(entry.decision, Decision) or entry.decision.cell != state.cell:
             continue
-        entry = log_record(record, in_force)  # what is forged is not decoded
-        is_decision = isinstance(entry.decision, Decision) and entry.decision.cell == state.cell
-        if is_decision and not entry.is_forged(state.version):
-            first = record.offset if unproven == 0 else first
-            unproven += 1
-    if not unproven:
+        is_known = not log_record(record, own).is_forged(entry.decision.version - 1)
+        if is_known or entry.is_forged(state.version) or (anything and entry.decision.version <= state.version):
+            continue
+        count, first = count + 1, first if count else record.offset
+    if not count:
         return ""
-    what = f"{counted(unproven, 'decision')} from offset {first} on: no key of this cell file proves them"
-    why = "" if in_force is None else f", and a key of the file in force at version {state.version} does"
-    return f"{tp[0]}/{tp[1]}: {what}{why}. {WHAT_TO_DO}"
+    why = "" if anything else f", and a key of the file in force at version {state.version} does"
+    text = f"{counted(count, 'decision')} from offset {first} on: no key of this cell file proves them{why}"
+    way = ". If a stranger wrote them, delete them first (kafka-delete-records)" if anything else ""
+    return f"{tp[0]}/{tp[1]}: {text}. {WHAT_TO_DO}{way}"
 
 
-def retired_beyond(own: CellKeys | None, version: int) -> list[str]:
+def keys_told(own: CellKeys | None, state: CellState) -> list[str]:
+    """What a person has to know of keys before and behind a repair from this state."""
+    return _retired_early(own, state) + _retired_beyond(own, state.version)
+
+
+def _retired_early(own: CellKeys | None, state: CellState) -> list[str]:
+    """Keys that the own file retires before the file in force does: on purpose, where one was stolen."""
+    part = part_in_force(state.cell_file, state.cell)
+    if own is None or part is None or part.signing is None:
+        return []
+    there = {key.public: key.until_version for key in part.signing.keys}
+    return [
+        f"Key {key.public} is retired at version {key.until_version} by this cell file, and later or not at all by the "
+        "one in force: what it has signed since is given up."
+        for key in own.keys
+        if key.until_version is not None and key.public in there and (there[key.public] or 2**63) > key.until_version
+    ]
+
+
+def _retired_beyond(own: CellKeys | None, version: int) -> list[str]:
     """What a person has to do with keys that are retired at a version to which the cell falls back: their holders could
     decide again.
     """
     keys = () if own is None else own.keys
     return [
         f"Key {key.public} is retired at version {key.until_version}, and the cell goes on from version {version}: "
-        f"whoever has it could decide again. Set its until_version to {version} on every machine before the services "
-        "start."
+        f"whoever has it could decide again. Once it is repaired, set its until_version to {version} on every machine, "
+        "before the services start."
         for key in keys
         if key.until_version is not None and key.until_version > version
     ]
-
-
-def _in_force(state: CellState, own: CellKeys) -> CellKeys | None:
-    """The keys of the cell file in force; None where there is no such file, or the cell has none by it."""
-    part = part_in_force(state.cell_file, state.cell)
-    return None if part is None else keys_of(part, own.verify)

@@ -20,7 +20,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fallow.cli.log.keys_lacking import keys_lacking, retired_beyond
+from fallow.cli.log.keys_lacking import keys_lacking, keys_told
 from fallow.cli.log.read_back import all_records, records_between
 from fallow.cli.log.written_beyond import written_by_another_release
 from fallow.shared.cluster.fold.apply import apply
@@ -44,10 +44,6 @@ from fallow.shared.log.snapshots import begins_with_the_first_version, first_rea
 
 WRITER = "fallow log repair"
 TOMBSTONES_AT_ONCE = 500
-EPOCHS_LOST_MOST = 1_000
-"""A repair goes on with an epoch that no writer in what was lost can have had, so that copies of its records are stale:
-nobody can put them back, one behind the other. No lost tail holds so many takeovers.
-"""
 
 NOTHING_LEFT = (
     "nothing is left of it here. Delete the topics of the cell, run fallow topics create, and put back what fallow "
@@ -87,7 +83,7 @@ class Survey:
     contradicting: list[SnapshotManifest] = field(default_factory=list)
     losses: dict[str, Loss] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
-    """What has to be done with keys of the cell behind the repair."""
+    """What has to be known of the cell's keys, and done with them behind the repair."""
 
     @property
     def is_whole(self) -> bool:
@@ -123,12 +119,12 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
         proven = [m for m in manifests if m.version <= found.state.version and m not in found.contradicting]
         newest = max(proven, key=lambda each: each.version, default=None)
         await _refuse_another_release(log, layout, found, newest, found.cut_offset, is_emptied=False)
-    if lacking := await keys_lacking(log, layout, found.state):
+    if (not found.is_whole or not found.state.version) and (lacking := await keys_lacking(log, layout, found.state)):
         raise NotRepairable(f"cell {cell}: {lacking}")
     if base is None and found.base is None:
         raise NotRepairable(f"cell {cell}: {found.damage}: {NOTHING_LEFT}")
     found.losses = await _losses(log, layout, found.state)
-    found.keys = retired_beyond(layout.signers.of(cell), found.state.version)
+    found.keys = keys_told(layout.signers.of(cell), found.state)
     return found
 
 
@@ -483,7 +479,7 @@ async def _append(
     state = found.state
     good = state.offset + 1 if found.cut_offset is None else found.cut_offset
     effects: list[e.AnyEffect] = [
-        e.WriterStarted(epoch=state.epoch + EPOCHS_LOST_MOST, writer=WRITER),
+        e.WriterStarted(epoch=state.epoch + 1, writer=WRITER),
         e.LogRepaired(by=by[:500], good_until=good, end=found.end, snapshots=len(found.contradicting)),
         *(
             e.InputResumed(input=source, from_offset=state.inputs.get(source, 0), to_offset=start)

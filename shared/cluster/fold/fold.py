@@ -67,10 +67,9 @@ class LogRecord:
 def judge(state: CellState, record: LogRecord) -> Verdict:
     """Whether the record extends the state. Raises DamagedLog on what no honest history can hold.
 
-    A record of a version that is over, or of a writer before the newest one, was written by somebody who did not know
-    the newest state, or is a copy of what the log has lost: it is skipped by all. So is one that cannot be read at all
-    and does not continue the chain: no writer of this cell made it; and, in a cell with keys, each one that none of
-    them proves. Whoever may write the topic cannot stop the cell by it.
+    A record of a version that is over was written by somebody who did not know the newest state: it is skipped by all.
+    So is one that cannot be read at all and does not continue the chain: no writer of this cell made it; and, in a cell
+    with keys, each one that none of them proves. Whoever may write the topic cannot stop the cell by it.
     """
     decision = record.decision
     if record.is_forged(state.version):
@@ -84,7 +83,7 @@ def judge(state: CellState, record: LogRecord) -> Verdict:
         return Verdict.FOREIGN
     if decision.cell != state.cell:
         return Verdict.FOREIGN
-    if decision.version <= state.version or decision.epoch < state.epoch:
+    if decision.version <= state.version:
         return Verdict.STALE
     if decision.version > state.version + 1:
         raise DamagedLog(

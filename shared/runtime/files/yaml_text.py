@@ -67,9 +67,10 @@ class QuickYamlLoader(_PlainConstructor, getattr(yaml, "CSafeLoader", yaml.SafeL
     """
 
 
-LONG_CHARS = 65_536
-"""A longer text is read by the quick loader, which says less well what is wrong:
-the other takes minutes for some MB."""
+LONG_CHARS, OPENERS_MOST = 65_536, 1_000
+"""A longer text is read by the quick loader, which says less well what is wrong: the other takes minutes for some MB.
+So is one with more beginnings of lists and maps, which cost the other one more the deeper they stand.
+"""
 
 
 def read_yaml(text: str) -> Any:
@@ -96,7 +97,8 @@ def in_whole_characters(text: str) -> str:
 
 
 def _quickest(text: str) -> type[YamlLoader | QuickYamlLoader]:
-    return YamlLoader if len(text) < LONG_CHARS else QuickYamlLoader
+    openers = text.count("[") + text.count("{") + text.count("- ")
+    return YamlLoader if len(text) < LONG_CHARS and openers <= OPENERS_MOST else QuickYamlLoader
 
 
 def _loader_for(text: str) -> type[YamlLoader | QuickYamlLoader]:
