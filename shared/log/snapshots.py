@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import aclosing
 
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
@@ -61,7 +62,7 @@ async def newest_snapshot(log: Log, layout: Layout, cell: str, service: str = ""
     """
     decisions = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([decisions]))[decisions]
-    whole = await _newest_whole(log, layout.tp("snapshots", cell), begin)
+    whole = await _newest_whole(log, layout, cell, begin)
     if whole is not None and whole.manifest.offset + 1 >= begin:
         try:
             return await _built(whole, service)
@@ -81,7 +82,7 @@ async def newest_manifest(log: Log, layout: Layout, cell: str) -> SnapshotManife
     """The manifest of that snapshot, which is not read; None to begin at 0. Raises as `newest_snapshot` does."""
     decisions = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([decisions]))[decisions]
-    whole = await _newest_whole(log, layout.tp("snapshots", cell), begin)
+    whole = await _newest_whole(log, layout, cell, begin)
     if whole is not None and whole.manifest.offset + 1 >= begin:
         return whole.manifest
     if begin:
@@ -186,10 +187,23 @@ async def first_readable(
 ) -> CellState | None:
     """The state of the first of these snapshots that is whole and can be read; None where none is whole.
 
-    Raises DamagedSnapshot where of those that are whole none can be read, LogUnavailable. No more than one of them is
+    Raises DamagedSnapshot where of those that are whole none can be read, LogUnavailable. No more than two of them are
     in memory at a time.
     """
-    tp, damaged = layout.tp("snapshots", cell), None
+    damaged = None
+    async with aclosing(_wholes(log, layout.tp("snapshots", cell), manifests)) as wholes:
+        async for whole in wholes:
+            try:
+                return await _built(whole, service)
+            except DamagedSnapshot as error:
+                damaged = damaged or error
+    if damaged is not None:
+        raise damaged
+    return None
+
+
+async def _wholes(log: Log, tp: TopicPartition, manifests: Sequence[SnapshotManifest]) -> AsyncGenerator[Whole, None]:
+    """Those of these snapshots that are whole, in this order."""
     spans = await _spans(log, tp, {m.snapshot for m in manifests}) if manifests else {}
     for manifest in {m.snapshot: m for m in manifests}.values():
         if manifest.snapshot not in spans:
@@ -200,15 +214,8 @@ async def first_readable(
             if isinstance(event, SnapshotChunk) and event.snapshot == manifest.snapshot:
                 collector.add_chunk(event)
         collector.add_manifest(manifest)
-        if collector.newest is None:
-            continue
-        try:
-            return await _built(collector.newest, service)
-        except DamagedSnapshot as error:
-            damaged = damaged or error
-    if damaged is not None:
-        raise damaged
-    return None
+        if collector.newest is not None:
+            yield collector.newest
 
 
 async def _spans(log: Log, tp: TopicPartition, names: AbstractSet[str]) -> dict[str, tuple[int, int]]:
@@ -231,14 +238,26 @@ async def _built(whole: Whole, service: str = "") -> CellState:
     return state
 
 
-async def _newest_whole(log: Log, tp: TopicPartition, log_begin: int) -> Whole | None:
+async def _newest_whole(log: Log, layout: Layout, cell: str, log_begin: int) -> Whole | None:
     """Follows the manifest that stands last. Only where that leads nowhere (a snapshot was being written, or the log no
-    longer goes back to it) reads the end of the partition, and more when that is torn, too.
+    longer goes back to it) looks at the end of the partition. Where the log cannot be followed from what stands there,
+    or it was made void, it is the newest whole one of all that the partition holds: a repair begins with that, too.
     """
+    tp = layout.tp("snapshots", cell)
     begin, end = (await log.begin_offsets([tp]))[tp], (await log.end_offsets([tp]))[tp]
     whole = await _last_named(log, tp, end) if begin < end else None
     if whole is not None and whole.manifest.offset + 1 >= log_begin:
         return whole
+    whole = await _newest_at_the_end(log, tp, begin, end)
+    if whole is not None and whole.manifest.offset + 1 >= log_begin:
+        return whole
+    usable = (await _usable(log, layout, cell, log_begin))[::-1]
+    async with aclosing(_wholes(log, tp, usable)) as wholes:
+        return await anext(wholes, whole)
+
+
+async def _newest_at_the_end(log: Log, tp: TopicPartition, begin: int, end: int) -> Whole | None:
+    """The newest whole snapshot of the end of the partition, and of more of it where there is none."""
     window = WINDOW_FIRST
     while begin < end:
         start = max(begin, end - window)

@@ -16,6 +16,7 @@ from fallow.shared.events.decisions import CHAIN_HEADER, Decision
 from fallow.shared.events.effects import InputResumed, LogRepaired
 from fallow.shared.events.snapshots import SnapshotChunk
 from fallow.shared.events.value import replace
+from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.losses import LossKind
@@ -27,6 +28,7 @@ from fallow.shared.log.snapshots import read_catalogue, write_snapshot
 from tests.cli.test_user_name import make_nameless
 from tests.histories import CELL, History, folded, outgoing
 from tests.log.earlier_release import as_then
+from tests.signing import signed
 
 LAYOUT = Layout("t", {CELL: 0})
 DECISIONS = LAYOUT.tp("decisions", CELL)
@@ -34,9 +36,12 @@ TOPICS = ("decisions", "snapshots", "jobs", "queue", "nodes", "proposals", "oper
 
 
 class Kept:
-    """A cell with a history of 40 decisions, a snapshot at version 20 and one at 40, and inputs that it has read."""
+    """A cell with a history of 40 decisions, a snapshot at version 20 and one at 40, and inputs that it has read.
+    `key` signs the decisions, which the layout then believes.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout = LAYOUT, key: SigningKey | None = None) -> None:
+        self.layout, self.key = layout, key
         self.broker = MemoryBroker()
         for topic in TOPICS:
             self.broker.create_topic(LAYOUT.topic(topic), 1)
@@ -48,7 +53,7 @@ class Kept:
         for count in (20, 20):
             some = history.decisions(count)
             self.decisions += some
-            await self.log.publish(outgoing(LAYOUT, self.decisions)[-count:])
+            await self.log.publish(signed(LAYOUT, self.decisions, self.key)[-count:])
             catalogue = await read_catalogue(self.log, LAYOUT, CELL)
             await write_snapshot(self.log, LAYOUT, history.state, catalogue, writer="s", wall_ms=0)
         if reads_inputs:
@@ -60,7 +65,7 @@ class Kept:
 
     async def state(self) -> CellState:
         """What a reader that starts afresh folds to."""
-        follower = Follower(self.log, LAYOUT, CELL)
+        follower = Follower(self.log, self.layout, CELL)
         await follower.start()
         await follower.catch_up()
         await follower.stop()

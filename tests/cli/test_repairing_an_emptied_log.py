@@ -22,9 +22,9 @@ from fallow.shared.events.encoding import TYPE_HEADER
 from fallow.shared.events.snapshots import SnapshotChunk, SnapshotManifest
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.snapshot import ORIGIN
-from fallow.shared.log.machine.writer import Draft, Writer
+from fallow.shared.log.machine.writer import Draft, Sign, Writer
 from fallow.shared.log.memory.log import MemoryLog
-from fallow.shared.log.port import AppendAnswer, Appended, LogTruncated, LogUnavailable, Outgoing, TopicPartition
+from fallow.shared.log.port import Appended, LogTruncated, Outgoing
 from fallow.shared.log.reading import event_of
 from fallow.shared.log.snapshots import NoUsableSnapshot, read_catalogue, write_snapshot
 from tests.cli.test_repairing import DECISIONS, LAYOUT, Kept
@@ -156,52 +156,6 @@ async def test_a_moved_cell_whose_log_is_emptied_does_not_go_back_to_the_state_o
     assert (await LiveCheck(kept.log, LAYOUT, CELL).run()).first_violation is None
 
 
-class Dying(MemoryLog):
-    """Of a process that is killed before it changes something for the `changes`-th time."""
-
-    def __init__(self, kept: Kept, changes: int) -> None:
-        super().__init__(kept.broker)
-        self.left = changes
-
-    def _changes(self) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise LogUnavailable("the command was killed here")
-
-    async def publish(self, messages: Sequence[Outgoing]) -> int | None:
-        self._changes()
-        return await super().publish(messages)
-
-    async def append(self, message: Outgoing) -> AppendAnswer:
-        self._changes()
-        return await super().append(message)
-
-    async def delete_before(self, tp: TopicPartition, offset: int) -> None:
-        self._changes()
-        await super().delete_before(tp, offset)
-
-
-@pytest.mark.parametrize("emptied", EMPTIED)
-async def test_a_repair_that_is_killed_anywhere_can_be_done_again(emptied: Callable[[Kept], None]) -> None:
-    changes, is_done = 0, False
-    while not is_done:
-        kept = Kept()
-        await kept.live()
-        before = await kept.state()
-        emptied(kept)
-        dying = Dying(kept, changes)
-        try:
-            await repair(dying, LAYOUT, await survey(dying, LAYOUT, CELL), None, by="ada", wall_ms=0)
-            is_done = True
-        except LogUnavailable:
-            changes += 1
-        found = await survey(kept.log, LAYOUT, CELL)
-        if not found.is_whole:
-            await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
-        await goes_on(kept, await kept.state(), before)
-    assert changes > 5
-
-
 async def test_an_emptied_log_without_a_whole_snapshot_begins_anew_and_says_what_that_means() -> None:
     kept = Kept()
     await kept.live()
@@ -297,13 +251,13 @@ class Lost:
             broker.damage(DECISIONS, *range(15, end))
 
 
-async def goes_on_by_one(log: MemoryLog, state: CellState) -> None:
+async def goes_on_by_one(log: MemoryLog, state: CellState, sign: Sign | None = None) -> None:
     writer, started = Writer(state), WriterStarted(epoch=state.epoch + 1, writer="other")
     writer.begin()
     apply(state, started, state.at_ms)
     draft = writer.draft([started], {}, state.at_ms)
     assert isinstance(draft, Draft)
-    more, name = draft.headers(None), str(draft.decision.version)
+    more, name = draft.headers(sign), str(draft.decision.version)
     answer = await log.append(
         LAYOUT.outgoing(draft.decision, id=name, source="other", wall_ms=0, more=more, value=draft.value)
     )

@@ -4,6 +4,9 @@ The log stays the truth: a repair is a record of it, so that every reader that s
 What contradicts the log is made void: snapshots of states that it no longer leads to. Where a damaged record stands in
 the way of every reader, the records up to the end are deleted, and the state before the damage goes on as a snapshot.
 
+A repair that does not come to its end can be done again: until then a reader begins at the last good version, or not at
+all, and a survey says that the log is whole only where a new reader comes as far as the log leads.
+
 Where a whole snapshot stands behind the damage, and the log proves that it is of this history, nothing that was decided
 since is given up: the cell goes on from the newest state, and only what stands before that snapshot is deleted.
 
@@ -38,9 +41,15 @@ from fallow.shared.log.losses import loss_met, losses_of
 from fallow.shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, fences
 from fallow.shared.log.machine.snapshot import NEWEST, ORIGIN, Catalogue, DamagedSnapshot
 from fallow.shared.log.machine.writer import Draft, Sign, Writer
-from fallow.shared.log.port import Appended, Log, Outgoing, TopicPartition, UnreadableRecords
+from fallow.shared.log.port import Appended, Log, LogTruncated, Outgoing, TopicPartition, UnreadableRecords
 from fallow.shared.log.reading import log_record
-from fallow.shared.log.snapshots import begins_with_the_first_version, first_readable, read_catalogue, write_snapshot
+from fallow.shared.log.snapshots import (
+    NoUsableSnapshot,
+    begins_with_the_first_version,
+    first_readable,
+    read_catalogue,
+    write_snapshot,
+)
 
 WRITER = "fallow log repair"
 TOMBSTONES_AT_ONCE = 500
@@ -119,13 +128,34 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
         proven = [m for m in manifests if m.version <= found.state.version and m not in found.contradicting]
         newest = max(proven, key=lambda each: each.version, default=None)
         await _refuse_another_release(log, layout, found, newest, found.cut_offset, is_emptied=False)
-    if (not found.is_whole or not found.state.version) and (lacking := await keys_lacking(log, layout, found.state)):
-        raise NotRepairable(f"cell {cell}: {lacking}")
     if base is None and found.base is None:
+        await _refuse_without_its_keys(log, layout, found)
         raise NotRepairable(f"cell {cell}: {found.damage}: {NOTHING_LEFT}")
     found.losses = await _losses(log, layout, found.state)
+    if found.is_whole:
+        found.damage = await _why_no_reader_begins(log, layout, found.state)
+    if not found.is_whole or not found.state.version:
+        await _refuse_without_its_keys(log, layout, found)
     found.keys = keys_told(layout.signers.of(cell), found.state)
     return found
+
+
+async def _why_no_reader_begins(log: Log, layout: Layout, state: CellState) -> str:
+    """Why a reader that knows nothing does not come to this state of a log that folds to it; empty where it does, or
+    further. A new snapshot leads it there.
+    """
+    try:
+        reached = await _new_reader(log, layout, state.cell)
+    except (DamagedLog, DamagedSnapshot, NoUsableSnapshot, LogTruncated) as error:
+        return f"a new reader does not begin: {error}"
+    behind = reached.version < state.version or (reached.version == state.version and reached.chain != state.chain)
+    return f"a new reader folds to version {reached.version}, the log leads to {state.version}" if behind else ""
+
+
+async def _refuse_without_its_keys(log: Log, layout: Layout, found: Survey) -> None:
+    """Raises NotRepairable where the own cell file would give up what the keys of the cell prove."""
+    if lacking := await keys_lacking(log, layout, found.state):
+        raise NotRepairable(f"cell {found.cell}: {lacking}")
 
 
 async def _manifests(log: Log, layout: Layout, cell: str) -> list[SnapshotManifest]:
@@ -171,7 +201,8 @@ async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[
     reached = [m for m in manifests if _reaches(found.state, m)]
     if any(is_newest[m.snapshot] for m in reached) or await _has_good_record(log, layout, found):
         return
-    left = [_Left(found.state.version, found.state.epoch, is_newest=False)] if reached else []
+    is_last = any(is_newest[m.snapshot] for m in manifests if _is_of_state(found.state, m))
+    left = [_Left(found.state.version, found.state.epoch, is_newest=is_last)] if reached else []
     for manifest in beyond.values():
         state = await _state_beyond(log, layout, manifest, is_needed=len(left) == len(reached[:1]))
         if state is not None:
@@ -193,7 +224,12 @@ async def _look_beyond(log: Log, layout: Layout, found: Survey, manifests: list[
 
 def _reaches(state: CellState, manifest: SnapshotManifest) -> bool:
     """Whether the state is that of the snapshot, behind which nothing was decided: records may be skipped there."""
-    return (manifest.version, manifest.chain) == (state.version, state.chain) and manifest.offset <= state.offset
+    return _is_of_state(state, manifest) and manifest.offset <= state.offset
+
+
+def _is_of_state(state: CellState, manifest: SnapshotManifest) -> bool:
+    """Whether the snapshot holds this state, perhaps at another offset: a repair may have begun to write it anew."""
+    return (manifest.version, manifest.chain) == (state.version, state.chain)
 
 
 async def _state_beyond(log: Log, layout: Layout, manifest: SnapshotManifest, *, is_needed: bool) -> CellState | None:
@@ -452,14 +488,14 @@ async def _write_at_the_end(log: Log, layout: Layout, found: Survey, wall_ms: in
 
 
 async def _drop(log: Log, layout: Layout, found: Survey, but: str = "") -> None:
-    """Make the contradicting snapshots void, but for the one of this name: their manifests first, so that nothing half
-    void is ever believed.
+    """Make the contradicting snapshots void, but for the one of this name: their manifests last, so that no reader
+    believes what is half void, and a survey finds it again.
     """
     topic, partition = layout.tp("snapshots", found.cell)
     catalogue: Catalogue = await read_catalogue(log, layout, found.cell)
     dropped = {manifest.snapshot for manifest in found.contradicting} - {but}
-    keys = [m.key() for m in catalogue.manifests.values() if m.snapshot in dropped]
-    keys += [f"{found.cell}/{name}/{part}" for name in sorted(dropped) for part in catalogue.parts.get(name, ())]
+    keys = [f"{found.cell}/{name}/{part}" for name in sorted(dropped) for part in catalogue.parts.get(name, ())]
+    keys += [m.key() for m in catalogue.manifests.values() if m.snapshot in dropped]
     for first in range(0, len(keys), TOMBSTONES_AT_ONCE):
         some = keys[first : first + TOMBSTONES_AT_ONCE]
         await log.publish([Outgoing(topic, None, key.encode(), partition=partition) for key in some])
@@ -507,16 +543,20 @@ async def _append(
 
 async def _compare(log: Log, layout: Layout, state: CellState) -> None:
     """Whether a reader that knows nothing folds to the same state."""
-    reader = Follower(log, layout, state.cell)
+    reached = await _new_reader(log, layout, state.cell)
+    if reached.offset != state.offset:
+        text = f"the repair is at offset {state.offset}, and the log goes on to {reached.offset}: another process"
+        raise NotRepairable(f"{text} writes. Stop the services of cell {state.cell} and look again")
+    if digest_of(reached) != digest_of(state):
+        raise NotRepairable(f"a new reader folds to version {reached.version}, not to the repaired {state.version}")
+
+
+async def _new_reader(log: Log, layout: Layout, cell: str) -> CellState:
+    """The state to which a reader that knows nothing folds."""
+    reader = Follower(log, layout, cell)
     try:
         await reader.start()
         await reader.catch_up()
     finally:
         await reader.stop()
-    if reader.state.offset != state.offset:
-        text = f"the repair is at offset {state.offset}, and the log goes on to {reader.state.offset}: another process"
-        raise NotRepairable(f"{text} writes. Stop the services of cell {state.cell} and look again")
-    if digest_of(reader.state) != digest_of(state):
-        raise NotRepairable(
-            f"a new reader folds to version {reader.state.version}, not to the repaired {state.version}"
-        )
+    return reader.state

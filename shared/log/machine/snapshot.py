@@ -195,6 +195,8 @@ class Collector:
     newest: Whole | None = None
     torn: int = 0
     _chunks: dict[str, dict[int, tuple[str, ...]]] = field(default_factory=dict)
+    _named: dict[str, str] = field(default_factory=dict)
+    """The snapshot that the manifest of each slot names."""
 
     def add_chunk(self, chunk: SnapshotChunk) -> None:
         """One more chunk."""
@@ -204,6 +206,7 @@ class Collector:
         """Look whether the manifest's snapshot is whole, and no older than the one at hand; a torn one is only counted.
         Of two of the same version the later counts: the earlier may be made void behind it.
         """
+        self._named[manifest.slot] = manifest.snapshot
         at_hand = None if self.newest is None else self.newest.manifest
         if at_hand is not None and (manifest.version < at_hand.version or manifest.snapshot == at_hand.snapshot):
             return
@@ -215,13 +218,16 @@ class Collector:
         self._let_go_up_to(manifest.snapshot)
 
     def add_tombstone(self, key: str) -> None:
-        """A chunk is no more, and neither is its snapshot: it was replaced, or a person has found that the log
-        contradicts it.
+        """A chunk, or the last manifest of a snapshot, is no more, and neither is the snapshot: it was replaced, or a
+        person has found that the log contradicts it.
         """
         snapshot, part = chunk_of_key(key)
         if part is None:
-            return
-        self._chunks.get(snapshot, {}).pop(part, None)
+            snapshot = self._named.pop(slot_of_key(key), "")
+            if snapshot in self._named.values():
+                return
+        else:
+            self._chunks.get(snapshot, {}).pop(part, None)
         if self.newest is not None and self.newest.manifest.snapshot == snapshot:
             self.newest = None
 
@@ -250,6 +256,11 @@ def chunk_of_key(key: str) -> tuple[str, int | None]:
     return (snapshot, int(part)) if is_chunk else ("", None)
 
 
+def slot_of_key(key: str) -> str:
+    """The slot of a manifest's key (`cell/slot`)."""
+    return key.rpartition("/")[2]
+
+
 @dataclass(slots=True)
 class Catalogue:
     """What a cell's `snapshots` partition holds, by key: enough to know what a new snapshot makes superfluous."""
@@ -269,7 +280,7 @@ class Catalogue:
         """The record of this key is gone."""
         snapshot, part = chunk_of_key(key)
         if part is None:
-            self.manifests.pop(key.rpartition("/")[2], None)
+            self.manifests.pop(slot_of_key(key), None)
             return
         parts = self.parts.get(snapshot, {})
         parts.pop(part, None)
