@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import cast
 
-from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
+from fallow.shared.cluster.fold.fold import BehindForged, DamagedLog, LogRecord, OtherRelease, fold
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import CellFileSet
@@ -199,13 +199,25 @@ class Follower:
         is_forged, sure = entry.is_forged(version), (self.state.offset, self.state.skipped)
         if is_new and not is_forged and self._before_fold is not None:
             self._before_fold(self.state, entry)
-        fold(self.state, entry)
+        self._fold_or_tell(entry)
         self._has_forged |= is_new and is_forged
         if self.state.version != version:
             self._sure = None
         elif is_new and is_forged:
             self._sure = self._sure or sure  # and stays there: a copy of an old decision proves nothing of these
         return self.state.version != version
+
+    def _fold_or_tell(self, entry: LogRecord) -> None:
+        """Fold the record. Raises BehindForged where it does not fit behind records that were passed over here."""
+        try:
+            fold(self.state, entry)
+        except DamagedLog as error:
+            if self._sure is None or isinstance(error, OtherRelease):
+                raise
+            first = self._sure[0] + 1
+            behind = BehindForged(f"{error}. What stands from offset {first} on was passed over here: no key proved it")
+            behind.offset = error.offset
+            raise behind from error
 
     def wrote(self, message: Outgoing) -> None:
         """The state's last record is this one, which was appended and not read."""

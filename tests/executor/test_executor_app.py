@@ -247,6 +247,32 @@ async def test_an_executor_that_comes_to_lack_the_key_that_signs_speaks_for_no_n
         assert (len(world.heard), context.health.answer(f"/readyz/{CELL}")[0]) == (heard, 503)
 
 
+async def test_an_executor_that_gets_the_key_later_is_fenced_and_says_first_to_start_it_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log is whole: a new start reads what was passed over."""
+    async with living(tmp_path, has_decided=False) as world:
+        path = tmp_path / "cell.yaml"
+        path.write_text(signed_text(public(WRITERS), cell=CELL))
+        world.key = WRITERS
+        world.begin_cell(as_effect(signed_file(public(WRITERS), public(NEXT), cell=CELL)))
+        context = world.start("only")
+        await eventually(joined(world))
+        world.key = NEXT
+        world.append(world.writer.decide(PolicySet(policy=CellPolicy())))
+        await eventually(lambda: OLDER_COPY in (context.health.waiting_for or ""))
+        path.write_text(signed_text(public(WRITERS), public(NEXT), cell=CELL))
+        world.append(world.writer.decide(PolicySet(policy=CellPolicy())))
+        await eventually(lambda: CELL in context.health.fences)
+        passed_over = world.broker.partition(world.layout.tp("decisions", CELL)).end - 2
+        assert f"What stands from offset {passed_over} on was passed over here" in context.health.fences[CELL].reason
+        [told] = [line for line in capsys.readouterr().out.splitlines() if "operator action needed" in line]
+        assert "operator action needed, start the process again with the cell file in force" in told
+        world.start("again")
+        decided = world.writer.state.version
+        await eventually(lambda: world.contexts[1].health.progress.version.get(CELL, 0) >= decided)
+
+
 @pytest.mark.parametrize("file", [public(STRANGERS), public(WRITERS)], ids=["of no key", "an older copy"])
 async def test_an_executor_that_lacks_the_key_that_signs_keeps_its_nodes_out(tmp_path: Path, file: str) -> None:
     async with living(tmp_path, has_decided=False) as world:

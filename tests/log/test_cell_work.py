@@ -23,7 +23,7 @@ from fallow.services.projector.settings import ProjectorSettings
 from fallow.services.queueing.app.cell import CellPlanner, QueueingMetrics
 from fallow.services.queueing.app.snapshots import Keeper, SnapshotMetrics
 from fallow.services.queueing.settings import QueueingSettings
-from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease
+from fallow.shared.cluster.fold.fold import BehindForged, DamagedLog, OtherRelease
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from fallow.shared.events.encoding import encode
@@ -304,6 +304,7 @@ async def test_an_error_that_concerns_the_whole_process_is_not_kept_from_it() ->
     ("error", "advice"),
     [
         (DamagedLog("offset 3: records are missing"), "begin with `fallow log repair`"),
+        (BehindForged("offset 3: records are missing"), "start the process again with the cell file in force"),
         (OtherRelease("offset 3: a record cannot be read"), "the log is another release's"),
         (NoUsableSnapshot("there is no whole snapshot"), "begin with `fallow log repair`"),
         (OtherReleasesSnapshots("there is no whole snapshot that this release reads"), "the log is another release's"),

@@ -129,6 +129,18 @@ def test_a_newer_snapshot_takes_the_place_of_an_older_one_and_lets_its_chunks_go
     assert collector._chunks == {}
 
 
+def test_of_two_snapshots_of_the_same_version_the_later_one_counts() -> None:
+    """A repair writes the state anew at another offset, and makes the earlier one void behind it."""
+    state = lived(3, 20)
+    chunks, manifest = written(state, "before")
+    anew, again = written(state, "anew")
+    collector = collected([*chunks, *anew], manifest, again)
+    for chunk in chunks:
+        collector.add_tombstone(chunk.key())
+    assert collector.newest is not None
+    assert collector.newest.manifest.snapshot == "anew"
+
+
 def test_a_chunk_that_was_tombstoned_before_its_manifest_is_not_there() -> None:
     chunks, manifest = written(lived(1, 20))
     collector = collected(chunks)

@@ -31,6 +31,12 @@ class OtherRelease(DamagedLog):
     """The log is that of another release, which this one cannot read."""
 
 
+class BehindForged(DamagedLog):
+    """A record does not continue what is known, and right before it stand some that no key proved here. Where one of
+    those keys was only missing, the log is whole: who reads it afresh, with that key, finds out.
+    """
+
+
 class Verdict(StrEnum):
     """What a record is to a state."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease
+from fallow.shared.cluster.fold.fold import BehindForged, DamagedLog, OtherRelease
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.snapshot import DamagedSnapshot
 from fallow.shared.log.machine.writer import UnwritableDecision
@@ -30,6 +30,10 @@ STEADY_MS = 120_000
 FENCING = (DamagedLog, OtherRelease, DamagedSnapshot, NoUsableSnapshot, UnwritableDecision)
 
 FENCED = "fenced: operator action needed, begin with `fallow log repair`"
+FENCED_BEHIND_FORGED = (
+    "fenced: operator action needed, start the process again with the cell file in force (it lacked a key, or records "
+    "are forged). Where it is fenced again, begin with `fallow log repair`"
+)
 FENCED_BY_RELEASE = "fenced: operator action needed, the log is another release's: docs/operations.md, 'Upgrade it'"
 """Nothing in it is to be repaired."""
 
@@ -47,9 +51,15 @@ def fence_of(error: BaseException, layout: Layout, cell: str) -> Fence | None:
     if isinstance(error, LogTruncated):
         return Fence(str(error), *error.tp, error.asked) if error.asked >= error.begin else None
     if isinstance(error, FENCING):
-        is_of_another_release = isinstance(error, OtherRelease | OtherReleasesSnapshots)
-        return Fence(str(error), topic, partition, getattr(error, "offset", None), is_of_another_release)
+        return Fence(str(error), topic, partition, getattr(error, "offset", None), _advice(error))
     return None
+
+
+def _advice(error: BaseException) -> str:
+    """What helps first where that is not the usual, else empty."""
+    if isinstance(error, OtherRelease | OtherReleasesSnapshots):
+        return FENCED_BY_RELEASE
+    return FENCED_BEHIND_FORGED if isinstance(error, BehindForged) else ""
 
 
 async def work_apart(
@@ -103,7 +113,7 @@ def _fence(context: Context[Any], cell: str, fence: Fence) -> None:
     context.health.fence(cell, fence)
     context.telemetry.cell_fenced.labels(cell).set(1)
     context.logger.error(
-        FENCED_BY_RELEASE if fence.is_of_another_release else FENCED,
+        fence.advice or FENCED,
         cell=cell,
         reason=fence.reason,
         topic=fence.topic,

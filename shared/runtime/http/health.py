@@ -39,13 +39,15 @@ ENDS_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Why a process does nothing for a cell any more, and at which place of the log it saw that."""
+    """Why a process does nothing for a cell any more, and at which place of the log it saw that. `advice` is the line
+    that tells a person what to do first, empty for the usual one.
+    """
 
     reason: str
     topic: str
     partition: int
     offset: int | None = None
-    is_of_another_release: bool = False
+    advice: str = ""
 
 
 @dataclass(slots=True)
