@@ -1109,6 +1109,7 @@ class PlacementService:
         self._has_due = not walk.is_whole or walk.has_untold or self._lines.are_due
         self._has_untried = walk.has_untried or self._has_due
         goes_on = decision.is_full or decision.is_cut or self._has_untried or walk.has_come_to_wait
+        goes_on |= walk.has_head_due_at_once
         goes_on |= len(self.state.reservations) != planned  # their nodes are free for others now
         goes_on |= self._lines.keep_under_limits_of(self.state, passing)
         # Who waits changes with starts: the next cycle looks first, or this one where jobs get more workers in it.

@@ -50,6 +50,15 @@ def test_a_new_writer_avoids_the_same_nodes() -> None:
     assert world.nodes_of("job") == ["n2"]
 
 
+def test_a_job_that_starts_in_one_walk_behind_others_that_are_like_it_avoids_the_nodes_all_the_same() -> None:
+    world = cell(4, 8)
+    world.tell(admitted(spec_of("job", retry=RetryPolicy(budget=1, backoff_ms=1_000))))
+    world.tell(started("job"), failed("job"))
+    world.now_ms = world.wall_ms = 1_000
+    world.tell(*(admitted(spec_of(name, priority=1), 1_000) for name in ("first", "second")))
+    assert [world.nodes_of(name) for name in ("first", "second", "job")] == [["n1"], ["n1"], ["n2"]]
+
+
 def test_a_job_that_fits_nowhere_else_goes_back_to_the_node_where_it_failed() -> None:
     world = cell(8, 1)
     world.tell(admitted(spec_of("job", 8, retry=PATIENT)))

@@ -190,6 +190,27 @@ def test_a_service_that_lacked_a_replica_before_a_head_of_its_tenant_was_due_goe
     assert (len(world.job("own").workers), len(world.job("other").workers)) == (2, 1)
 
 
+def test_a_new_writer_finds_no_more_heads_beside_one_behind_a_service_that_still_lacks_a_replica() -> None:
+    """Ada's head is due, and keeps nothing behind her service. Before it did, eve's `second`, which waits behind her
+    `first` and for either node, would be looked for beside it, in vain, and be a head there.
+    """
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(joined("n1", 8, labels={"new": "1"}), joined("n2", 8, labels={"old": "1"}))
+    submit(world, "fill-1", 4, tenant="bob", **NEW)
+    submit(world, "fill-2", 4, tenant="bob", **OLD)
+    world.tell(admitted(service("lacks", 2, 4, tenant="ada", queue="line", workers_min=1, **NEW)))
+    all_start(world, "lacks")
+    submit(world, "due", 4, tenant="ada", **NEW)
+    world.pass_time(5_000)
+    submit(world, "first", 8, tenant="eve", priority=1, **OLD)
+    submit(world, "second", 6, tenant="eve")
+    world.pass_time(7_000)
+    heads = {"due": 0, "first": 5_000}
+    assert world.state.heads == heads
+    world.restart()
+    assert world.state.heads == heads
+
+
 def with_a_due_head(**young: Any) -> World:
     """Bob's head waits for two nodes, one of which is free; a third one has room, and would be left emptier."""
     world = world_of(FAIR, wait_ms=10_000)

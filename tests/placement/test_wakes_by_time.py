@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from fallow.services.placement.owners.patience import PATIENCE_MS
+from fallow.services.placement.queue.heads import PLAN_WAITS_MOST
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.events.operations import CellPolicy, PlanMaintenance
 from fallow.shared.events.queue import PlannedStart, QueueDiscipline, QueueOrder, StartsPlanned
@@ -30,6 +33,22 @@ def world_of(*queues: Queue, **policy: Any) -> World:
 def submit(world: World, name: str, gpus: int, tenant: str, **more: Any) -> None:
     """One job comes now."""
     world.tell(admitted(spec_of(name, gpus, tenant=tenant, **more), world.now_ms))
+
+
+def plan(world: World, **starts: tuple[str, int]) -> None:
+    """Queueing has planned these jobs of eight GPUs, each on a node, and when. All of them hold."""
+    planned = []
+    for job, (node, start_ms) in starts.items():
+        place = WorkerPlace(rank=0, node=node, devices=tuple(range(8)), gpu_milli=8_000)
+        planned.append(PlannedStart(job=job, start_ms=start_ms, places=(place,)))
+    state = world.state
+    found = StartsPlanned(
+        cell=CELL, writer="q", plan=1, version=state.version, at_ms=world.now_ms, starts=tuple(planned)
+    )
+    world.tell(found)
+    assert {job: kept.start_ms for job, kept in state.reservations.items()} == {
+        job: at for job, (_, at) in starts.items()
+    }
 
 
 def go_to(world: World, at_ms: int) -> None:
@@ -68,9 +87,33 @@ def test_a_job_starts_when_a_second_head_that_becomes_due_ends_what_a_first_one_
     assert world.nodes_of("third") == ["n1"]
 
 
+def test_of_two_jobs_that_come_to_be_due_heads_in_one_walk_the_older_one_keeps_its_room_at_once() -> None:
+    """Heads wait for nothing until they are due here. Ada's turn is first; bob's older job is a head beside hers."""
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE), backfill_wait_ms=0)
+    world.tell(joined("n1", 8, labels={"one": "1"}), joined("n2", 8, labels={"two": "1"}))
+    submit(world, "runs", 8, "bob", node_labels=("two",))
+    submit(world, "fill", 2, "eve", node_labels=("one",))
+    either = admitted(spec_of("either", 6, tenant="bob"), 0)
+    world.tell(either, admitted(spec_of("whole", 8, tenant="ada", node_labels=("one",)), 0))
+    assert world.nodes_of("either") == ["n1"]
+    assert world.state.heads == {"whole": 0}
+
+
 def test_a_cell_at_rest_with_due_heads_wakes_no_more() -> None:
     world = two_heads()
     go_to(world, 1_500)
+    assert world.service.next_cell_ms() is None
+
+
+def test_a_cell_does_not_wake_for_the_wait_of_a_head_whose_queue_backfills_no_more() -> None:
+    world = two_heads()
+    assert world.service.next_cell_ms() == 1_500
+    (part,) = world.file.cells
+    strict = (Queue(name="line", discipline=STRICT, order=QueueOrder.FAIR_SHARE),)
+    world.file = CellFile(cells=(part.model_copy(update={"queues": strict}),), tenants=world.file.tenants)
+    world.service.reload(world.file)
+    world.rest()
+    assert list(world.state.heads) == ["room", "limit"]
     assert world.service.next_cell_ms() is None
 
 
@@ -91,10 +134,7 @@ def test_a_job_starts_on_what_was_kept_for_a_job_at_its_limit_when_its_first_pla
     submit(world, "runs", 8, "ada", estimate_run_ms=3_000)
     free = "n2" if world.nodes_of("runs") == ["n1"] else "n1"
     submit(world, "planned", 8, "ada")
-    place = WorkerPlace(rank=0, node=free, devices=tuple(range(8)), gpu_milli=8_000)
-    start = PlannedStart(job="planned", start_ms=3_000, places=(place,))
-    plan = StartsPlanned(cell=CELL, writer="q", plan=1, version=world.state.version, at_ms=0, starts=(start,))
-    world.tell(plan)
+    plan(world, planned=(free, 3_000))
     submit(world, "behind", 4, "bob")
     assert not world.job("behind").workers
     go_to(world, 2_999)
@@ -103,12 +143,61 @@ def test_a_job_starts_on_what_was_kept_for_a_job_at_its_limit_when_its_first_pla
     assert world.nodes_of("behind") == [free]
 
 
-def test_a_borrower_starts_on_a_node_of_which_an_owner_that_has_waited_for_long_expects_nothing_any_more() -> None:
+@pytest.mark.parametrize("also", [{}, {"soon": ("b1", 5_000)}])
+def test_a_head_whose_start_is_planned_for_far_away_ends_what_another_one_kept_once_it_waits_no_longer_for_that(
+    also: dict[str, tuple[str, int]],
+) -> None:
+    """The two heads of ada's again, of which `limit` is planned: with and without another start planned, for soon."""
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE), reservation_ttl_ms=600_000)
+    world.tell(joined("n1", 8, labels={"one": "1"}), joined("n2", 8, labels={"two": "1"}))
+    world.tell(joined("b1", 8, pool="extra", gpu_type="big"), set_quotas(quota("ada", 8)))
+    submit(world, "runs", 4, "ada", node_labels=("two",), estimate_run_ms=100_000)
+    submit(world, "fill", 6, "eve", node_labels=("one",))
+    submit(world, "fills-big", 8, "eve", pools=("extra",), estimate_run_ms=5_000)
+    submit(world, "room", 4, "ada", node_labels=("one",))
+    submit(world, "soon", 8, "eve", pools=("extra",))
+    go_to(world, 500)
+    submit(world, "limit", 8, "ada", node_labels=("two",), priority=1)
+    plan(world, limit=("n2", 100_000), **also)
+    go_to(world, 1_200)
+    submit(world, "third", 2, "bob", node_labels=("one",))
+    go_to(world, 500 + PLAN_WAITS_MOST * WAIT_MS - 1)
+    assert not world.job("third").workers
+    go_to(world, 500 + PLAN_WAITS_MOST * WAIT_MS)
+    assert world.nodes_of("third") == ["n1"]
+
+
+def test_a_job_starts_when_one_before_it_would_not_be_over_by_a_planned_start_any_more() -> None:
+    """Of the nodes that `long` may have beside a head it keeps n1 off `short`, until that is planned for another one
+    too soon for it.
+    """
+    world = world_of(
+        Queue(name="line", discipline=BACKFILL), Queue(name="next", discipline=STRICT), reservation_ttl_ms=60_000
+    )
+    world.tell(joined("n1", 8, labels={"one": "1"}), joined("n2", 8, labels={"two": "1"}))
+    submit(world, "fill-1", 4, "eve", queue="line", node_labels=("one",), estimate_run_ms=3_000)
+    submit(world, "fill-2", 8, "eve", queue="line", node_labels=("two",))
+    submit(world, "planned", 8, "ada", queue="line", node_labels=("one",))
+    plan(world, planned=("n1", 3_000))
+    submit(world, "whole", 8, "eve", queue="next", node_labels=("two",))
+    submit(world, "long", 6, "ada", queue="next", estimate_run_ms=2_000)
+    submit(world, "short", 2, "bob", queue="next", estimate_run_ms=100, node_labels=("one",))
+    go_to(world, 1_000)
+    assert not world.job("short").workers
+    go_to(world, 1_001)
+    assert world.nodes_of("short") == ["n1"]
+
+
+@pytest.mark.parametrize("begins_ms", [PATIENCE_MS // 2, PATIENCE_MS // 2 + 1])
+def test_a_borrower_starts_on_a_node_of_which_an_owner_that_has_waited_for_long_expects_nothing_any_more(
+    begins_ms: int,
+) -> None:
+    """Not at the moment before which runs count as endless, when the last one began just then."""
     world = cell_with()
     world.listens = False
     world.tell(set_quotas(share("ada", 8), share("bob")), joined("n0"))
     submit(world, "endless", 1, "bob")
-    world.now_ms = world.wall_ms = PATIENCE_MS // 2 + 1
+    world.now_ms = world.wall_ms = begins_ms
     world.tell(joined("n1"), admitted(spec_of("newer", 7, tenant="bob"), world.now_ms))
     submit(world, "beside", 1, "bob")
     world.tell(finished("newer", world.nodes_of("newer")[0]), admitted(spec_of("own", 8), 0))

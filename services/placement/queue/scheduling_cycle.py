@@ -13,7 +13,7 @@ from fallow.services.placement.fit.empty_capacity import Reach, meet, without
 from fallow.services.placement.owners.owners_first import leaves_owners_alone
 from fallow.services.placement.queue.due_heads import WAITS, OwnBefore, due_heads
 from fallow.services.placement.queue.fair_share import Shares
-from fallow.services.placement.queue.heads import WAITED_FOR, Head, Heads, reserved_head
+from fallow.services.placement.queue.heads import WAITED_FOR, Head, Heads, is_due, reserved_head
 from fallow.services.placement.queue.identical_jobs import TOGETHER_MOST, BatchPlacement
 from fallow.services.placement.queue.lines.course import ByShares, Course, OneLine, Turns
 from fallow.services.placement.queue.lines.line import Line
@@ -73,8 +73,10 @@ class CycleResult:
     other nodes; `has_spent_tries`, that this is so because as many were tried as may be in one walk; `has_untold`, that
     more jobs are to be told why they wait; `has_kept_off`, that some were kept off for one whose own turn may come
     behind theirs; `has_come_to_wait`, that one waits for the first time, whatever keeps it, before a due head in the
-    line of its tenant, which may keep nothing any more in the next walk. At `changes_ms` some of what is kept changes
-    by time alone: as nodes close for heads, and as runs would no longer end before planned starts.
+    line of its tenant, which may keep nothing any more in the next walk; `has_head_due_at_once`, that a head of a queue
+    by shares is one since this walk and waits no longer until it is due, so that it keeps its room before its turn in
+    the next one. At `changes_ms` some of what is kept changes by time alone: as nodes close for heads, and as runs
+    would no longer end before planned starts.
     """
 
     starts: int = 0
@@ -88,6 +90,7 @@ class CycleResult:
     has_untold: bool = False
     has_kept_off: bool = False
     has_come_to_wait: bool = False
+    has_head_due_at_once: bool = False
     changes_ms: int | None = None
 
 
@@ -486,6 +489,9 @@ class _QueueScan:
             self._blocking[job.spec.id] = None
             if job.spec.id not in self._state.heads:
                 self._walk.heads.append(job.spec.id)
+                self._walk.has_head_due_at_once |= self._is_fair and is_due(
+                    self._state, job, self._now_ms, self._now_ms
+                )
 
     def _heads_in(self, row: Row) -> list[str]:
         """The heads of this line that wait for the room that this row needs, also those behind the job that comes first

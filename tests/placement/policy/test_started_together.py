@@ -110,6 +110,8 @@ def is_line_of_who_waits(state: CellState, lines: Lines, discipline: QueueDiscip
     assert in_line(lines) == in_line(lines_of(state, discipline))
     waits = [job.id for job in state.jobs.values() if job.status is JobStatus.QUEUED]
     assert [job for job in state.jobs if lines.place_of(job) is not None] == waits
+    fresh = {job for queue in lines.in_order() for line in queue for job in line.fresh}
+    assert fresh <= set(waits)
     assert check_state(state) == []
 
 
