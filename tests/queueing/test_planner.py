@@ -64,6 +64,24 @@ async def test_a_plan_that_kafka_does_not_take_is_made_anew_and_the_process_is_n
         await eventually(lambda: context.health.waiting_for is None)
 
 
+async def test_behind_a_plan_that_was_not_taken_the_process_is_not_ready_before_the_next_one_is_due() -> None:
+    """It reads decisions meanwhile, which says nothing of whether it can write."""
+    cell, host = Cell(), HandHost()
+    cell.host, cell.log.refusals = host, 1
+    cell.enqueue("a")
+    async with cell.planned() as context:
+        await eventually(lambda: "no broker" in (context.health.waiting_for or ""))
+        cell.enqueue("b")
+        await eventually(lambda: context.health.progress.version.get("main") == 2)
+        cell.enqueue("c")
+        await eventually(lambda: context.health.progress.version.get("main") == 3)
+        assert "no broker" in (context.health.waiting_for or "")
+        host.now_ms += 60_000
+        cell.enqueue("d")
+        await eventually(lambda: cell.newest() == [("default", 4, ("a", "b", "c", "d"))])
+        await eventually(lambda: context.health.waiting_for is None)
+
+
 async def test_the_first_plan_of_a_process_ends_what_one_before_it_planned() -> None:
     cell = Cell()
     cell.enqueue("a")

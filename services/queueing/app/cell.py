@@ -96,6 +96,8 @@ class CellPlanner:
         self._plans = 0
         self._has_planned = True  # what a process before this one planned is to end
         self._planned_version: int | None = None
+        self._is_unsaid = False
+        """Whether the log did not take the last plan: until it takes one, the process is not ready."""
         self._plan_at_ms = self._again_at_ms = self._host.monotonic_ms()
         self._shown: tuple[str, ...] = ()
         self._error = ForecastError()
@@ -136,6 +138,7 @@ class CellPlanner:
             if self._keeper is not None:
                 await self._keeper.turn()  # before the plan: however that ends, the next start has less to fold
             if not self._tenure.holds:
+                self._is_unsaid = False
                 self._context.health.ready(f"plans of {self._tenure.cell}")
                 self._count([])  # the figures are another process's now
             elif self._wait_ms() == 0:
@@ -145,8 +148,9 @@ class CellPlanner:
             self._context.logger.warning("the log is away", cell=self._tenure.cell, reason=str(error))
             await self._context.pause(self._away.next_s())
             return
-        self._away.reset()
-        self._context.health.ready(self._tenure.cell)
+        if not self._is_unsaid:
+            self._away.reset()
+            self._context.health.ready(self._tenure.cell)
         if self._stepped and not decisions:
             # A stepped replay waits for nobody who only follows: many records at once cost less than each one alone.
             await self._context.pause(STEPPED_PAUSE_S)
@@ -173,7 +177,9 @@ class CellPlanner:
         plans, starts = await self._host.beside(work, f"plan of {self._tenure.cell}", may_be_long=True)
         ended_ms = self._host.monotonic_ms()
         self._pace(begun_ms, ended_ms)
+        self._planned_version, self._is_unsaid = None, True  # where it is not taken, the next one is due without news
         await self._say(self._records(plans, starts, version, at_ms))
+        self._is_unsaid = False
         self._error.planned(starts)
         self._planned_version = version
         self._metrics.plans.labels(self._tenure.cell).inc()
