@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 import pytest
@@ -10,7 +11,8 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.log.port import Refusal
 from fallow.simulator.history.of_world import judge_history
 from fallow.simulator.history.record import History
-from fallow.simulator.trouble.denied import DENIED_EVERY, DENIED_FIRST, WRITERS
+from fallow.simulator.storage.broker import Message
+from fallow.simulator.trouble.denied import DENIED_EVERY, DENIED_FIRST, WRITERS, Denial, Denied
 from fallow.simulator.trouble.faults import Fault
 from fallow.simulator.world import World
 
@@ -19,6 +21,9 @@ LEFT_AFTER_MS = 6_000
 """A writer that is refused gives its cell up after about three seconds, and a standby takes it over."""
 
 SEED = DENIED_FIRST
+WORLDS_MOST = 40
+"""In so many worlds of all faults each topic has refused something."""
+
 FOR_GOOD = (Refusal.NOT_ALLOWED, Refusal.TIMESTAMP, Refusal.INVALID)
 
 
@@ -27,13 +32,22 @@ def world_that_denies(topic: str, code: Refusal, *, all_of_them: bool) -> World:
     world = World(SEED, Random(SEED), faults=(Fault.DENIED,), keep_faults=frozenset())
 
     def deny() -> None:
-        assert world.denied is not None
         owner = world.groups.owners.get(("placement", 0))
         assert owner is not None
-        world.denied.deny(topic, "" if all_of_them else owner.name, code, FOR_MS)
+        denied_of(world).deny(Denial(topic, "" if all_of_them else owner.name, code, FOR_MS))
 
     world.engine.at(DENIED_AT_MS, deny)
     return world
+
+
+def denied_of(world: World) -> Denied:
+    assert world.denied is not None
+    return world.denied
+
+
+def stranger_writes(world: World) -> None:
+    """What no service can read, and placement sets aside."""
+    world.broker.land(Message("jobs", 0, "stranger", "", None, b"{"))
 
 
 def told(world: World) -> History:
@@ -70,13 +84,31 @@ def test_a_cell_that_nobody_may_write_goes_on_once_the_right_is_back() -> None:
 
 @pytest.mark.parametrize("topic", sorted(WRITERS))
 def test_nothing_is_lost_or_doubled_where_a_topic_takes_no_record_for_a_while(topic: str) -> None:
-    told(world_that_denies(topic, Refusal.NOT_ALLOWED, all_of_them=True))
+    world = world_that_denies(topic, Refusal.NOT_ALLOWED, all_of_them=True)
+    world.engine.at(DENIED_AT_MS + 500, lambda: stranger_writes(world))
+    told(world)
+    assert set(denied_of(world).refusals) == {topic}
+    assert denied_of(world).judged[topic]
 
 
 @pytest.mark.parametrize("seed", range(DENIED_FIRST, 4 * DENIED_EVERY, DENIED_EVERY))
 def test_worlds_of_this_trouble_alone_break_no_promise(seed: int) -> None:
-    history = told(World(seed, Random(seed), faults=(Fault.DENIED,)))
+    world = World(seed, Random(seed), faults=(Fault.DENIED,))
+    history = told(world)
     assert {fault.kind for fault in history.injected} == {Fault.DENIED}
+    assert set(denied_of(world).refusals) == {fault.what.split()[0] for fault in history.injected}
+
+
+def test_in_worlds_of_all_faults_each_topic_refuses_and_each_refused_process_is_looked_at() -> None:
+    refusals, judged = Counter[str](), Counter[str]()
+    for seed in range(DENIED_FIRST, WORLDS_MOST * DENIED_EVERY, DENIED_EVERY):
+        world = World(seed, Random(seed))
+        assert world.run().violations == []
+        refusals += denied_of(world).refusals
+        judged += denied_of(world).judged
+        if set(judged) == set(WRITERS):
+            break
+    assert set(refusals) == set(judged) == set(WRITERS)
 
 
 def test_in_all_other_worlds_no_topic_refuses_anything() -> None:

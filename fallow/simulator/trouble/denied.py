@@ -26,7 +26,7 @@ WRITERS = {
     "decisions": "placement",
     "jobs": "admission",
     "nodes": "agent",
-    "proposals": "queueing",
+    "queue": "queueing",
     "dead-letters": "placement",
 }
 """Topics that refuse records, and the service whose right to write them may be withdrawn from one process alone."""
@@ -34,6 +34,10 @@ WRITERS = {
 TOPICS = ("decisions", "decisions", *WRITERS)
 CODES = (Refusal.NOT_ALLOWED, Refusal.TIMESTAMP, Refusal.INVALID, Refusal.TOO_LARGE)
 FOR_MS, AGAIN_MS = (1_500, 8_000), (500, 3_000)
+LAPSES_MS = 3_000
+"""A topic begins to refuse with the first record that somebody is to write into it: dead letters, say, are few. If none
+comes for so long, another topic is drawn.
+"""
 
 MOMENT_MS, TRIES_OF_A_MOMENT, TRIES_OF_WORDS = 100, 4, 6
 """So often one process may be refused by one topic within a moment: twice for each of two cells, or three times where
@@ -48,11 +52,25 @@ AWAY_MS, TRIES_OF_A_WRITER = 15_000, 5
 
 TOLD_AFTER_MS, STILL_TRIES_MS = 300, 100
 """So long after a refusal its process is not ready, unless something was written since, or what it writes is another's
-by then: a word of a node may be so soon, and is tried no more so long after the refusal.
+by then: a word of a node may be so soon, which is judged only if it was tried again so long after the refusal.
 """
 
 Life = tuple[str, int]
 """A process, by its name, and which of its lives it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """What refuses records: the topic, whose (empty: everybody's), why, and for how long."""
+
+    topic: str
+    who: str
+    code: Refusal
+    for_ms: int
+
+    def hits(self, who: str, topic: str) -> bool:
+        """Whether it refuses what this process writes into this topic."""
+        return topic == self.topic and self.who in ("", who)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +86,17 @@ class Refused:
 
 
 class Denied:
-    """Of one world. One topic at a time refuses the records of all processes, or of one."""
+    """Of one world. One topic at a time refuses the records of all processes, or of one.
+
+    `refusals` counts the records that each topic has refused, and `judged` the refusals behind which its process was to
+    say that it is not ready.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._topic, self._who, self._code = "", "", Refusal.NOT_ALLOWED
+        self.refusals, self.judged = Counter[str](), Counter[str]()
+        self._planned: Denial | None = None
+        self._denial: Denial | None = None
         self._until_ms = 0
         self._tries: dict[tuple[Life, str], deque[int]] = {}
         self._in_a_row: dict[tuple[Life, TopicPartition], deque[int]] = {}
@@ -90,23 +114,37 @@ class Denied:
         who = engine.chance.choice(["", *(each.name for each in world.processes if each.group == group)])
         if not world.faults.is_active:
             return
-        what = f"{topic} of {who or 'everybody'} for {for_ms} ms ({code})"
-        if world.faults.inject(Fault.DENIED, what):
-            self.deny(topic, who, code, for_ms)
-        engine.after(for_ms + engine.between(*AGAIN_MS), self._happen)
+        self._planned = Denial(topic, who, code, for_ms)
+        engine.after(LAPSES_MS, partial(self._lapse, self._planned))
 
-    def deny(self, topic: str, who: str, code: Refusal, for_ms: int) -> None:
-        """Let the topic refuse what this process writes, or all where none is named, for so long."""
-        self._topic, self._who, self._code = topic, who, code
-        self._until_ms = self._world.engine.now_ms + for_ms
+    def _lapse(self, denial: Denial) -> None:
+        if self._planned is denial:
+            self._happen()
+
+    def _begin_planned(self, denial: Denial) -> None:
+        """Somebody is about to write what is to be refused."""
+        engine, self._planned = self._world.engine, None
+        what = f"{denial.topic} of {denial.who or 'everybody'} for {denial.for_ms} ms ({denial.code})"
+        if self._world.faults.inject(Fault.DENIED, what):
+            self.deny(denial)
+        engine.after(denial.for_ms + engine.between(*AGAIN_MS), self._happen)
+
+    def deny(self, denial: Denial) -> None:
+        """Let the topic refuse records from now on."""
+        self._denial, self._until_ms = denial, self._world.engine.now_ms + denial.for_ms
 
     def refusal(self, who: str, topic: str) -> Refusal | None:
         """Why the topic takes no record of this process now; None where it does. When all faults are over a person has
         mended it.
         """
-        world = self._world
-        is_denied = topic == self._topic and self._who in ("", who) and world.engine.now_ms < self._until_ms
-        return self._code if is_denied and world.faults.is_active else None
+        world, planned = self._world, self._planned
+        if not world.faults.is_active:
+            return None
+        if planned is not None and planned.hits(who, topic):
+            self._begin_planned(planned)
+        denial = self._denial
+        is_denied = denial is not None and denial.hits(who, topic) and world.engine.now_ms < self._until_ms
+        return denial.code if is_denied and denial is not None else None
 
     # What is seen of those that are refused.
 
@@ -118,6 +156,7 @@ class Denied:
     def refused(self, who: str, tp: TopicPartition) -> None:
         """The process has been refused: it must not try again at once, and must say that it cannot do its work."""
         engine, process = self._world.engine, self._process(who)
+        self.refusals[tp[0]] += 1
         self._count(process, tp)
         seen = Refused(process, process.life, engine.now_ms, tp, self._written(process, tp), process.owned)
         engine.after(TOLD_AFTER_MS, partial(self._look, seen))
@@ -126,7 +165,8 @@ class Denied:
         return next(each for each in self._world.processes if each.name == who)
 
     def _count(self, process: Process, tp: TopicPartition) -> None:
-        now_ms, is_size = self._world.engine.now_ms, self._code is Refusal.TOO_LARGE
+        assert self._denial is not None
+        now_ms, is_size = self._world.engine.now_ms, self._denial.code is Refusal.TOO_LARGE
         tries = self._tries.setdefault((process.life, tp[0]), deque(maxlen=TRIES_OF_SIZES + 1))
         tries.append(now_ms)
         of_a_moment = sum(at_ms > now_ms - MOMENT_MS for at_ms in tries)
@@ -145,9 +185,12 @@ class Denied:
 
     def _look(self, seen: Refused) -> None:
         process, (topic, partition) = seen.process, seen.tp
-        still_tries = self._tries[seen.life, topic][-1] >= seen.at_ms + STILL_TRIES_MS
+        still_tries = topic != "nodes" or self._tries[seen.life, topic][-1] >= seen.at_ms + STILL_TRIES_MS
         is_over = self._written(process, seen.tp) != seen.written or not seen.owned <= process.owned or not still_tries
-        if process.life == seen.life and process.paused_until_ms < seen.at_ms and not is_over and process.is_ready:
+        if process.life != seen.life or process.paused_until_ms >= seen.at_ms or is_over:
+            return
+        self.judged[topic] += 1
+        if process.is_ready:
             self._breaks(f"{process.name} is ready though {topic}/{partition} refused its record")
 
     def _written(self, process: Process, tp: TopicPartition) -> int:
