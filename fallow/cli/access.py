@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,6 +20,7 @@ from fallow.shared.runtime.addresses import REDIS_RULE, is_redis, without_passwo
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 
 if TYPE_CHECKING:
+    from fallow.cli.passed_over import Places
     from fallow.shared.client.direct import DirectClient
     from fallow.shared.cluster.model.config import CellFile
     from fallow.shared.log.layout import Layout
@@ -41,6 +42,8 @@ class Access:
     redis: str | None
     namespace: str
     cell_file: Path | None
+    said: Places = field(default_factory=dict, repr=False, compare=False)
+    """Records of which this command has said that it passes them over."""
 
     @property
     def kafka_address(self) -> str:
@@ -87,7 +90,8 @@ class Access:
         from fallow.shared.log.layout import Layout  # noqa: PLC0415 - the same
 
         ordinals = {cell.name: cell.ordinal for cell in file.cells}
-        return Layout(self.namespace, ordinals, TellingSigners(file), frozenset(file.own_topics))
+        signers = TellingSigners(file, self.cell_path, self.said)
+        return Layout(self.namespace, ordinals, signers, frozenset(file.own_topics))
 
     def cell(self, given: str | None) -> str:
         """The cell that is named, or the only one. Ends the command where that is not clear."""

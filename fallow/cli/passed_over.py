@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from fallow.cli.failures import say
 from fallow.shared.cluster.model.config import CellFile
@@ -11,21 +12,32 @@ from fallow.shared.log.signers import Signers
 SAID_MOST = 5
 """Whoever may write the topic writes as many as he likes."""
 
+Places = dict[tuple[str, int], None]
+"""Cells and offsets of which it was said: a command may read a log more than once."""
+
 
 class TellingSigners(Signers):
-    """The keys of the cell file of a command, which says what they do not prove: once for each place."""
+    """The keys of the cell file of a command, which says what they do not prove: once for each place. Behind the first
+    it says what that means: whatever the command tells, it tells without them.
+    """
 
-    def __init__(self, file: CellFile) -> None:
+    def __init__(self, file: CellFile, path: Path, said: Places) -> None:
         super().__init__(file)
-        self._places = dict[tuple[str, int], None]()
+        self._path, self._said = path, said
 
     def skipped(self, cell: str, offsets: Sequence[int]) -> None:
         """Say where they stand; of many, the first few."""
         for offset in offsets:
-            if (cell, offset) in self._places or len(self._places) > SAID_MOST:
+            if (cell, offset) in self._said or len(self._said) > SAID_MOST:
                 continue
-            self._places[cell, offset] = None
-            if len(self._places) > SAID_MOST:
+            is_first = not self._said
+            self._said[cell, offset] = None
+            if len(self._said) > SAID_MOST:
                 say("fallow: passed over more of them: `fallow verify` counts them")
             else:
                 say(f"fallow: cell {cell}, offset {offset}: no key of the cell proves this record, it is passed over")
+            if is_first:
+                what = "What such records decided is not told here, and somebody else may have written them"
+                lacks = f"If the services of the cell believe them, {self._path} lacks a key in signing.keys"
+                rule = "or its from_version is too early: give the command the cell file in force (--cell-file)"
+                say(f"fallow: {what}. {lacks}, {rule}")

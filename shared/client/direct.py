@@ -128,6 +128,10 @@ class DirectClient:
             async for some in self._history.news(since, wait_ms):
                 yield some
 
+    def passed_over(self, since: Mark) -> tuple[str, ...]:
+        """As the port says."""
+        return self._history.passed_over(since)
+
     async def decisions(self, cell: str, first: int, last: int | None = None) -> AsyncGenerator[Decision, None]:
         """As the port says."""
         with told():

@@ -35,12 +35,14 @@ class History:
 
     def __init__(self, log: Log, layout: Layout) -> None:
         self._log, self._layout = log, layout
+        self._passed_over = dict[str, int]()
+        """The last offset of each cell at which a record was passed over that no key proves."""
 
     async def mark(self) -> Mark:
         """Where the topics that tell news end now."""
         tps = [self._layout.tp(topic, cell) for cell in self._layout.ordinals for topic in ("jobs", "decisions")]
         ends = await self._log.end_offsets(tps)
-        return Mark({f"{topic}/{partition}": end for (topic, partition), end in ends.items()})
+        return Mark({_name(tp): end for tp, end in ends.items()})
 
     async def news(self, since: Mark, wait_ms: int) -> AsyncGenerator[list[News], None]:
         """As the client's port says."""
@@ -63,6 +65,11 @@ class History:
         elif event.version > versions.get(event.cell, 0):
             versions[event.cell] = event.version
             yield from (News(event.cell, effect, event.version, event.at_ms) for effect in event.effects)
+
+    def passed_over(self, since: Mark) -> tuple[str, ...]:
+        """As the client's port says."""
+        last, begins = self._passed_over, since.offsets
+        return tuple(cell for cell in last if last[cell] >= begins.get(_name(self._layout.tp("decisions", cell)), 0))
 
     async def decisions(self, cell: str, first: int, last: int | None) -> AsyncGenerator[Decision, None]:
         """As the client's port says."""
@@ -168,6 +175,7 @@ class History:
         if unproven is None or version < unproven:
             return False
         self._layout.signers.skipped(cell, [record.offset])
+        self._passed_over[cell] = max(record.offset, self._passed_over.get(cell, -1))
         return True
 
     async def _bounds(self, tp: TopicPartition) -> tuple[int, int]:
@@ -204,6 +212,11 @@ async def _until(reader: Reader, tp: TopicPartition, end: int) -> AsyncGenerator
 
 def _of_id(own: str, jobs: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(job for job in jobs if own_id(job) == own))
+
+
+def _name(tp: TopicPartition) -> str:
+    topic, partition = tp
+    return f"{topic}/{partition}"
 
 
 def _tp(name: str) -> TopicPartition:

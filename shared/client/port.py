@@ -95,6 +95,11 @@ class CellClient(Protocol):
         ClientUnavailable.
         """
 
+    def passed_over(self, since: Mark) -> tuple[str, ...]:
+        """The cells of which news behind the mark were passed over up to now, since no key of the client's own cell
+        file proves them. Silence of such a cell proves nothing: its answer may be among them.
+        """
+
     def decisions(self, cell: str, first: int, last: int | None = None) -> AsyncGenerator[Decision, None]:
         """The accepted decisions of these versions, as far as the log holds them now. Raises ClientUnavailable."""
 

@@ -37,6 +37,9 @@ class Away:
     async def cancel(self, job: str, tenant: str, *, cell: str | None = None, reason: str = "") -> Mark:
         return Mark({f"{tenant} cancels {job} in {cell}": 0})
 
+    def passed_over(self, since: Mark) -> tuple[str, ...]:
+        return ()
+
     async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
         (said,) = since.offsets
         assert said == "vision cancels vision/train in south"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from fallow.cli.log.past import Then, open_past
 from fallow.cli.log.repair import signature_for
 from fallow.cli.log.repairing import From, NotRepairable, repair, survey
 from fallow.cli.log.why import explain
-from fallow.cli.passed_over import SAID_MOST, TellingSigners
+from fallow.cli.passed_over import SAID_MOST, Places, TellingSigners
 from fallow.cli.verify.verification import LiveCheck
 from fallow.shared.client.history import History as ClientHistory
 from fallow.shared.client.port import Mark
@@ -140,14 +141,16 @@ async def test_verify_without_the_keys_believes_what_continues_the_chain_and_fin
     assert (found.forged, found.first_violation.invariant) == (0, "chain")
 
 
-def test_a_command_says_the_first_places_once(capsys: pytest.CaptureFixture[str]) -> None:
-    signers = TellingSigners(signed_file(public(WRITERS), cell=CELL))
+def test_a_command_says_the_first_places_once_and_what_that_means(capsys: pytest.CaptureFixture[str]) -> None:
+    file, places = signed_file(public(WRITERS), cell=CELL), Places()
     for _ in range(2):
-        signers.skipped(CELL, range(SAID_MOST + 9))
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == SAID_MOST + 1
-    assert said[0] == f"fallow: cell {CELL}, offset 0: no key of the cell proves this record, it is passed over"
-    assert "passed over more" in said[-1]
+        TellingSigners(file, Path("c.yaml"), places).skipped(CELL, range(SAID_MOST + 9))
+    first, means, *others, last = capsys.readouterr().err.splitlines()
+    assert first == f"fallow: cell {CELL}, offset 0: no key of the cell proves this record, it is passed over"
+    assert "c.yaml lacks a key in signing.keys, or its from_version is too early" in means
+    assert means.endswith("give the command the cell file in force (--cell-file)")
+    assert len(others) == SAID_MOST - 1
+    assert "passed over more" in last
 
 
 async def damaged() -> MemoryLog:

@@ -257,6 +257,9 @@ class TwoCells:
         self.asked.append(operation)
         return Mark({"t.operations/0": len(self.asked)})
 
+    def passed_over(self, since: Mark) -> tuple[str, ...]:
+        return ()
+
     async def news(self, since: Mark, *, wait_ms: int = 200) -> AsyncGenerator[list[News], None]:
         assert since.offsets["t.operations/0"] == 1, "from before the first request on"
         for each in self._news:

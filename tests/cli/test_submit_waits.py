@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import typer
 
-from fallow.cli.job.submit import Until, _end, why_it_waits
+from fallow.cli.job.submit import Found, Until, _end, why_it_waits
 from fallow.shared.client.answers import Progress
 from fallow.shared.client.port import News
 from fallow.shared.events import effects as e
@@ -57,7 +57,7 @@ def test_a_reason_is_told_once(is_told: bool, capsys: pytest.CaptureFixture[str]
         progress.take(News("main", effect))
     why = why_it_waits(progress, ["a"])
     with pytest.raises(typer.Exit) as ended:
-        _end(progress, Until.STARTED, 5, why if is_told else "")
+        _end(Found(["a"], progress, told=why if is_told else ""), Until.STARTED, 5)
     assert ended.value.exit_code == 1
     assert capsys.readouterr().err == f"fallow: not started within 5 s: {'a' if is_told else why}\n"
 
@@ -69,5 +69,5 @@ def test_a_reason_that_changed_since_it_was_told_is_told(capsys: pytest.CaptureF
     before = why_it_waits(progress, ["a"])
     progress.take(News("main", e.JobHeld(job="a")))
     with pytest.raises(typer.Exit):
-        _end(progress, Until.STARTED, 5, before)
+        _end(Found(["a"], progress, told=before), Until.STARTED, 5)
     assert "a (held: " in capsys.readouterr().err

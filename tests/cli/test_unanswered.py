@@ -10,7 +10,7 @@ import typer
 from fallow.cli.access import in_turn
 from fallow.cli.job import cancel, hold
 from fallow.cli.job.outcomes import Outcome
-from fallow.cli.job.submit import Until, _end
+from fallow.cli.job.submit import Found, Until, _end
 from fallow.cli.node.answers import outcome
 from fallow.cli.node.operate import tell_answer
 from fallow.cli.unanswered import Passes, unanswered
@@ -43,7 +43,7 @@ def test_what_tenants_wish_passes_admission_and_what_operators_order_does_not() 
 
 def test_submit_and_cancel_name_admission(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
-        _end(Progress.of_specs([JobSpec(id="h3", tenant="ada")]), Until.STARTED, 8, "")
+        _end(Found(["ada/h3"], Progress.of_specs([JobSpec(id="h3", tenant="ada")])), Until.STARTED, 8)
     assert capsys.readouterr().err == f"fallow: {BY_ADMISSION.replace('h3', 'ada/h3')}\n"
     assert cancel.told_of("h3", [], 8).answer == BY_ADMISSION
 

@@ -54,6 +54,9 @@ class Cell:
         while True:
             yield []
 
+    def passed_over(self, since: Mark) -> tuple[str, ...]:
+        return ()
+
     async def job(self, cell: str, job: str, *, at_least: int | None = None) -> Read[JobRow | None]:
         return Read(next((row for row in self.seen if row.id == job), None), at_least or 1, 0, 0)
 

@@ -22,7 +22,7 @@ from fallow.cli.job.submit import words
 from fallow.cli.log.sentences import stands
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
-from fallow.cli.unanswered import Passes
+from fallow.cli.unanswered import AnswerUnread, Passes, check_silence
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News, ViewUnanswering
 from fallow.shared.cluster.model.arrays import element_id, is_element_of
@@ -89,7 +89,11 @@ async def told_of_each(
     """
     known: list[str] | None = None
     for job_id in job_ids:
-        found = await outcome_of(client, job_id, tenant, cell, reason, timeout_s * 1000)
+        try:
+            found = await outcome_of(client, job_id, tenant, cell, reason, timeout_s * 1000)
+        except AnswerUnread as error:
+            yield Outcome(job_id, str(error), Exit.AWAY, is_from_cell=False)
+            continue
         if found is not None:
             news = found if isinstance(found, list) else []
             yield replace(told_of(job_id, found, timeout_s), hint=await hint_of_no(client, job_id, cell, news))
@@ -118,7 +122,9 @@ def told_of(job_id: str, found: Known, timeout_s: int) -> Outcome:
 async def outcome_of(
     client: CellClient, job_id: str, tenant: str | None, cell: str | None, reason: str, wait_ms: int
 ) -> Found:
-    """What came of the cancel of one job, followed for `wait_ms`. Raises ClientUnavailable."""
+    """What came of the cancel of one job, followed for `wait_ms`. Raises ClientUnavailable; AnswerUnread where there is
+    no answer that can be read, and no sign either that the cell gave none.
+    """
     tenant = parted(job_id)[0] or tenant
     if tenant is None or cell is None:
         there = await whereabouts(client, job_id, cell)
@@ -136,9 +142,12 @@ async def outcome_of(
         return found
     with contextlib.suppress(ClientUnavailable):  # the request is sent; the log answers without the view, too
         rows = () if cell is None else await rows_of(client, cell, job_id)
-        if are_stopping(rows):
+        if are_stopping(rows) and not client.passed_over(mark):
             return rows
-    return await answers(client, mark, job_id, max(0, wait_ms - LOOK_AFTER_MS), is_answer)
+    found = await answers(client, mark, job_id, max(0, wait_ms - LOOK_AFTER_MS), is_answer)
+    if not found:
+        check_silence(client, mark, job_id)
+    return found
 
 
 def of_array(array: str, news: list[News]) -> str:

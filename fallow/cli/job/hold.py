@@ -23,7 +23,7 @@ from fallow.cli.log.sentences import stands
 from fallow.cli.node.operate import REFUSALS, operation
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
-from fallow.cli.unanswered import Passes
+from fallow.cli.unanswered import Passes, unread_about
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, News
 from fallow.shared.cluster.model.job import JobStatus
@@ -49,11 +49,13 @@ Timeout = Annotated[int, typer.Option("--timeout", min=1, help="How many seconds
 @dataclass(frozen=True, slots=True)
 class Held:
     """What came of a hold or a release: the log's answers, and how the job, or each element of the array, stands.
-    Without answers it was as wished before, if there are rows, else nothing is known yet.
+    Without answers it was as wished before, if there are rows, else nothing is known yet, or `unread` says why no
+    answer could be read.
     """
 
     news: Sequence[News]
     rows: Sequence[JobRow] = ()
+    unread: str = ""
 
     def is_of_array(self, job: str) -> bool:
         """Whether elements answered, or stand, for the job."""
@@ -108,6 +110,8 @@ async def _told_of_each(
 def told_of(wish: HoldJob | ReleaseJob, found: Held, timeout_s: int) -> Outcome:
     """What is told of one job, or array, that was waited for so long."""
     job, is_hold = wish.job, isinstance(wish, HoldJob)
+    if found.unread:
+        return Outcome(job, found.unread, Exit.AWAY, is_from_cell=False)
     if not found.news and not found.rows:
         return no_answer(job, Passes.PLACEMENT, timeout_s)
     version = found.news[-1].version if found.news else None
@@ -156,10 +160,12 @@ async def outcome_of(client: CellClient, wish: Operation, job: str, wait_ms: int
     news = await answers(client, mark, job, min(wait_ms, LOOK_AFTER_MS), is_answer)
     if not news:
         rows = await rows_of(client, wish.cell, job)
-        if is_as_wished(rows):
+        if is_as_wished(rows) and not client.passed_over(mark):
             return Held((), rows)
         news = await answers(client, mark, job, max(0, wait_ms - LOOK_AFTER_MS), is_answer)
-    if not news or news[0].job == job:
+    if not news:
+        return Held((), unread=unread_about(job, client.passed_over(mark)))
+    if news[0].job == job:
         return Held(news)
     with contextlib.suppress(ClientUnavailable):  # the log has answered; the view only adds the other elements
         return Held(news, await rows_of(client, wish.cell, job, at_least=news[-1].version))

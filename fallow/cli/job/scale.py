@@ -15,7 +15,7 @@ from fallow.cli.job.meant import hint_by, hint_for, no_such_job
 from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.job.submit import words
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line
-from fallow.cli.unanswered import Passes, unanswered
+from fallow.cli.unanswered import Passes, check_silence, unanswered
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import News
 from fallow.shared.events.effects import JobUpdated
@@ -64,7 +64,7 @@ def scale(
 
 
 async def _scale(access: Access, job_id: str, tenant: str | None, cell: str | None, changes: JobChanges) -> News | None:
-    """The answer, or None if there is none in time."""
+    """The answer, or None if there is none in time. Raises ClientUnavailable."""
     async with access.client() as client:
         if tenant is None or cell is None:
             there = await whereabouts(client, job_id, cell)
@@ -73,7 +73,10 @@ async def _scale(access: Access, job_id: str, tenant: str | None, cell: str | No
                 end_with(Exit.NO, f"fallow: no cell knows a job {job_id}{await hint_by(client, job_id, cell)}")
             tenant = tenant or (there.row.tenant if there.row is not None else parted(job_id)[0])
         mark = await client.update(job_id, tenant, changes, cell=cell)
-        return await answer(client, mark, job_id, WAIT_S * 1000, partial(_is_answer, tenant, changes))
+        found = await answer(client, mark, job_id, WAIT_S * 1000, partial(_is_answer, tenant, changes))
+        if found is None:
+            check_silence(client, mark, job_id)
+        return found
 
 
 def _is_answer(tenant: str, changes: JobChanges, news: News) -> bool:

@@ -23,7 +23,7 @@ from fallow.cli.log.sentences import gpus, node_at, of_job, rejection, sentence,
 from fallow.cli.log.why import DEFERRED
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_sentence
-from fallow.cli.unanswered import Passes, unanswered
+from fallow.cli.unanswered import Passes, unanswered, unread_about
 from fallow.cli.wrong_use import WrongValue
 from fallow.shared.client.answers import BAD, OVER, TURNED_AWAY, Progress, Stage
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
@@ -96,6 +96,8 @@ class Found:
     over_before: list[str] = field(default_factory=list)
     """Those that were submitted before and were over then: nothing runs for this submission."""
     told: str = ""
+    passed_over: tuple[str, ...] = ()
+    """Cells whose answers to this submission may be among decisions that were passed over: no key proves them."""
 
     def parts(self, job: str) -> tuple[str, ...]:
         """The job, or the elements of the array."""
@@ -109,9 +111,10 @@ class Found:
     def note(self, seen: Earlier) -> None:
         """Those of which these rows were seen, or whose news told of them, and to which no answer came since, were
         submitted before. They are as far as the rows and the news say; an element of which the rows that were seen do
-        not tell is over, since the view has forgotten it.
+        not tell is over, since the view has forgotten it. Where answers may have been passed over, silence shows
+        nothing: what is seen may be of this very submission.
         """
-        for job in self.unanswered():
+        for job in self.unanswered() if not self.passed_over else ():
             parts, rows = self.parts(job), seen.get(job, ())
             forgotten = _forgotten(rows) if rows else Stage.UNANSWERED
             rows = self._with_news(job, rows)
@@ -216,9 +219,10 @@ def tell_and_end(jobs: list[JobSpec], goal: Until | None, timeout_s: int, found:
     elif goal is None:
         _tell_sent(jobs, progress, earlier)
     if goal is not None:
-        _end(progress, goal, timeout_s, found.told, found.over_before)
+        _end(found, goal, timeout_s)
     if progress.turned_away:
         raise typer.Exit(Exit.NO)
+    _end_unread(found, found.unanswered())
     if found.over_before:
         raise typer.Exit(Exit.BEFORE)
 
@@ -300,7 +304,7 @@ async def found_of(client: CellClient, jobs: list[JobSpec], goal: Until | None, 
     rows = Earlier()
     with contextlib.suppress(ClientUnavailable):
         await _turned_away(client, mark, found, ANSWER_MS, quiet=quiet)
-        rows = await _rows_of_unanswered(client, found)
+        rows = Earlier() if found.passed_over else await _rows_of_unanswered(client, found)
         if rows:
             await _turned_away(client, mark, found, LATE_ANSWER_MS, quiet=quiet)
     found.note(rows)
@@ -315,6 +319,7 @@ async def _turned_away(client: CellClient, mark: Mark, found: Found, wait_ms: in
             for news in some:
                 if progress.take(news) and not quiet and isinstance(news.event, NO):
                     print_sentence(words(news))
+            found.passed_over = client.passed_over(mark)
             if progress.have(Stage.WAITING) or monotonic_ms() - began_ms > wait_ms:
                 return
 
@@ -362,6 +367,7 @@ async def follow(client: CellClient, mark: Mark, found: Found, goal: Stage, wait
             for news in some:
                 if found.progress.take(news) and not quiet:
                     print_sentence(words(news))
+            found.passed_over = client.passed_over(mark)
             past_ms = monotonic_ms() - began_ms
             if not has_looked and past_ms > LOOK_AFTER_MS:
                 has_looked, rows = True, await _rows_if_it_can(client, found)
@@ -400,7 +406,7 @@ def _tell_earlier(found: Found, rows: Earlier, *, quiet: bool) -> None:
 
 
 def _tell_why_they_wait(found: Found, *, quiet: bool) -> None:
-    if quiet:
+    if quiet or found.passed_over:
         return
     found.told = why_it_waits(found.progress, found.progress.at(Stage.WAITING))
     if found.told:
@@ -428,18 +434,26 @@ def why_it_waits(progress: Progress, jobs: list[str]) -> str:
     return f"{first} ({code}: {DEFERRED[code]}){more}; see `fallow job {first}`"
 
 
-def _end(progress: Progress, goal: Until, timeout_s: int, told: str, over_before: Sequence[str] = ()) -> None:
-    """End the command by how far the jobs are, where they are not as far as they should. `told` is why they wait as a
-    line above has it: it is not repeated. What was over before ended in no way by this submission.
+def _end(found: Found, goal: Until, timeout_s: int) -> None:
+    """End the command by how far the jobs are, where they are not as far as they should. Why they wait is not repeated
+    where a line above has told it. What was over before ended in no way by this submission.
     """
+    progress = found.progress
     missing = progress.at(Stage.UNANSWERED)
+    late = [job for job, stage in progress.stages.items() if not progress.is_at(stage, GOALS[goal])]
+    _end_unread(found, missing or late)
     if missing:
         end_with(Exit.AWAY, f"fallow: {unanswered(first_named([*missing], 1), Passes.ADMISSION, timeout_s)}")
     if not progress.have(GOALS[goal]):
-        late = [job for job, stage in progress.stages.items() if not progress.is_at(stage, GOALS[goal])]
         why = why_it_waits(progress, late)
-        said = first_named([*late], 1) if why in ("", told) else why
+        said = first_named([*late], 1) if why in ("", found.told) else why
         end_with(Exit.NO, f"fallow: not {goal.value} within {timeout_s} s: {said}")
-    earlier = {part for job in over_before for part in progress.arrays.get(job, (job,))}
+    earlier = {part for job in found.over_before for part in progress.arrays.get(job, (job,))}
     if any(stage in BAD for job, stage in progress.stages.items() if job not in earlier):
         raise typer.Exit(Exit.NO)
+
+
+def _end_unread(found: Found, jobs: Sequence[str]) -> None:
+    """End the command where these jobs may be farther than can be read."""
+    if jobs and (why := unread_about(first_named([*jobs], 1), found.passed_over)):
+        end_with(Exit.AWAY, f"fallow: {why}")

@@ -14,7 +14,7 @@ from fallow.cli.failures import Exit, say
 from fallow.cli.job.submit import words
 from fallow.cli.node.operate import refusal_of
 from fallow.cli.output.output import print_json, print_sentence
-from fallow.cli.unanswered import Passes, unanswered
+from fallow.cli.unanswered import Passes, unanswered, unread_about
 from fallow.shared.client.port import ClientUnavailable, News
 from fallow.shared.events.effects import Effect, NodeChanged, ProposalRefused
 from fallow.shared.events.operations import Operation
@@ -22,8 +22,8 @@ from fallow.shared.near import meant
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.view.rows import NodeRow
 
-Answers = dict[str, News | None]
-"""The log's answer for each node; None where there is none in time."""
+Answers = dict[str, News | str | None]
+"""The log's answer for each node; None where there is none in time, and words where they say why none can be read."""
 
 
 async def rows_by_id(access: Access, cell: str) -> dict[str, NodeRow]:
@@ -50,7 +50,8 @@ async def answers_to(
                         found[node] = news
                 if None not in found.values() or monotonic_ms() > deadline_ms:
                     break
-    return found
+        cells = client.passed_over(marks[0])
+    return {node: answer or unread_about(node, cells) or None for node, answer in found.items()}
 
 
 def _node_of(event: object, done: tuple[type[Effect], ...]) -> str:
@@ -108,15 +109,16 @@ def tell_each(
         raise typer.Exit(Exit.NO if is_refused else Exit.AWAY)
 
 
-def is_refused(answer: News | None) -> bool:
+def is_refused(answer: News | str | None) -> bool:
     """Whether the cell said no."""
-    return answer is not None and isinstance(answer.event, ProposalRefused)
+    return isinstance(answer, News) and isinstance(answer.event, ProposalRefused)
 
 
-def outcome(node: str, answer: News | None, timeout_s: int, hint: str = "") -> dict[str, Any]:
+def outcome(node: str, answer: News | str | None, timeout_s: int, hint: str = "") -> dict[str, Any]:
     """One node's answer for programs."""
-    if answer is None:
-        return {"node": node, "ok": False, "version": None, "answer": unanswered(node, Passes.PLACEMENT, timeout_s)}
+    if not isinstance(answer, News):
+        said = answer or unanswered(node, Passes.PLACEMENT, timeout_s)
+        return {"node": node, "ok": False, "version": None, "answer": said}
     assert isinstance(answer.event, Effect), "answers come from the log of decisions"
     if isinstance(answer.event, ProposalRefused):
         said = f"{refusal_of(node, answer.event)}{hint}"

@@ -15,7 +15,7 @@ from fallow.cli.failures import Exit, end_with
 from fallow.cli.job.submit import words
 from fallow.cli.output.durations import duration
 from fallow.cli.output.output import print_json, print_sentence
-from fallow.cli.unanswered import Passes, unanswered
+from fallow.cli.unanswered import Passes, check_silence, unanswered
 from fallow.cli.user_name import user_name
 from fallow.cli.wrong_use import own_words
 from fallow.shared.client.port import CellClient, Mark, News
@@ -69,11 +69,16 @@ def _of_a_duration(text: str, ms: str, rule: str) -> str:
     return rule if text.removesuffix("ms").strip() == ms else f"{text} is {ms} ms; {rule}"
 
 
-async def give(access: Access, wish: Operation, is_answer: IsAnswer, wait_ms: int) -> News | None:
-    """Give the command; the log's answer, or None if there is none in time. Raises ClientUnavailable."""
+async def give(access: Access, wish: Operation, is_answer: IsAnswer, wait_ms: int, about: str) -> News | None:
+    """Give the command, which is about this; the log's answer, or None if there is none in time. Raises
+    ClientUnavailable.
+    """
     async with access.client() as client:
         mark = await client.operate(wish)
-        return await answer_of(client, mark, is_answer, wait_ms)
+        answer = await answer_of(client, mark, is_answer, wait_ms)
+        if answer is None:
+            check_silence(client, mark, about)
+        return answer
 
 
 async def answer_of(client: CellClient, mark: Mark, is_answer: IsAnswer, wait_ms: int) -> News | None:

@@ -143,7 +143,7 @@ def remove(
             return event.proposal == REMOVE_QUOTA
         return isinstance(event, QuotaRemoved) and event.tenant == tenant
 
-    answer = run(give(access, wish, is_answer, timeout_s * 1000))
+    answer = run(give(access, wish, is_answer, timeout_s * 1000, tenant))
     tell_answer({"quota": tenant}, answer, timeout_s, as_json=as_json)
 
 
@@ -191,8 +191,8 @@ def _give(access: Access, wish: SetQuota, timeout_s: int, *, as_json: bool) -> N
             return False
         return (event.quota.tenant, event.quota.gpu_type) in accounts
 
-    answer = run(give(access, wish, is_answer, timeout_s * 1000))
     subject = accounts[0][0] if len(accounts) == 1 else f"{len(accounts)} quotas"
+    answer = run(give(access, wish, is_answer, timeout_s * 1000, subject))
     tell_answer({"quota": subject}, answer, timeout_s, as_json=as_json)
     known = dict.fromkeys(tenant.name for tenant in access.cells().tenants)
     for name in dict.fromkeys(tenant for tenant, _ in accounts if tenant not in known):
