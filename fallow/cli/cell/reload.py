@@ -13,13 +13,16 @@ import typer
 
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.reload_answer import QUIET_MS, ReloadAnswer, obstacle
+from fallow.cli.cell.reload_keys import mistake_in_keys, picture_of
 from fallow.cli.failures import Exit, end_with, say
 from fallow.cli.log.newest import newest_state
 from fallow.cli.node.operate import operation
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.cli.paths import file_to_read
 from fallow.shared.client.port import CellClient
+from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.file_in_force import as_effect
+from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import input_name
 from fallow.shared.events.operations import ReloadCell
 from fallow.shared.log.admin.topic_admin import missing_topics
@@ -80,12 +83,8 @@ async def _reload(access: Access, usual: Sequence[Path], cells: list[str], wait_
     environment is the same. Ends the command, and asks for nothing, where the services would refuse
     the file. Raises ClientUnavailable, and as `newest_state` does.
     """
-    file, answers = access.cells(), list[ReloadAnswer]()
-    for cell in cells:
-        state = await newest_state(access, cell)
-        if why := obstacle(file, state):
-            end_with(Exit.NO, f"fallow: {access.cell_path}: {why}")
-        answers.append(ReloadAnswer(file, str(access.cell_path), state))
+    file = access.cells()
+    answers = [ReloadAnswer(file, str(access.cell_path), await _before(access, file, cell)) for cell in cells]
     await warn_of_missing_topics(access)
     digests = [answer.digest_before for answer in answers]
     for file_read in (path for path in usual if is_in_force_elsewhere(path, access.cell_path, digests)):
@@ -98,6 +97,22 @@ async def _reload(access: Access, usual: Sequence[Path], cells: list[str], wait_
     async with access.client() as client:
         await ask_for_reload(client, answers, wait_ms, Requests(access).are_read)
     return answers
+
+
+async def _before(access: Access, file: CellFile, cell: str) -> CellState:
+    """The cell before the reload. Ends the command where the services would refuse the file. Raises as `newest_state`
+    does.
+    """
+    log, layout = KafkaLog(access.kafka_access, "fallow-cli"), access.layout()
+    await log.start()
+    try:
+        own = await picture_of(log, layout, cell)
+        why = await mistake_in_keys(log, layout, file, own) or obstacle(file, own.state)
+    finally:
+        await log.stop()
+    if why:
+        end_with(Exit.NO, f"fallow: {access.cell_path}: {why}. Nothing was asked for")
+    return own.state
 
 
 @dataclass
@@ -161,6 +176,9 @@ async def ask_for_reload(
             for news in some:
                 if news.cell in by_cell:
                     by_cell[news.cell].take(news)
+            for cell in client.passed_over(marks[0]):
+                if cell in by_cell:
+                    by_cell[cell].passes_over()
             waited_ms = monotonic_ms() - begin_ms
             if waited_ms >= look_ms:
                 look_ms = waited_ms + QUIET_MS

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fallow.cli.failures import Exit
+from fallow.cli.unanswered import unread_about
 from fallow.shared.client.port import News
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.file_in_force import as_effect, difference, from_effect, refuses_file
@@ -57,6 +58,7 @@ class ReloadAnswer:
         self._open |= {at: None for at, quota in self._quotas.items() if state.quotas.get(at) != quota}
         self._was_so_before = not self._open
         self._read_ms: int | None = None
+        self._has_passed_over = False
         self._refusals: list[str] = []
         self._dropped = {at: quota for at, quota in state.quotas.items() if at not in self._quotas}
         self._tenants = frozenset(tenant.name for tenant in file.tenants)
@@ -103,6 +105,10 @@ class ReloadAnswer:
         """The cell has taken in the request, as was seen after so long a wait."""
         self._read_ms = waited_ms
 
+    def passes_over(self) -> None:
+        """Decisions since the reload was asked for were passed over, since no key of the file proves them."""
+        self._has_passed_over = True
+
     @property
     def digest_before(self) -> str | None:
         """The name of the file by which the cell went when the reload was asked for."""
@@ -110,8 +116,8 @@ class ReloadAnswer:
 
     def is_over(self, waited_ms: int) -> bool:
         """Whether nothing more is to be expected."""
-        if self._is_other:
-            return True
+        if self._is_other or self._is_unread:
+            return self._is_other
         if not self._open and not self._was_so_before:
             return True
         if self._is_still_other and self._read_ms is not None:
@@ -122,6 +128,8 @@ class ReloadAnswer:
     @property
     def code(self) -> Exit:
         """0 if the cell goes by the file, 1 if it does not or not in all, 3 if that is not known yet."""
+        if self._is_unread:
+            return Exit.AWAY
         if self._is_other or self._is_still_other:
             return Exit.NO
         if FILE in self._open:
@@ -133,6 +141,8 @@ class ReloadAnswer:
     @property
     def text(self) -> str:
         """The same in words."""
+        if self._is_unread:
+            return unread_about(f"cell {self.cell}", [self.cell])
         if self._is_other:
             return (
                 f"cell {self.cell} goes by {_called(self._now)} now, which differs from {self._name}"
@@ -162,6 +172,12 @@ class ReloadAnswer:
         if self._left:
             text += f"; without guarantee from now on, {why}, though their tenants are gone: {_names(self._left)}"
         return text
+
+    @property
+    def _is_unread(self) -> bool:
+        """Whether what was read is no answer, and one may be among what was passed over."""
+        is_told = self._is_other or (self._refusals and FILE not in self._open)
+        return self._has_passed_over and not is_told and bool(self._open or self._was_so_before)
 
     @property
     def _is_other(self) -> bool:

@@ -83,6 +83,7 @@ class Past:
         self._records, self._signers = records, signers
         self._wall = wall
         self._held: Record | None = None
+        self._is_end_proven = True
 
     async def go_to(self, then: Then, companion: Companion | None = None, *, may_be_before: bool = False) -> CellState:
         """The state then; the same object each time. `companion` is told of each decision on the way. Ends the command
@@ -95,6 +96,7 @@ class Past:
             if entry.is_forged(self.state.version):
                 self._signers.skipped(self.state.cell, [record.offset])
                 fold(self.state, entry)
+                self._is_end_proven = False
                 continue
             decision = entry.decision
             is_next = isinstance(decision, Decision) and decision.version == self.state.version + 1
@@ -105,6 +107,7 @@ class Past:
             if companion is not None and is_next and isinstance(decision, Decision):
                 companion.before(self.state, decision.at_ms)
             fold(self.state, entry)
+            self._is_end_proven = self._is_end_proven or self.state.version != version
             if companion is not None and isinstance(decision, Decision) and self.state.version != version:
                 companion.take(self.state, decision)
         if then.version is not None and self.state.version != then.version:
@@ -130,6 +133,11 @@ class Past:
         if at_ms > latest_ms >= self.state.at_ms:
             end = f"{moment(self.state.at_ms)}, version {version}"
             end_with(Exit.NO, f"fallow: {moment(at_ms)} has not come: the log ends at {end}")
+
+    @property
+    def is_end_proven(self) -> bool:
+        """Whether no record was passed over for want of a key behind the last decision of the state."""
+        return self._is_end_proven
 
     @property
     def goes_on(self) -> bool:
