@@ -6,16 +6,20 @@ do: one that folds the log and walks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from enum import Enum
 from random import Random
 from typing import Any
 
-from fallow.services.placement.owners.patience import PATIENCE_MS
+from fallow.services.placement.owners.patience import PATIENCE_MS, changes_ms
+from fallow.services.placement.queue.heads import PLAN_WAITS_MOST
 from fallow.services.queueing.policy.estimator import Declared
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.checks.audit import Ledger
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
+from fallow.shared.cluster.model.run_time import run_estimate_ms
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events import nodes as n
@@ -28,7 +32,9 @@ from tests.placement.world import CELL, World, admitted, cancel, joined, quota, 
 
 TYPES = ("big", "gpu")
 TENANTS = ("ada", "bob", "eve", "fay")
-WAIT_MS = 1_000
+WAITS_MS = (0, 100, 100, 100, 100, 1_000)
+"""After the shorter waits a planned start that is far away is waited for no longer while the story goes on."""
+
 ROUNDS = 14
 ORDERS = (QueueOrder.FAIR_SHARE, QueueOrder.FAIR_SHARE, QueueOrder.FIFO)
 DISCIPLINES = (QueueDiscipline.BACKFILL, QueueDiscipline.BACKFILL, *QueueDiscipline)
@@ -41,10 +47,21 @@ ASKED_SHARE = 0.5
 ACTS_IN_A_ROW_MOST = 40
 
 
+class Moment(Enum):
+    """What changes by time alone, beside heads that become due after their wait."""
+
+    PLAN_WAITED_FOR = "a head has waited long enough for a planned start that is far away"
+    FIRST_PLAN_OVER = "a first planned start is over"
+    TOO_LATE_FOR_A_PLAN = "a run would not be over by a planned start any more"
+    NODE_CLOSES = "a node closes for a run"
+    OWNER_HAS_WAITED = "an owner has waited for so long that more runs count as endless"
+
+
 class BetweenEvents:
-    """Nodes of two GPU types, one to three queues, and tenants with limits or guarantees. `due_alone` is how often
+    """Nodes of two GPU types, one to three queues, and tenants with limits or guarantees: in some cells mostly these,
+    which wait for long, in the others mostly planned starts. `due_alone` is how often
     heads have become due by time alone while others waited, `started_alone` how many jobs started at such a moment or
-    another one that the cell has planned.
+    another one that the cell has planned, `woken_by` how often it has woken at which kind of moment.
     """
 
     def __init__(self, random: Random) -> None:
@@ -53,13 +70,15 @@ class BetweenEvents:
             Queue(name=f"q{number}", discipline=random.choice(DISCIPLINES), order=random.choice(ORDERS))
             for number in range(random.choice((1, 1, 2, 3)))
         )
-        self.plans = random.random() < 0.4
+        self.is_of_owners = random.random() < 0.4
+        self.plans = not self.is_of_owners and random.random() < 0.85
+        self.wait_ms = random.choice(WAITS_MS)
         policy = CellPolicy(
             node_lease_wall_ms=80_000_000,
             start_timeout_wall_ms=80_000_000,
             stop_grace_wall_ms=80_000_000,
-            backfill_wait_ms=WAIT_MS,
-            fair_half_life_ms=random.choice((0, 0, 0, 640_000)),
+            backfill_wait_ms=self.wait_ms,
+            fair_half_life_ms=0 if self.is_of_owners else random.choice((0, 0, 640_000)),
             reservations_max=8 if self.plans else 0,
             reservation_ttl_ms=random.choice((5_000, 50_000)),
             default_run_estimate_ms=random.choice((0, 0, 2_000)),
@@ -71,23 +90,24 @@ class BetweenEvents:
         self.world.checks = False
         self.jobs = self.plan = 0
         self.due_alone = self.started_alone = self.asked = self.wakes = 0
+        self.woken_by = Counter[Moment]()
         self._tell(
             *(joined(f"n{number}", 8, pool=TYPES[number % 2], gpu_type=TYPES[number % 2]) for number in range(4))
         )
 
     def _tenants(self) -> tuple[Tenant, ...]:
         random, left = self.random, dict.fromkeys(TYPES, 16)
-        found, has_any = [Tenant(name="lab")], random.random() < 0.5
+        found, has_any = [Tenant(name="lab")], self.is_of_owners or random.random() < 0.5
         for name in TENANTS:
             quotas = []
             for gpu_type in TYPES:
-                guaranteed = min(left[gpu_type], random.choice((0, 0, 4, 8)))
+                guaranteed = min(left[gpu_type], random.choice((0, 4, 8, 8) if self.is_of_owners else (0, 0, 4, 8)))
                 left[gpu_type] -= guaranteed
                 limit = random.choice((None, max(4, guaranteed), max(8, guaranteed)))
                 quotas.append(TenantQuota(gpu_type=gpu_type, guaranteed=guaranteed, limit=limit))
             parent = random.choice((None, None, "lab"))
             found.append(
-                Tenant(name=name, parent=parent, quotas=tuple(quotas) if has_any and random.random() < 0.6 else ())
+                Tenant(name=name, parent=parent, quotas=tuple(quotas) if has_any and random.random() < 0.8 else ())
             )
         return tuple(found)
 
@@ -168,7 +188,7 @@ class BetweenEvents:
         plan = o.PlanMaintenance(cell=CELL, node=node, begin_ms=begin_ms, end_ms=end_ms)
         close = (o.Cordon if random.random() < 0.4 else o.Uncordon)(cell=CELL, node=node)
         limit = set_quotas(quota(random.choice(TENANTS), random.choice((4, 8, 16)), gpu_type=random.choice(TYPES)))
-        self._tell(random.choice((plan, close, limit)))
+        self._tell(random.choice((plan, plan, close, limit)))
 
     def _planned(self) -> StartsPlanned:
         world, self.plan = self.world, self.plan + 1
@@ -208,18 +228,34 @@ class BetweenEvents:
                 self._to(due_ms)
                 self.wakes += 1
                 others = len(self._of(JobStatus.QUEUED)) > 1
-                becomes_due = any(since_ms + WAIT_MS == due_ms for since_ms in self.world.state.heads.values())
+                becomes_due = any(since_ms + self.wait_ms == due_ms for since_ms in self.world.state.heads.values())
                 self.due_alone += others and becomes_due
+                self.woken_by.update(self._moments_at(due_ms))
                 self.started_alone += sum(isinstance(effect, e.JobStarted) for effect in self._act())
             self._to(moment_ms)
             if self.random.random() < ASKED_SHARE:
                 self.ask_one_without_memory()
 
+    def _moments_at(self, at_ms: int) -> list[Moment]:
+        """What changes at this moment, in whole or in part, by which the cell may have woken."""
+        state = self.world.state
+        waiting, kept = self._of(JobStatus.QUEUED), state.reservations
+        runs_ms = {run_ms for job in waiting if (run_ms := run_estimate_ms(state, job.spec)) is not None}
+        planned = [state.heads[job] + PLAN_WAITS_MOST * self.wait_ms for job in kept if job in state.heads]
+        found = {
+            Moment.PLAN_WAITED_FOR: at_ms in planned if self.wait_ms else False,
+            Moment.FIRST_PLAN_OVER: any(each.first_ms == at_ms for each in kept.values()),
+            Moment.TOO_LATE_FOR_A_PLAN: any(each.start_ms + 1 - at_ms in runs_ms for each in kept.values()),
+            Moment.NODE_CLOSES: any(begin + 1 - at_ms in runs_ms for begin in state.maintenance_starts.values()),
+            Moment.OWNER_HAS_WAITED: any(changes_ms(job.submit_ms, at_ms - 1) == at_ms for job in waiting),
+        }
+        return [moment for moment, is_now in found.items() if is_now]
+
     def next_event_ms(self) -> int:
         """When something happens again: seldom, and only where no shares move by time, after longer than runs take."""
-        pauses_ms = [0, 300, 1_000, 2_500, 6_000] * 4
+        pauses_ms = [0, 300, 1_000, 2_500, 6_000] * 2
         if not self.world.state.fair.half_life_ms:
-            pauses_ms.append(3 * PATIENCE_MS)
+            pauses_ms += [3 * PATIENCE_MS] * (4 if self.is_of_owners else 1)
         return self.world.now_ms + self.random.choice(pauses_ms)
 
     def _to(self, at_ms: int) -> None:
@@ -228,7 +264,7 @@ class BetweenEvents:
     def _asked_at(self, until_ms: int) -> list[int]:
         state, now_ms = self.world.state, self.world.now_ms
         moments = {until_ms, *(self.random.randrange(now_ms, until_ms + 1) for _ in range(2))}
-        moments |= {since_ms + WAIT_MS for since_ms in state.heads.values()}
+        moments |= {since_ms + self.wait_ms for since_ms in state.heads.values()}
         moments |= {job.submit_ms + PATIENCE_MS for job in self._of(JobStatus.QUEUED)}
         moments |= {kept.first_ms for kept in state.reservations.values() if kept.first_ms is not None}
         return sorted(each for each in moments if now_ms < each <= until_ms)

@@ -11,7 +11,9 @@ from random import Random
 from hypothesis import given
 
 from tests.hypothesis_profile import reaches, rounds_of, shared_among, stories
-from tests.placement.between_events import ROUNDS, BetweenEvents
+from tests.placement.between_events import ROUNDS, BetweenEvents, Moment
+
+OF_PLANS = (Moment.PLAN_WAITED_FOR, Moment.FIRST_PLAN_OVER, Moment.TOO_LATE_FOR_A_PLAN)
 
 
 @shared_among(3)
@@ -23,3 +25,10 @@ def test_a_cell_at_rest_has_made_what_a_walk_at_any_moment_would_make(random: Ra
         cell.pass_time(cell.next_event_ms())
     reaches("heads become due by time alone while others wait", cell.due_alone)
     reaches("jobs start at a moment that the cell has planned", cell.started_alone)
+    for moment in OF_PLANS:
+        reaches(f"the cell wakes: {moment.value}", cell.woken_by[moment])
+    others = [moment for moment in Moment if moment not in OF_PLANS]
+    reaches(
+        "the cell wakes: " + ", or ".join(moment.value for moment in others),
+        any(cell.woken_by[moment] for moment in others),
+    )
