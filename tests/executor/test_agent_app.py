@@ -273,6 +273,40 @@ async def test_an_agent_that_comes_to_lack_a_key_of_the_cell_file_in_force_is_no
     await task
 
 
+async def test_an_agent_whose_cell_file_comes_into_force_again_is_ready_and_speaks_for_its_node(world: World) -> None:
+    world.key = WRITERS
+    context, task = world.start("state", layout=believing(LAYOUT, public(WRITERS), cell=CELL, from_version=2))
+    await eventually(lambda: "node-1" in world.writer.state.nodes and context.health.is_ready)
+    world.append(world.writer.decide(as_effect(signed_file(cell=CELL))))
+    await eventually(lambda: TOO_EARLY in (context.health.waiting_for or ""))
+    await asyncio.sleep(0.3)  # what was on its way goes out
+    heard = len(world.heard)
+    await asyncio.sleep(0.5)
+    assert len(world.heard) == heard
+    world.append(world.writer.decide(as_effect(signed_file(public(WRITERS), cell=CELL, from_version=2))))
+    await eventually(lambda: context.health.is_ready and len(world.heard) > heard)
+    context.stopping.set()
+    await task
+
+
+async def test_an_agent_that_comes_to_lack_a_key_while_it_waits_for_its_node_says_so(world: World) -> None:
+    world.key = WRITERS
+    layout = believing(LAYOUT, public(WRITERS), cell=CELL, from_version=2)
+    first, task = world.start(
+        "state", layout=believing(LAYOUT, public(WRITERS), public(NEXT), cell=CELL, from_version=2)
+    )
+    await eventually(lambda: "node-1" in world.writer.state.nodes)
+    second, other = world.start("elsewhere", layout=layout)
+    await eventually(lambda: "another state folder speaks for it" in (second.health.waiting_for or ""))
+    world.append(world.writer.decide(as_effect(signed_file(public(WRITERS), public(NEXT), cell=CELL))))
+    world.key = NEXT
+    world.append(world.writer.decide(PolicySet(policy=CellPolicy())))
+    await eventually(lambda: OLDER_COPY in (second.health.waiting_for or ""))
+    for context, agent in ((second, other), (first, task)):
+        context.stopping.set()
+        await agent
+
+
 async def test_work_ends_with_the_lease_where_the_agent_comes_to_lack_the_key_that_signs(world: World) -> None:
     """It goes by a picture that is old: for as long as it renewed its lease, the cell would count on its node."""
     world.key = WRITERS

@@ -31,7 +31,7 @@ from fallow.shared.events.values import RunStatus, VirtualRun
 from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
-from fallow.shared.log.missing_keys import ALL_FORGED, NONE_YET, OLDER_COPY
+from fallow.shared.log.missing_keys import ALL_FORGED, NONE_YET, OLDER_COPY, TOO_EARLY
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from fallow.shared.runtime.process import Context, make_context
@@ -271,6 +271,25 @@ async def test_an_executor_that_gets_the_key_later_is_fenced_and_says_first_to_s
         world.start("again")
         decided = world.writer.state.version
         await eventually(lambda: world.contexts[1].health.progress.version.get(CELL, 0) >= decided)
+
+
+async def test_an_executor_whose_cell_file_comes_into_force_again_speaks_for_its_nodes_again(tmp_path: Path) -> None:
+    async with living(tmp_path, has_decided=False) as world:
+        (tmp_path / "cell.yaml").write_text(signed_text(public(WRITERS), cell=CELL))
+        world.key = WRITERS
+        world.begin_cell(as_effect(signed_file(public(WRITERS), cell=CELL)))
+        context = world.start("only")
+        await eventually(joined(world))
+        await eventually(lambda: context.health.is_ready)
+        world.append(world.writer.decide(as_effect(signed_file(cell=CELL))))
+        await eventually(lambda: TOO_EARLY in (context.health.waiting_for or ""))
+        await asyncio.sleep(0.3)  # what was on its way goes out
+        heard = len(world.heard)
+        await asyncio.sleep(0.5)
+        assert len(world.heard) == heard
+        world.append(world.writer.decide(as_effect(signed_file(public(WRITERS), cell=CELL))))
+        await eventually(lambda: context.health.is_ready and len(world.heard) > heard)
+        assert world.offences() == []
 
 
 @pytest.mark.parametrize("file", [public(STRANGERS), public(WRITERS)], ids=["of no key", "an older copy"])
