@@ -7,12 +7,11 @@ cell would go on, tells what it should name.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fallow.cli.log.read_back import all_records
 from fallow.cli.output.counts import counted
+from fallow.shared.cluster.fold.fold import LogRecord
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.decisions import Decision
+from fallow.shared.events.decisions import Decision, next_chain
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.signatures import CellKeys
 from fallow.shared.log.port import Log
@@ -22,12 +21,12 @@ from fallow.shared.log.signers import keys_only_in_force, part_in_force
 WHAT_TO_DO = "Nothing is changed. Give this command the cell file in force"
 
 
-async def keys_lacking(log: Log, layout: Layout, state: CellState) -> str:
+async def keys_lacking(log: Log, layout: Layout, state: CellState, *, gives_up: bool) -> str:
     """What is wrong with the signatures of the own file, and what to do; "" where nothing is. `state` is the one from
-    which the cell would go on. Raises LogUnavailable.
+    which the cell would go on. `gives_up`: a repair would give up decisions or snapshots. Raises LogUnavailable.
     """
     own = layout.signers.of(state.cell)
-    return _asks_for_fewer(own, state) or await _unproven(log, layout, state, own)
+    return _asks_for_fewer(own, state) or await _unproven(log, layout, state, own, gives_up=gives_up)
 
 
 def _asks_for_fewer(own: CellKeys | None, state: CellState) -> str:
@@ -41,36 +40,45 @@ def _asks_for_fewer(own: CellKeys | None, state: CellState) -> str:
     return f"signing: this cell file {asks}, and {there}. {WHAT_TO_DO}"
 
 
-async def _unproven(log: Log, layout: Layout, state: CellState, own: CellKeys | None) -> str:
-    """Where a key that the own file does not name proves decisions behind the state; or anything may prove them, since
-    no keys are in force there: then each decision that no key proves may be the writer's. A key that the own file
-    retires earlier than the one in force does is retired on purpose.
+async def _unproven(log: Log, layout: Layout, state: CellState, own: CellKeys | None, *, gives_up: bool) -> str:
+    """Where a key that the own file does not name proves decisions behind the state; or where no keys are in force
+    there, and a decision that no key proves would extend it: for all that is known it is the writer's. A key that the
+    own file retires earlier than the one in force does is retired on purpose.
     """
-    if own is None:
-        return ""
     part = part_in_force(state.cell_file, state.cell)
-    anything = part is None or part.signing is None
-    elsewhere = (
-        replace(own, from_version=1, keys=()) if anything else keys_only_in_force(state.cell_file, own, state.cell)
-    )
-    if elsewhere is None:
+    has_keys = part is not None and part.signing is not None
+    elsewhere = keys_only_in_force(state.cell_file, own, state.cell)
+    if own is None or (elsewhere is None if has_keys else not gives_up):
         return ""
     count, first, tp = 0, 0, layout.tp("decisions", state.cell)
     end = (await log.end_offsets([tp]))[tp]
     async for record in all_records(log, tp, (await log.begin_offsets([tp]))[tp], end):
-        entry = log_record(record, None if anything else elsewhere)  # what is forged is not decoded
+        entry = log_record(record, elsewhere)  # what is forged is not decoded
         if not isinstance(entry.decision, Decision) or entry.decision.cell != state.cell:
             continue
         is_known = not log_record(record, own).is_forged(entry.decision.version - 1)
-        if is_known or entry.is_forged(state.version) or (anything and entry.decision.version <= state.version):
-            continue
-        count, first = count + 1, first if count else record.offset
+        if not is_known and (_is_proven(entry, state) if has_keys else _extends(entry, state)):
+            count, first = count + 1, first if count else record.offset
     if not count:
         return ""
-    why = "" if anything else f", and a key of the file in force at version {state.version} does"
-    text = f"{counted(count, 'decision')} from offset {first} on: no key of this cell file proves them{why}"
-    way = ". If a stranger wrote them, delete them first (kafka-delete-records)" if anything else ""
-    return f"{tp[0]}/{tp[1]}: {text}. {WHAT_TO_DO}{way}"
+    text = f"no key of this cell file proves {counted(count, 'decision')} from offset {first} on"
+    if has_keys:
+        return f"{tp[0]}/{tp[1]}: {text}, and a key of the file in force at version {state.version} does. {WHAT_TO_DO}"
+    way = "If a stranger wrote them, delete them first (kafka-delete-records)"
+    return f"{tp[0]}/{tp[1]}: {text}, which may be the writer's. {WHAT_TO_DO}. {way}"
+
+
+def _is_proven(entry: LogRecord, state: CellState) -> bool:
+    return not entry.is_forged(state.version)
+
+
+def _extends(entry: LogRecord, state: CellState) -> bool:
+    """Whether the record would be the next decision, were it believed."""
+    return (
+        isinstance(entry.decision, Decision)
+        and entry.decision.version == state.version + 1
+        and entry.chain == next_chain(state.chain, entry.value)
+    )
 
 
 def keys_told(own: CellKeys | None, state: CellState) -> list[str]:

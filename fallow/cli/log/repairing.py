@@ -154,7 +154,8 @@ async def _why_no_reader_begins(log: Log, layout: Layout, state: CellState) -> s
 
 async def _refuse_without_its_keys(log: Log, layout: Layout, found: Survey) -> None:
     """Raises NotRepairable where the own cell file would give up what the keys of the cell prove."""
-    if lacking := await keys_lacking(log, layout, found.state):
+    gives_up = bool(found.damage or found.contradicting or not found.state.version)
+    if lacking := await keys_lacking(log, layout, found.state, gives_up=gives_up):
         raise NotRepairable(f"cell {found.cell}: {lacking}")
 
 
