@@ -125,7 +125,7 @@ class Lines:
             state.policy.default_run_estimate_ms if by_lead else 0,
         )
         if not self._is_known or basis != self._basis:
-            self._begin(state, now_ms)
+            self._begin(state, effects, now_ms)
             self._basis = basis
             return bool(self._places)
         is_due = self._close(now_ms)
@@ -149,16 +149,19 @@ class Lines:
             self._nowhere.drop(item)
             self._open(item)
 
-    def _begin(self, state: CellState, now_ms: int) -> None:
+    def _begin(self, state: CellState, effects: Iterable[e.AnyEffect], now_ms: int) -> None:
         """From the state alone. A running job whose pause was over at the last decision stood in its line then, before
-        whatever writer walked: it waits, and is no fresh one.
+        whatever writer walked: it waits, and is no fresh one, unless it lacks workers by `effects` of this decision.
         """
         self._clear()
         self._is_known = True
+        named = {getattr(effect, "job", "") for effect in effects}
         for job_id, job in state.jobs.items():
             self._look_at(state, job_id, now_ms)
             place = self._places.get(job_id)
-            if place is not None and job.status is not _QUEUED and may_go_on(job, state.at_ms):
+            if place is None or job.status is _QUEUED or job_id in named:
+                continue
+            if may_go_on(job, state.at_ms):
                 place[0].fresh.pop(job_id, None)
 
     def look_at(self, state: CellState, job: Job, now_ms: int) -> Row | None:
