@@ -44,7 +44,12 @@ def unread_about(about: str, cells: Collection[str]) -> str:
     return why and f"no answer about {about} can be read: {why}"
 
 
-def check_silence(client: CellClient, mark: Mark, about: str) -> None:
+def passed_over(client: CellClient, mark: Mark, cell: str | None) -> list[str]:
+    """The cells that may have answered in what was passed over: this one at most, any where none is known."""
+    return [each for each in client.passed_over(mark) if cell in (None, each)]
+
+
+def check_silence(client: CellClient, mark: Mark, about: str, cell: str | None) -> None:
     """After a wait without an answer. Raises AnswerUnread where the answer may be among what was passed over."""
-    if why := unread_about(about, client.passed_over(mark)):
+    if why := unread_about(about, passed_over(client, mark, cell)):
         raise AnswerUnread(why)

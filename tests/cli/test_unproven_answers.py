@@ -15,7 +15,7 @@ from fallow.cli.job import cancel, hold, scale, submit
 from fallow.cli.job.submit import Until, found_of, tell_and_end
 from fallow.cli.node.answers import answers_to, outcome
 from fallow.cli.node.operate import give
-from fallow.cli.unanswered import AnswerUnread
+from fallow.cli.unanswered import AnswerUnread, check_silence
 from fallow.shared.client.direct import DirectClient
 from fallow.shared.client.port import Mark, News
 from fallow.shared.cluster.model.job import JobStatus
@@ -228,3 +228,18 @@ async def test_of_several_nodes_those_whose_answers_can_be_read_are_told_as_ever
     told = {node: outcome(node, answer, 1) for node, answer in answers.items()}
     assert [told[node]["ok"] for node in wishes] == [True, False]
     assert told["n2"]["answer"].startswith("no answer about n2 can be read: no key in signing.keys")
+
+
+class Elsewhere(Cell):
+    """Decisions of another cell were passed over."""
+
+    def passed_over(self, since: Mark) -> tuple[str, ...]:
+        return ("other",)
+
+
+def test_what_was_passed_over_in_another_cell_says_nothing_of_a_silence_in_this_one() -> None:
+    client, mark = Elsewhere(WRITERS), Mark({})
+    check_silence(client, mark, JOB, "main")
+    for cell in ("other", None):
+        with pytest.raises(AnswerUnread, match="all that cell other decided since"):
+            check_silence(client, mark, JOB, cell)

@@ -17,7 +17,7 @@ from fallow.cli.node.operate import answer_of, operation, tell_answer
 from fallow.cli.output.durations import SECOND_MS, setting
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.cli.output.when import DURATION_RULE, duration_of
-from fallow.cli.unanswered import check_silence
+from fallow.cli.unanswered import check_silence, passed_over
 from fallow.shared.client.port import News
 from fallow.shared.cluster.model.config import PLACEMENTS
 from fallow.shared.events.effects import PolicySet, ProposalRefused
@@ -155,13 +155,13 @@ async def _answer(
     async with access.client() as client:
         mark = await client.operate(wish)
         answer = await answer_of(client, mark, is_answer, min(wait_ms, LOOK_AFTER_MS))
-        if answer is None and not client.passed_over(mark):
+        if answer is None and not passed_over(client, mark, wish.cell):
             policy = (await newest_state(access, wish.cell)).policy
             if _has(policy, wished):
                 return before, policy
         answer = answer or await answer_of(client, mark, is_answer, max(0, wait_ms - LOOK_AFTER_MS))
         if answer is None:
-            check_silence(client, mark, "the policy")
+            check_silence(client, mark, "the policy", wish.cell)
         return before, answer
 
 

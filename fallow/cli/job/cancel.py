@@ -22,7 +22,7 @@ from fallow.cli.job.submit import words
 from fallow.cli.log.sentences import stands
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
-from fallow.cli.unanswered import AnswerUnread, Passes, check_silence
+from fallow.cli.unanswered import AnswerUnread, Passes, check_silence, passed_over
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News, ViewUnanswering
 from fallow.shared.cluster.model.arrays import element_id, is_element_of
@@ -142,11 +142,11 @@ async def outcome_of(
         return found
     with contextlib.suppress(ClientUnavailable):  # the request is sent; the log answers without the view, too
         rows = () if cell is None else await rows_of(client, cell, job_id)
-        if are_stopping(rows) and not client.passed_over(mark):
+        if are_stopping(rows) and not passed_over(client, mark, cell):
             return rows
     found = await answers(client, mark, job_id, max(0, wait_ms - LOOK_AFTER_MS), is_answer)
     if not found:
-        check_silence(client, mark, job_id)
+        check_silence(client, mark, job_id, cell)
     return found
 
 

@@ -23,7 +23,7 @@ from fallow.cli.log.sentences import stands
 from fallow.cli.node.operate import REFUSALS, operation
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
-from fallow.cli.unanswered import Passes, unread_about
+from fallow.cli.unanswered import Passes, passed_over, unread_about
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, News
 from fallow.shared.cluster.model.job import JobStatus
@@ -160,11 +160,11 @@ async def outcome_of(client: CellClient, wish: Operation, job: str, wait_ms: int
     news = await answers(client, mark, job, min(wait_ms, LOOK_AFTER_MS), is_answer)
     if not news:
         rows = await rows_of(client, wish.cell, job)
-        if is_as_wished(rows) and not client.passed_over(mark):
+        if is_as_wished(rows) and not passed_over(client, mark, wish.cell):
             return Held((), rows)
         news = await answers(client, mark, job, max(0, wait_ms - LOOK_AFTER_MS), is_answer)
     if not news:
-        return Held((), unread=unread_about(job, client.passed_over(mark)))
+        return Held((), unread=unread_about(job, passed_over(client, mark, wish.cell)))
     if news[0].job == job:
         return Held(news)
     with contextlib.suppress(ClientUnavailable):  # the log has answered; the view only adds the other elements

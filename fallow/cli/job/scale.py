@@ -75,7 +75,7 @@ async def _scale(access: Access, job_id: str, tenant: str | None, cell: str | No
         mark = await client.update(job_id, tenant, changes, cell=cell)
         found = await answer(client, mark, job_id, WAIT_S * 1000, partial(_is_answer, tenant, changes))
         if found is None:
-            check_silence(client, mark, job_id)
+            check_silence(client, mark, job_id, cell)
         return found
 
 

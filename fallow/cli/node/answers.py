@@ -14,7 +14,7 @@ from fallow.cli.failures import Exit, say
 from fallow.cli.job.submit import words
 from fallow.cli.node.operate import refusal_of
 from fallow.cli.output.output import print_json, print_sentence
-from fallow.cli.unanswered import Passes, unanswered, unread_about
+from fallow.cli.unanswered import Passes, passed_over, unanswered, unread_about
 from fallow.shared.client.port import ClientUnavailable, News
 from fallow.shared.events.effects import Effect, NodeChanged, ProposalRefused
 from fallow.shared.events.operations import Operation
@@ -50,8 +50,8 @@ async def answers_to(
                         found[node] = news
                 if None not in found.values() or monotonic_ms() > deadline_ms:
                     break
-        cells = client.passed_over(marks[0])
-    return {node: answer or unread_about(node, cells) or None for node, answer in found.items()}
+        unread = {node: passed_over(client, marks[0], wish.cell) for node, wish in wishes.items()}
+    return {node: answer or unread_about(node, unread[node]) or None for node, answer in found.items()}
 
 
 def _node_of(event: object, done: tuple[type[Effect], ...]) -> str:

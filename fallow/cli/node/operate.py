@@ -77,7 +77,7 @@ async def give(access: Access, wish: Operation, is_answer: IsAnswer, wait_ms: in
         mark = await client.operate(wish)
         answer = await answer_of(client, mark, is_answer, wait_ms)
         if answer is None:
-            check_silence(client, mark, about)
+            check_silence(client, mark, about, wish.cell)
         return answer
 
 
