@@ -29,8 +29,17 @@ def quotas_of(draw: st.DrawFn) -> Quota:
     )
 
 
+def topmost(order: list[str]) -> list[Quota]:
+    """Each of these tenants is guaranteed a half or a third of the pools, and has no parent: not all of them can be."""
+    return [Quota(tenant=name, gpu_type="h", guaranteed_milli=1_000 + 500 * (name < "c")) for name in order]
+
+
+TABLES = st.lists(quotas_of(), max_size=25)
+FULL_TABLES = st.builds(list.__add__, st.permutations(NAMES).map(topmost), TABLES)
+
+
 @settings(max_examples=400)
-@given(st.lists(quotas_of(), max_size=25))
+@given(TABLES | FULL_TABLES)
 def test_a_quota_is_set_exactly_if_it_goes_with_all_that_are_there(quotas: list[Quota]) -> None:
     table: dict[Account, Quota] = {}
     one_by_one = QuotasOneByOne(table, NAMES[:2], GPUS)
