@@ -91,16 +91,71 @@ async def test_nor_one_that_was_signed_later_by_a_file_that_asks_for_signatures_
     began: int, asks_from: int
 ) -> None:
     """The first decisions stand unsigned; to the file they are forged, and the signed ones behind follow nothing."""
-    first = [replace(each, effects=each.effects[:1]) for each in decisions()]
-    file = signed_file(public(WRITERS), cell=CELL, from_version=began + 1)
-    first[began - 1] = replace(first[began - 1], effects=(*first[began - 1].effects, as_effect(file)))
-    log = await log_of(0)
-    await log.publish(signed(PLAIN, first[:began], None))
-    await log.publish(signed(PLAIN, first[began:], WRITERS, folded(first[:began]).chain))
-    right = believing(PLAIN, public(WRITERS), cell=CELL, from_version=began + 1)
-    assert (await survey(log, right, CELL)).state.version == COUNT
-    with pytest.raises(NotRepairable, match=f"{TOLD} 1 decision from offset {asks_from - 1} on"):
-        await survey(log, believing(PLAIN, public(WRITERS), cell=CELL, from_version=asks_from), CELL)
+    log, _ = await signed_later(file_at=began, from_version=began + 1)
+    assert (await survey(log, asking_from(began + 1), CELL)).state.version == COUNT
+    told = (
+        f"asks for signatures from version {asks_from} on, and the log shows that they begin with version {began + 1}"
+    )
+    with pytest.raises(NotRepairable, match=told):
+        await survey(log, asking_from(asks_from), CELL)
+
+
+@pytest.mark.parametrize("asks_from", [5, 6])
+async def test_nor_one_whose_file_in_force_asks_for_signatures_some_versions_later(asks_from: int) -> None:
+    """The state before the unsigned decisions holds a file with keys already."""
+    log, _ = await signed_later(file_at=4, from_version=7)
+    told = f"asks for signatures from version {asks_from} on, and the log shows that they begin with version 7"
+    with pytest.raises(NotRepairable, match=told):
+        await survey(log, asking_from(asks_from), CELL)
+    assert (await survey(log, asking_from(7), CELL)).is_whole
+
+
+async def test_nor_one_that_is_damaged_before_the_first_signed_decision() -> None:
+    """Nothing that is signed continues the unsigned decision, and the file in force asks for no signature of it."""
+    log, _ = await signed_later(file_at=4, from_version=7)
+    log._broker.damage(DECISIONS, 5)
+    told = "asks for signatures from version 5 on, and the file in force at version 4 asks for them from version 7 on"
+    with pytest.raises(NotRepairable, match=told):
+        await survey(log, asking_from(5), CELL)
+    assert (await survey(log, asking_from(7), CELL)).state.version == 5
+
+
+async def test_nor_are_its_inputs_behind_a_state_from_before_unsigned_decisions() -> None:
+    """Nothing contradicts the log to its end; the record of a repair would be stale to who believes them."""
+    log, _ = await signed_later(file_at=4, from_version=7)
+    log._broker.cut(DECISIONS, 6)
+    jobs = PLAIN.tp("jobs", CELL)
+    log._broker.write_marker(jobs)
+    log._broker.damage(jobs, 0)
+    assert (await survey(log, asking_from(7), CELL)).losses.keys() == {"jobs-0"}
+    with pytest.raises(NotRepairable, match="in force at version 4 asks for them from version 7 on"):
+        await survey(log, asking_from(5), CELL)
+
+
+async def test_an_unsigned_record_of_a_version_that_has_to_be_signed_keeps_nobody_from_a_repair() -> None:
+    """Whoever wrote it, no reader with the file in force believes it."""
+    log, first = await signed_later(file_at=2, from_version=5)
+    log._broker.cut(DECISIONS, 4)
+    await log.publish(signed(PLAIN, [first[4]], None, folded(first[:4]).chain))
+    await log.publish(signed(PLAIN, [first[6]], WRITERS, folded(first[:6]).chain))
+    found = await survey(log, asking_from(5), CELL)
+    assert (found.state.version, found.damage_offset) == (4, 5)
+
+
+def asking_from(version: int) -> Layout:
+    """Of a file with the right key that asks for signatures from this version on."""
+    return believing(PLAIN, public(WRITERS), cell=CELL, from_version=version)
+
+
+async def signed_later(*, file_at: int, from_version: int) -> tuple[MemoryLog, list[Decision]]:
+    """A log whose first decisions are unsigned, and its decisions; the file with the key is in force from `file_at`."""
+    every = [replace(each, effects=each.effects[:1]) for each in decisions()]
+    file = signed_file(public(WRITERS), cell=CELL, from_version=from_version)
+    every[file_at - 1] = replace(every[file_at - 1], effects=(*every[file_at - 1].effects, as_effect(file)))
+    log, unsigned = await log_of(0), from_version - 1
+    await log.publish(signed(PLAIN, every[:unsigned], None))
+    await log.publish(signed(PLAIN, every[unsigned:], WRITERS, folded(every[:unsigned]).chain))
+    return log, every
 
 
 async def test_what_a_key_signed_that_is_retired_on_purpose_is_given_up_and_told() -> None:
@@ -123,6 +178,36 @@ async def test_nor_the_whole_part_of_a_damaged_one() -> None:
     with pytest.raises(NotRepairable, match=TOLD):
         await survey(log, LACKING, CELL)
     assert (await survey(log, IN_FORCE, CELL)).state.version == COUNT - 1
+
+
+async def test_nor_one_whose_first_record_is_damaged_where_a_snapshot_behind_it_tells_the_keys() -> None:
+    """No file is in force before the damage, and to the own file the log contradicts the snapshot."""
+    log = await log_of(COUNT, covered=COVERED)
+    log._broker.damage(DECISIONS, 0)
+    told = f"{TOLD} 8 decisions from offset 1 on, and a key of the file in force at version {COVERED} does"
+    with pytest.raises(NotRepairable, match=told):
+        await survey(log, LACKING, CELL)
+    found = await survey(log, IN_FORCE, CELL)
+    assert (found.state.version, found.cut_offset) == (COUNT, None)
+
+
+async def test_nor_one_whose_snapshot_tells_that_signatures_begin_later() -> None:
+    log, every = await signed_later(file_at=2, from_version=7)
+    covered = folded(every[:COVERED])
+    await write_snapshot(log, PLAIN, covered, await read_catalogue(log, PLAIN, CELL), writer="w", wall_ms=0)
+    log._broker.damage(DECISIONS, 0)
+    with pytest.raises(NotRepairable, match=r"from version 2 on, and the log shows that they begin with version 7"):
+        await survey(log, asking_from(2), CELL)
+    assert (await survey(log, asking_from(7), CELL)).state.version == COUNT
+
+
+async def test_a_snapshot_that_is_given_up_keeps_nobody_from_a_repair_where_nothing_in_the_log_needs_its_keys() -> None:
+    """The tail that held the file with them is lost."""
+    log, every = await signed_later(file_at=4, from_version=7)
+    await write_snapshot(log, PLAIN, folded(every), await read_catalogue(log, PLAIN, CELL), writer="w", wall_ms=0)
+    log._broker.cut(DECISIONS, 3)
+    found = await survey(log, believing(PLAIN, public(NEXT), cell=CELL, from_version=7), CELL)
+    assert (found.state.version, {m.version for m in found.contradicting}) == (3, {COUNT})
 
 
 async def test_records_of_a_stranger_keep_nobody_from_a_repair() -> None:

@@ -2,7 +2,7 @@
 
 To a file without a key of the cell, the writer's own decisions are forged, as if a stranger had written them; to a file
 that asks for no signatures, a stranger's are the writer's. The cell file in force, which the state holds from which the
-cell would go on, tells what it should name.
+cell would go on, tells what it should name; so does that of the newest whole snapshot, where that state is older.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from fallow.cli.log.read_back import all_records
 from fallow.cli.output.counts import counted
 from fallow.shared.cluster.fold.fold import LogRecord
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.decisions import Decision, next_chain
+from fallow.shared.events.decisions import CHAIN_HEADER, SIGNATURE_HEADER, Decision, next_chain
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.signatures import CellKeys
 from fallow.shared.log.port import Log
-from fallow.shared.log.reading import log_record
+from fallow.shared.log.reading import header, log_record
 from fallow.shared.log.signers import keys_only_in_force, part_in_force
 
 WHAT_TO_DO = "Nothing is changed. Give this command the cell file in force"
@@ -26,7 +26,21 @@ async def keys_lacking(log: Log, layout: Layout, state: CellState, *, gives_up: 
     which the cell would go on. `gives_up`: a repair would give up decisions or snapshots. Raises LogUnavailable.
     """
     own = layout.signers.of(state.cell)
-    return _asks_for_fewer(own, state) or await _unproven(log, layout, state, own, gives_up=gives_up)
+    return _asks_for_fewer(own, state) or await _believes_too_little(log, layout, state, own, gives_up=gives_up)
+
+
+async def keys_lacking_by(log: Log, layout: Layout, snapshot: CellState) -> str:
+    """The same by the state of a snapshot from which the cell would not go on: with the right keys it might."""
+    lacking = await _believes_too_little(log, layout, snapshot, layout.signers.of(snapshot.cell), gives_up=True)
+    way = f"If a stranger wrote the snapshot of version {snapshot.version}, make it void first"
+    return lacking and f"{lacking}. {way}"
+
+
+async def _believes_too_little(
+    log: Log, layout: Layout, state: CellState, own: CellKeys | None, *, gives_up: bool
+) -> str:
+    asks = "" if own is None else await _asks_for_more(log, layout, state, own)
+    return asks or await _unproven(log, layout, state, own, gives_up=gives_up)
 
 
 def _asks_for_fewer(own: CellKeys | None, state: CellState) -> str:
@@ -38,6 +52,43 @@ def _asks_for_fewer(own: CellKeys | None, state: CellState) -> str:
     asks = "asks for none" if own is None else f"asks for them from version {own.from_version} on"
     there = f"the file in force at version {state.version} asks for signatures from version {signing.from_version} on"
     return f"signing: this cell file {asks}, and {there}. {WHAT_TO_DO}"
+
+
+async def _asks_for_more(log: Log, layout: Layout, state: CellState, own: CellKeys) -> str:
+    """Where the own file asks for signatures of unsigned decisions behind the state that are the writer's: a key proves
+    one that continues them, or the file in force asks for none so early.
+    """
+    part = part_in_force(state.cell_file, state.cell)
+    signing = None if part is None else part.signing
+    is_unsigned, first_signed = await _unsigned_behind(log, layout, state, own)
+    asks = f"signing: this cell file asks for signatures from version {own.from_version} on"
+    if first_signed:
+        return f"{asks}, and the log shows that they begin with version {first_signed}. {WHAT_TO_DO}"
+    if is_unsigned and signing is not None and signing.from_version > state.version + 1:
+        there = f"the file in force at version {state.version} asks for them from version {signing.from_version} on"
+        return f"{asks}, and {there}. {WHAT_TO_DO}"
+    return ""
+
+
+async def _unsigned_behind(log: Log, layout: Layout, state: CellState, own: CellKeys) -> tuple[bool, int]:
+    """Whether an unsigned decision that the own file does not believe would be the next one, were it believed; and the
+    version of the first one that a key proves and that continues such, 0 where there is none.
+    """
+    version, chain, tp = state.version, state.chain, layout.tp("decisions", state.cell)
+    end = (await log.end_offsets([tp]))[tp]
+    async for record in all_records(log, tp, (await log.begin_offsets([tp]))[tp], end):
+        if header(record, CHAIN_HEADER) != next_chain(
+            chain, record.value or b""
+        ):  # what does not continue it is not decoded
+            continue
+        decision = log_record(record, None).decision
+        if not isinstance(decision, Decision) or (decision.cell, decision.version) != (state.cell, version + 1):
+            continue
+        if not log_record(record, own).is_forged(version):
+            return version > state.version, decision.version if version > state.version else 0
+        if not header(record, SIGNATURE_HEADER):
+            version, chain = decision.version, header(record, CHAIN_HEADER)
+    return version > state.version, 0
 
 
 async def _unproven(log: Log, layout: Layout, state: CellState, own: CellKeys | None, *, gives_up: bool) -> str:

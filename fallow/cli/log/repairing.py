@@ -23,7 +23,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from fallow.cli.log.keys_lacking import keys_lacking, keys_told
+from fallow.cli.log.keys_lacking import keys_lacking, keys_lacking_by, keys_told
 from fallow.cli.log.read_back import all_records, records_between
 from fallow.cli.log.written_beyond import written_by_another_release
 from fallow.shared.cluster.fold.apply import apply
@@ -129,13 +129,13 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
         newest = max(proven, key=lambda each: each.version, default=None)
         await _refuse_another_release(log, layout, found, newest, found.cut_offset, is_emptied=False)
     if base is None and found.base is None:
-        await _refuse_without_its_keys(log, layout, found)
+        await _refuse_without_its_keys(log, layout, found, manifests)
         raise NotRepairable(f"cell {cell}: {found.damage}: {NOTHING_LEFT}")
     found.losses = await _losses(log, layout, found.state)
     if found.is_whole:
         found.damage = await _why_no_reader_begins(log, layout, found.state)
     if not found.is_whole or not found.state.version:
-        await _refuse_without_its_keys(log, layout, found)
+        await _refuse_without_its_keys(log, layout, found, manifests)
     found.keys = keys_told(layout.signers.of(cell), found.state)
     return found
 
@@ -152,11 +152,28 @@ async def _why_no_reader_begins(log: Log, layout: Layout, state: CellState) -> s
     return f"a new reader folds to version {reached.version}, the log leads to {state.version}" if behind else ""
 
 
-async def _refuse_without_its_keys(log: Log, layout: Layout, found: Survey) -> None:
-    """Raises NotRepairable where the own cell file would give up what the keys of the cell prove."""
+async def _refuse_without_its_keys(
+    log: Log, layout: Layout, found: Survey, manifests: Sequence[SnapshotManifest]
+) -> None:
+    """Raises NotRepairable where the own cell file would give up what the keys of the cell prove. The newest whole
+    snapshot tells them, too: with a key that is lacking the log seems to contradict it.
+    """
     gives_up = bool(found.damage or found.contradicting or not found.state.version)
-    if lacking := await keys_lacking(log, layout, found.state, gives_up=gives_up):
+    lacking = await keys_lacking(log, layout, found.state, gives_up=gives_up)
+    if not lacking and gives_up:
+        newest = await _newest_whole(log, layout, found.cell, manifests)
+        if newest is not None and newest.chain != found.state.chain:
+            lacking = await keys_lacking_by(log, layout, newest)
+    if lacking:
         raise NotRepairable(f"cell {found.cell}: {lacking}")
+
+
+async def _newest_whole(log: Log, layout: Layout, cell: str, manifests: Sequence[SnapshotManifest]) -> CellState | None:
+    """The state of the newest snapshot that is whole and can be read here."""
+    try:
+        return await first_readable(log, layout, cell, sorted(manifests, key=lambda m: m.version, reverse=True))
+    except DamagedSnapshot:
+        return None
 
 
 async def _manifests(log: Log, layout: Layout, cell: str) -> list[SnapshotManifest]:
