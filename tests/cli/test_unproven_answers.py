@@ -24,6 +24,7 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.job_ids import digest_of
 from fallow.shared.events.operations import CellPolicy, HoldJob, Operation, RemoveNode, SetPolicy
 from fallow.shared.events.submissions import JobChanges
+from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec
 from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
@@ -109,10 +110,11 @@ def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cancel, "LOOK_AFTER_MS", 5)
 
 
-async def end_of_submit(cell: Cell, goal: Until | None) -> int:
-    found = await found_of(cell, [TRAIN], goal, 600, quiet=False)
+async def end_of_submit(cell: Cell, goal: Until | None, *jobs: JobSpec) -> int:
+    sent = [*(jobs or [TRAIN])]
+    found = await found_of(cell, sent, goal, 600, quiet=False)
     try:
-        tell_and_end([TRAIN], goal, 1, found, as_json=False)
+        tell_and_end(sent, goal, 1, found, as_json=False)
     except typer.Exit as ended:
         return ended.exit_code
     return 0
@@ -243,3 +245,20 @@ def test_what_was_passed_over_in_another_cell_says_nothing_of_a_silence_in_this_
     for cell in ("other", None):
         with pytest.raises(AnswerUnread, match="all that cell other decided since"):
             check_silence(client, mark, JOB, cell)
+
+
+@pytest.mark.parametrize("goal", [None, Until.ACCEPTED])
+@pytest.mark.parametrize(
+    ("named", "ended", "told"),
+    [("main", Exit.BEFORE, ""), ("other", Exit.AWAY, "cell other decided"), (None, Exit.AWAY, "cell other decided")],
+)
+async def test_a_job_may_be_answered_in_what_was_passed_over_in_the_cell_it_names_or_in_any(
+    goal: Until | None, named: str | None, ended: Exit, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell = Elsewhere(WRITERS, e.JobReleased(job="vision/other"), status="finished")
+    try:
+        assert await end_of_submit(cell, goal, replace(TRAIN, cell=named)) == ended
+    finally:
+        await cell.stop()
+        await cell.functions.stop()
+    assert told in capsys.readouterr().err

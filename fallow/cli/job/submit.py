@@ -97,7 +97,22 @@ class Found:
     """Those that were submitted before and were over then: nothing runs for this submission."""
     told: str = ""
     passed_over: tuple[str, ...] = ()
-    """Cells whose answers to this submission may be among decisions that were passed over: no key proves them."""
+    """Cells of which decisions were passed over since this submission: no key proves them."""
+    cells: dict[str, str] = field(default_factory=dict)
+    """The cell of each job, or element, that names one."""
+
+    @classmethod
+    def of(cls, specs: Sequence[JobSpec]) -> Found:
+        """Nothing is known yet of what became of these submissions."""
+        found = cls([full_id(spec.tenant, spec.id) for spec in specs], Progress.of_specs(specs))
+        for job, spec in zip(found.names, specs, strict=True):
+            if spec.cell is not None:
+                found.cells.update(dict.fromkeys((job, *found.parts(job)), spec.cell))
+        return found
+
+    def passed_over_of(self, job: str) -> list[str]:
+        """The cells that may have answered about the job in what was passed over: any, where it names none."""
+        return [cell for cell in self.passed_over if self.cells.get(job, cell) == cell]
 
     def parts(self, job: str) -> tuple[str, ...]:
         """The job, or the elements of the array."""
@@ -108,13 +123,17 @@ class Found:
         stages = self.progress.stages
         return [job for job in self.names if any(stages[each] is Stage.UNANSWERED for each in self.parts(job))]
 
+    def silent(self) -> list[str]:
+        """Those of them whose answer was not passed over either."""
+        return [job for job in self.unanswered() if not self.passed_over_of(job)]
+
     def note(self, seen: Earlier) -> None:
         """Those of which these rows were seen, or whose news told of them, and to which no answer came since, were
         submitted before. They are as far as the rows and the news say; an element of which the rows that were seen do
         not tell is over, since the view has forgotten it. Where answers may have been passed over, silence shows
         nothing: what is seen may be of this very submission.
         """
-        for job in self.unanswered() if not self.passed_over else ():
+        for job in self.silent():
             parts, rows = self.parts(job), seen.get(job, ())
             forgotten = _forgotten(rows) if rows else Stage.UNANSWERED
             rows = self._with_news(job, rows)
@@ -295,8 +314,7 @@ async def found_of(client: CellClient, jobs: list[JobSpec], goal: Until | None, 
     """Submit the jobs, and follow them as far as is wished. Raises ClientUnavailable, but where they are sent and not
     waited for: what became of them others can tell.
     """
-    names = [full_id(job.tenant, job.id) for job in jobs]
-    found = Found(names, Progress.of_specs(jobs))
+    found = Found.of(jobs)
     mark = await client.submit(jobs)
     if goal is not None:
         await follow(client, mark, found, GOALS[goal], wait_ms, quiet=quiet)
@@ -304,7 +322,7 @@ async def found_of(client: CellClient, jobs: list[JobSpec], goal: Until | None, 
     rows = Earlier()
     with contextlib.suppress(ClientUnavailable):
         await _turned_away(client, mark, found, ANSWER_MS, quiet=quiet)
-        rows = Earlier() if found.passed_over else await _rows_of_unanswered(client, found)
+        rows = await _rows_of_silent(client, found)
         if rows:
             await _turned_away(client, mark, found, LATE_ANSWER_MS, quiet=quiet)
     found.note(rows)
@@ -324,12 +342,12 @@ async def _turned_away(client: CellClient, mark: Mark, found: Found, wait_ms: in
                 return
 
 
-async def _rows_of_unanswered(client: CellClient, found: Found) -> Earlier:
+async def _rows_of_silent(client: CellClient, found: Found) -> Earlier:
     """The rows of those jobs that the view knows although this submission got no answer: with the same content as an
     earlier one it gets none. The view of a fenced cell knows jobs that the log may not hold: it answers for nobody.
     """
     rows: dict[str, tuple[JobRow, ...]] = {}
-    for job in found.unanswered()[:LOOK_FOR_MOST]:
+    for job in found.silent()[:LOOK_FOR_MOST]:
         for cell in client.cells:
             read = await read_of(client, cell, job)
             if read.value and not read.is_fenced:
@@ -389,7 +407,7 @@ async def follow(client: CellClient, mark: Mark, found: Found, goal: Stage, wait
 async def _rows_if_it_can(client: CellClient, found: Found) -> Earlier:
     """The same where the view is there; else that it is not is told, and the news alone tell of the jobs."""
     try:
-        return await _rows_of_unanswered(client, found)
+        return await _rows_of_silent(client, found)
     except ClientUnavailable as error:
         say(f"fallow: {error}")
         return {}
@@ -406,9 +424,10 @@ def _tell_earlier(found: Found, rows: Earlier, *, quiet: bool) -> None:
 
 
 def _tell_why_they_wait(found: Found, *, quiet: bool) -> None:
-    if quiet or found.passed_over:
+    if quiet:
         return
-    found.told = why_it_waits(found.progress, found.progress.at(Stage.WAITING))
+    known = [job for job in found.progress.at(Stage.WAITING) if not found.passed_over_of(job)]
+    found.told = why_it_waits(found.progress, known)
     if found.told:
         print_sentence(f"Still waiting: {found.told}.")
 
@@ -455,5 +474,7 @@ def _end(found: Found, goal: Until, timeout_s: int) -> None:
 
 def _end_unread(found: Found, jobs: Sequence[str]) -> None:
     """End the command where these jobs may be farther than can be read."""
-    if jobs and (why := unread_about(first_named([*jobs], 1), found.passed_over)):
-        end_with(Exit.AWAY, f"fallow: {why}")
+    cells = {job: over for job in jobs if (over := found.passed_over_of(job))}
+    if cells:
+        every = dict.fromkeys(cell for over in cells.values() for cell in over)
+        end_with(Exit.AWAY, f"fallow: {unread_about(first_named([*cells], 1), every)}")
