@@ -59,3 +59,29 @@ async def test_an_offence_is_a_line_at_once_and_the_exit_code_in_the_end(
     assert [json.loads(line).get("invariant") for line in lines] == ["chain", None]
     assert json.loads(lines[0])["text"].endswith("nothing behind it can be checked")
     assert (json.loads(lines[-1])["ok"], json.loads(lines[-1])["first_violation"]["offset"]) == (False, 7)
+
+
+def left(words: tuple[str, ...], kafka: str, namespace: str) -> tuple[int, str]:
+    """How a command ends whose reader goes behind the first line, and what it says of that."""
+    environment = {**os.environ, **environment_with(TOP), "FALLOW_KAFKA": kafka, "FALLOW_NAMESPACE": namespace}
+    environment.pop("FALLOW_REDIS", None)
+    command = [sys.executable, "-m", "fallow.cli", *words]
+    piped = subprocess.PIPE
+    with subprocess.Popen(command, stdout=piped, stderr=piped, text=True, env=environment, cwd=TOP) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            assert process.stdout.readline()
+            process.stdout.close()
+            return process.wait(timeout=60), process.stderr.read()
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("words", [("verify", "--follow"), ("log", "tail", "--follow")])
+async def test_who_has_read_enough_ends_it_though_nothing_more_is_told(
+    words: tuple[str, ...], kafka: str, namespace: str, log: KafkaLog
+) -> None:
+    """As `| head -1` does."""
+    await publish(log, list(an_honest_log().records), namespace)
+    assert left(words, kafka, namespace) == (0, "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from fallow.cli.output.output_stream import while_read
 
 TOP = Path(__file__).resolve().parents[2]
 FULL = Path("/dev/full")
@@ -87,3 +90,40 @@ def test_who_interrupts_a_command_that_is_being_loaded_sees_no_traceback() -> No
     words = [sys.executable, "-c", INTERRUPTED_AT_ITS_BEGIN, "jobs"]
     done = subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+async def test_work_that_says_nothing_for_long_ends_when_its_reader_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    is_put_in_order = asyncio.Event()
+
+    async def silent() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_put_in_order.set()
+
+    with os.fdopen(writing, "w") as output, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", output)
+        work = asyncio.create_task(while_read(silent()))
+        await asyncio.wait([work], timeout=0.1)
+        is_on = not work.done()
+        os.close(reading)
+        with pytest.raises(BrokenPipeError):
+            await asyncio.wait_for(work, 10)
+    assert (is_on, is_put_in_order.is_set()) == (True, True)
+
+
+@pytest.mark.parametrize("is_pipe", [False, True])
+async def test_work_that_ends_before_gives_what_it_found(
+    is_pipe: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> str:
+        await asyncio.sleep(0)
+        return "found"
+
+    reading, writing = os.pipe() if is_pipe else (-1, os.open(tmp_path / "output", os.O_WRONLY | os.O_CREAT))
+    with os.fdopen(writing, "w") as output, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", output)
+        assert await while_read(work()) == "found"
+    if is_pipe:
+        os.close(reading)

@@ -21,6 +21,7 @@ from fallow.cli.log.sentences import heading, nothing_changed, sentence
 from fallow.cli.log.why import why
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_sentence
+from fallow.cli.output.output_stream import while_read
 from fallow.cli.paths import OUTPUT, Replace, must_be_free, to_write_in_order
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.value import plain
@@ -47,7 +48,8 @@ def tail(
     as_json: AsJson = False,
 ) -> None:
     """The last decisions, one sentence for each effect."""
-    run(_tail(access_of(context), count, follow=follow, cell=cell, as_json=as_json))
+    work = _tail(access_of(context), count, follow=follow, cell=cell, as_json=as_json)
+    run(while_read(work) if follow else work)
 
 
 async def _tail(access: Access, count: int, *, follow: bool, cell: str | None, as_json: bool) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import stat
 import sys
+from collections.abc import Coroutine
 from io import TextIOWrapper
+from typing import Any, TypeVar
 
+from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.standard_streams import open_missing_streams
+
+T = TypeVar("T")
 
 
 class OutputFails(Exception):
@@ -57,3 +64,31 @@ def open_streams() -> bool:
 def drop_output() -> None:
     """What Python would still flush goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+async def while_read(work: Coroutine[Any, Any, T]) -> T:
+    """Do the work for as long as somebody reads standard output. Raises BrokenPipeError where that is a pipe whose
+    reader has gone: work that waits without a word would not find out.
+    """
+    pipe = _pipe_of_output()
+    if pipe is None:
+        return await work
+    loop, gone = asyncio.get_running_loop(), asyncio.Event()
+    task, waits = asyncio.create_task(work, name="work"), asyncio.create_task(gone.wait(), name="output")
+    loop.add_reader(pipe, gone.set)  # nothing comes from the end that is written: it is told that the other is closed
+    try:
+        await asyncio.wait([task, waits], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise BrokenPipeError  # without a number: typer takes one that has it for a failure
+        return task.result()
+    finally:
+        loop.remove_reader(pipe)
+        await end_tasks(task, waits)
+
+
+def _pipe_of_output() -> int | None:
+    try:
+        number = sys.stdout.fileno()
+        return number if stat.S_ISFIFO(os.fstat(number).st_mode) else None
+    except OSError:  # it is closed, or is no file
+        return None

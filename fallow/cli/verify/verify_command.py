@@ -15,6 +15,7 @@ from fallow.cli.cells_there import no_such
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
+from fallow.cli.output.output_stream import while_read
 from fallow.cli.paths import file_to_read, folder_to_read
 from fallow.cli.verify.verification import LiveCheck, join, must_hold_diaries, verify_file
 from fallow.cli.verify.verify import Verification, Violation
@@ -54,7 +55,8 @@ def verify(
     if follow:
         if file is not None or diaries:
             end_with(Exit.USAGE, "fallow: --follow reads the live log alone: no --file, no --diaries")
-        _end(run(_follow(access_of(context), cell, as_json=as_json)), "followed to here", as_json=as_json)
+        found = run(while_read(_follow(access_of(context), cell, as_json=as_json)))
+        _end(found, "followed to here", as_json=as_json)
         return
     must_hold_diaries(diaries or ())
     if file is not None:

@@ -112,8 +112,10 @@ async def until_signal(work: Sequence[Coroutine[Any, Any, None]]) -> None:
         loop.add_signal_handler(number, stopped.set)
     ends = asyncio.create_task(stopped.wait(), name="signal")
     tasks = [asyncio.create_task(part, name="check") for part in work]
-    await asyncio.wait([ends, *tasks], return_when=asyncio.FIRST_COMPLETED)
-    await end_tasks(ends, *tasks)
+    try:
+        await asyncio.wait([ends, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await end_tasks(ends, *tasks)
     for task in tasks:
         if not task.cancelled():
             task.result()
