@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
@@ -201,6 +202,26 @@ async def test_a_repair_that_is_killed_anywhere_can_be_done_again(how: str, *, i
             changes += 1
         await goes_on(kept, good.version, set(good.jobs))
     assert changes > 3
+
+
+@pytest.mark.parametrize("how", ["damaged at the end of an old log", "tail written over", "tail_deleted"])
+async def test_what_a_cell_decides_behind_a_repair_that_was_killed_is_not_given_up(how: str) -> None:
+    """Its services start where a new reader begins already, and nobody has done the repair again."""
+    changes, went_on = 0, 0
+    while True:
+        kept, changes = await broken(how, is_signed=False), changes + 1
+        with contextlib.suppress(LogUnavailable):
+            await repaired(kept, Dying(kept, changes - 1))
+            break
+        try:
+            state = await kept.state()
+        except FENCED:
+            continue
+        went_on += 1
+        await goes_on_by_one(kept.log, state)
+        await goes_on_by_one(kept.log, state)
+        await goes_on(kept, state.version, set(state.jobs))
+    assert went_on
 
 
 @pytest.mark.parametrize("is_signed", [False, True], ids=["unsigned", "signed"])

@@ -314,11 +314,13 @@ async def _refuse_another_release(
 
 async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[SnapshotManifest]) -> None:
     """Look for a snapshot behind the damage from which more of the log can be folded: the oldest one that leads to the
-    end, so that no more than needed is deleted before it, else the one that leads furthest.
+    end, so that no more than needed is deleted before it, else the one that leads furthest. One before the damage, or
+    of the very state that was reached, counts where decisions continue it: a cell has gone on from it.
     """
     for manifest in {m.snapshot: m for m in manifests}.values():
         assert found.cut_offset is not None, "what is looked for leads behind a damage"
-        if not found.cut_offset <= manifest.offset < found.end or manifest.version <= found.state.version:
+        is_newer, is_behind = manifest.version > found.state.version, manifest.offset >= found.cut_offset
+        if not found.begin - 1 <= manifest.offset < found.end or not (is_newer or _is_of_state(found.state, manifest)):
             continue
         try:
             state = await first_readable(log, layout, found.cell, [manifest])
@@ -328,7 +330,8 @@ async def _go_behind(log: Log, layout: Layout, found: Survey, manifests: list[Sn
             continue
         tried = Survey(found.cell, found.begin, found.end, state)
         await _fold(log, layout, tried, manifests)
-        if state.version == manifest.version and not await _is_of(log, layout, manifest):
+        is_continued = state.version > manifest.version
+        if not is_continued and not (is_newer and is_behind and await _is_of(log, layout, manifest)):
             continue
         found.state, found.base, found.cut_offset = state, manifest, tried.cut_offset
         found.contradicting = tried.contradicting
