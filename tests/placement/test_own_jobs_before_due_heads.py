@@ -211,6 +211,24 @@ def test_a_new_writer_finds_no_more_heads_beside_one_behind_a_service_that_still
     assert world.state.heads == heads
 
 
+def test_a_due_head_that_comes_to_its_limit_by_a_job_behind_it_lets_those_pass_that_are_not_below_that() -> None:
+    """Though it was told before that it waits for room, and nothing else happens."""
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(*(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)), joined("o1", 8, labels={"old": "1"}))
+    world.tell(set_quotas(quota("bob", 12)))
+    submit(world, "first", 4, tenant="eve", **NEW)
+    submit(world, "head", 4, 2, tenant="bob", **NEW)
+    world.pass_time(20_000)
+    submit(world, "small", 2, tenant="ada", **NEW)
+    assert (world.job("small").deferred, world.job("head").deferred) == (
+        PendingReason.BEHIND_HEAD,
+        PendingReason.NO_FREE_GPUS,
+    )
+    submit(world, "behind", 8, tenant="bob", **OLD)
+    assert world.job("head").deferred is PendingReason.QUOTA_REACHED
+    assert (world.nodes_of("behind"), world.nodes_of("small")) == (["o1"], ["n2"])
+
+
 def with_a_due_head(**young: Any) -> World:
     """Bob's head waits for two nodes, one of which is free; a third one has room, and would be left emptier."""
     world = world_of(FAIR, wait_ms=10_000)

@@ -200,13 +200,21 @@ class _QueueScan:
         if row.is_limited and not may_start_one_more(self._state, job.spec):
             return PendingReason.ARRAY_LIMIT
         code = row.code or row.rows.need.code
-        is_stale = is_of_quota(code) and not is_over_limits(self._state, job.spec)
-        if code is not None and not is_stale:
+        if code is not None and not self._is_stale(job, code):
             return code
         if is_cut:
             return PendingReason.QUOTA_REACHED if is_kept_by_quotas(self._state, in_line(job)) else None
         found = self._try(line, row, job) if job.spec.gang else self._enter(job)
         return found if isinstance(found, PendingReason) else None
+
+    def _is_stale(self, job: Job, code: PendingReason) -> bool:
+        """Whether this no longer tells why a head waits: its tenant is at no limit any more, or has come to one since
+        it was looked for, by what it has started behind the head.
+        """
+        if is_of_quota(code):
+            return not is_over_limits(self._state, job.spec)
+        is_for_room = code in WAITED_FOR and code is not PendingReason.RESERVED_FOR_OTHER
+        return is_for_room and is_kept_by_quotas(self._state, in_line(job))
 
     def _serve(self, course: Course, row: Row) -> bool:
         """The first job of the row whose turn it is starts, or something keeps its class. Whether the record has room
