@@ -379,6 +379,7 @@ class PlacementService:
 
     def start(self, now_ms: int, wall_ms: int) -> PendingDecision:
         """The first decision of a writer: it takes the log over, and a new cell gets its quotas and policy."""
+        self._lines.begins(self.state)
         decision = self._turn(now_ms)
         decision.emit(e.WriterStarted(epoch=self.state.epoch + 1, writer=self._name))
         self._begins = True
@@ -1095,8 +1096,11 @@ class PlacementService:
         self._fair_clock.walked(decision.now_ms)
         self._lines.open_due(self.state)
         walk = self._walk_lines_of(self.state, self._lines, decision.now_ms, start)
+        # What came to wait may have done so before an earlier writer, which found no such heads then: the next walk,
+        # which comes at once, records those that there are beside what waits.
+        are_sure = not (walk.has_come_to_wait and self._lines.may_have_waited)
         self._lines.walked(self.state, decision.now_ms)
-        for job_id in walk.heads:
+        for job_id in walk.heads if are_sure else ():
             decision.emit(e.HeadBlocked(job=job_id))
         for job_id in walk.cleared:
             decision.emit(e.HeadCleared(job=job_id))

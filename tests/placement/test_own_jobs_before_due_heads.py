@@ -14,12 +14,13 @@ from fallow.services.placement.queue import due_heads
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
+from fallow.shared.events.nodes import RunFailed
 from fallow.shared.events.operations import Cordon, Drain, PlanMaintenance, Uncordon
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobKind, JobSpec, Resources
-from tests.placement.replicas import all_start, service
+from fallow.shared.events.values import JobKind, JobSpec, Resources, RetryPolicy
+from tests.placement.replicas import all_start, service, word
 from tests.placement.test_heads import BACKFILL, submit, world_of
 from tests.placement.world import CELL, World, admitted, cancel, finished, joined, quota, set_quotas, spec_of, update
 
@@ -28,6 +29,7 @@ NEW: dict[str, Any] = {"node_labels": ("new",)}
 OLD: dict[str, Any] = {"node_labels": ("old",)}
 SPARE: dict[str, Any] = {"node_labels": ("!old",)}
 HALF_HOUR_MS = 1_800_000
+HOUR_MS = 2 * HALF_HOUR_MS
 
 
 def before_the_flow(gpu_type: str) -> World:
@@ -207,6 +209,58 @@ def test_a_new_writer_finds_no_more_heads_beside_one_behind_a_service_that_still
     world.pass_time(7_000)
     heads = {"due": 0, "first": 5_000}
     assert world.state.heads == heads
+    world.restart()
+    assert world.state.heads == heads
+
+
+def with_a_replica_that_failed(world: World, until_ms: int, **where: Any) -> None:
+    """One of two replicas of bob's service has failed, and comes back at this moment."""
+    pauses = RetryPolicy(budget=9, backoff_ms=until_ms - world.now_ms, backoff_max_ms=HOUR_MS)
+    spec = service("lacks", 2, 4, tenant="bob", queue="line", pools=("train",), workers_min=1, retry=pauses, **where)
+    world.tell(admitted(spec))
+    all_start(world, "lacks")
+    world.tell(word(RunFailed, world, "lacks", 0))
+    assert [setback.until_ms for setback in world.job("lacks").setbacks] == [until_ms]
+
+
+@pytest.mark.parametrize("writer", ["the same", "one that comes later", "one that comes in between"])
+def test_nobody_passes_a_due_head_while_a_replica_of_its_tenant_comes_back_beside_it(writer: str) -> None:
+    """Ada has less, and so the turn: what she wants is kept from her, since the replica has room on another node. Where
+    the writer was gone as its pause ended nobody has looked for that yet.
+    """
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(*(joined(f"n{n}", 4, labels={"new": "1"}) for n in (1, 2)))
+    world.tell(joined("spare", 8), joined("o1", 4, labels={"old": "1"}))
+    submit(world, "own", 4, tenant="bob", **OLD)
+    submit(world, "first", 4, tenant="eve", **NEW)
+    with_a_replica_that_failed(world, 30_000, **SPARE)
+    submit(world, "head", 4, 2, tenant="bob", **NEW)
+    world.pass_time(20_000)
+    submit(world, "small", 2, tenant="ada", **NEW)
+    if writer == "one that comes later":
+        world.now_ms, world.wall_ms = 31_000, 31_000
+    else:
+        world.pass_time(11_000)
+    if writer != "the same":
+        world.restart()
+    assert (world.nodes_of("lacks"), world.nodes_of("small")) == (["spare", "spare"], [])
+
+
+def test_a_new_writer_finds_no_more_heads_beside_one_behind_a_replica_whose_pause_was_over_before_it_was_due() -> None:
+    """As in the test before, though the log does not tell that the writer before has looked for the replica in vain."""
+    world = world_of(FAIR, wait_ms=10_000)
+    world.tell(joined("n1", 8, labels={"new": "1"}), joined("n2", 8, labels={"old": "1"}))
+    with_a_replica_that_failed(world, 7_000, **NEW)
+    submit(world, "fill-1", 4, tenant="ada", **NEW)
+    submit(world, "fill-2", 4, tenant="ada", **OLD)
+    submit(world, "due", 4, tenant="bob", **NEW)
+    world.pass_time(5_000)
+    submit(world, "first", 8, tenant="eve", priority=1, **OLD)
+    submit(world, "second", 6, tenant="eve")
+    for _ in range(7):
+        world.pass_time(1_000)
+    heads = {"due": 0, "first": 5_000}
+    assert (world.state.at_ms, world.state.heads) == (5_000, heads)
     world.restart()
     assert world.state.heads == heads
 

@@ -64,7 +64,12 @@ class Lines:
         self._numbers = {queue.name: number for number, queue in enumerate(queues)}
         self._backfills = any(queue.discipline is QueueDiscipline.BACKFILL for queue in queues)
         self._by_run_time = False
+        self._began = (-1, 0)
         self.forget()
+
+    def begins(self, state: CellState) -> None:
+        """A writer begins with the next decision of the log: that is none that came of a walk."""
+        self._began = (state.version + 1, state.at_ms)
 
     def forget(self) -> None:
         """The state is another one."""
@@ -90,6 +95,8 @@ class Lines:
         """How often each of the kinds that heads keep back had its turn to be tried beside them."""
         self.were_cut = False
         """Whether the last walk had to end because as many kinds were tried as may be."""
+        self.may_have_waited = False
+        """Whether a worker counts as new until the next walk that an earlier writer may have looked for in vain."""
         self._have_opened = False
 
     @property
@@ -151,18 +158,24 @@ class Lines:
 
     def _begin(self, state: CellState, effects: Iterable[e.AnyEffect], now_ms: int) -> None:
         """From the state alone. A running job whose pause was over at the last decision stood in its line then, before
-        whatever writer walked: it waits, and is no fresh one, unless it lacks workers by `effects` of this decision.
+        whatever writer walked: it waits, and is no fresh one, unless it lacks workers by `effects` of this decision. Of
+        one whose pause has ended since, nobody knows whether a writer walked behind that: where none did, to take it
+        for one that waits would let others past a due head behind it.
         """
         self._clear()
         self._is_known = True
+        began, before_ms = self._began
+        decided_ms = before_ms if state.version == began else state.at_ms
         named = {getattr(effect, "job", "") for effect in effects}
         for job_id, job in state.jobs.items():
             self._look_at(state, job_id, now_ms)
             place = self._places.get(job_id)
             if place is None or job.status is _QUEUED or job_id in named:
                 continue
-            if may_go_on(job, state.at_ms):
+            if may_go_on(job, decided_ms):
                 place[0].fresh.pop(job_id, None)
+            else:
+                self.may_have_waited = True
 
     def look_at(self, state: CellState, job: Job, now_ms: int) -> Row | None:
         """Bring a job to its place, now that some of its workers have one. Its row, if it still waits for others."""
@@ -358,6 +371,7 @@ class Lines:
 
     def walked(self, state: CellState, now_ms: int) -> None:
         """All lines are walked: while maintenance is planned, what keeps a head may change as time passes."""
+        self.may_have_waited = False
         self._blocked.walked(_may_fit(state))
         self._closing = None
         if state.maintenance_starts:
