@@ -345,7 +345,7 @@ class PlacementService:
         due = (
             self._deadlines.next_cell_ms(),
             self._lines.next_cell_ms(self.state),
-            self._fair_clock.next_cell_ms(self.state, self._lines.count),
+            self._fair_clock.next_cell_ms(self.state, are_rivals=self._lines.are_rivals),
             self._walk_timer.next_cell_ms,
             self._owners.next_cell_ms,
             reservations.next_lapse_ms(self.state),
@@ -1038,7 +1038,7 @@ class PlacementService:
         self._is_walking = True
         have_come = self._follow(decision)
         self._walk_is_due |= have_come
-        self._walk_is_due |= self._fair_clock.is_due(self.state, decision.now_ms, self._lines.count)
+        self._walk_is_due |= self._fair_clock.is_due(self.state, decision.now_ms, are_rivals=self._lines.are_rivals)
         self._walk_is_due |= self._walk_timer.is_due(decision.now_ms)
         waited_for = self.state.unacknowledged
         if waited_for is not None and waited_for.take_opened():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.shared.cluster.quota.fair_use import FairUse, Used, used_at
+from fallow.shared.cluster.quota.fair_use import FADED_TICKS, FairUse, Used, used_at
 from tests.hypothesis_profile import reaches
 
 HALF_LIFE_MS = 64_000
@@ -126,3 +126,24 @@ def test_accounts_whose_use_has_faded_are_let_go_of() -> None:
     assert most <= 128
     assert fair.of(("tenant-1998", "gpu"), now_ms + HALF_LIFE_MS) > 0
     assert fair.of(ADA, now_ms) > 0
+
+
+@given(
+    st.integers(1, 10**10),
+    st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**7), st.integers(0, 10**7)), min_size=1, max_size=6),
+)
+def test_what_is_settled_is_changed_by_no_later_tick(half_life_ms: int, course: list[tuple[int, int, int]]) -> None:
+    """Whatever was held before, and for how long; and a reader of a snapshot knows it no later."""
+    fair, now_ms = FairUse(half_life_ms), 0
+    for passed_ms, ada, bob in course:
+        now_ms += passed_ms
+        fair.follow(half_life_ms, {ADA: ada, BOB: bob}, now_ms)
+    tick = max(1, half_life_ms // 64)
+    settled_ms = (fair.changed_ms // tick + FADED_TICKS) * tick
+    assert (fair.is_settled(settled_ms - 1), fair.is_settled(settled_ms)) == (False, True)
+    for account in (ADA, BOB):
+        later = {fair.of(account, settled_ms + ticks * tick) for ticks in (0, 1, 2, 63, 64, 65, 1_000, 10**6)}
+        assert len(later) == 1
+    read = FairUse(used=dict(fair.used))
+    read.begin(half_life_ms, fair.held)
+    assert read.is_settled(settled_ms)

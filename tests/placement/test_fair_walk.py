@@ -9,7 +9,7 @@ from fallow.services.placement.explain.queue_position import jobs_before, turns_
 from fallow.services.placement.queue.fair_share_timer import FairShareTimer
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.cluster.quota.fair_use import FairUse
+from fallow.shared.cluster.quota.fair_use import FADED_TICKS, FairUse
 from fallow.shared.events.operations import CellPolicy, Cordon, HoldJob, ReleaseJob, Uncordon
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
@@ -134,25 +134,67 @@ def test_time_alone_may_put_another_job_first_and_it_starts_by_itself() -> None:
     assert running(world) == ["ada-1", "bob-0"]
 
 
+def timer_of(
+    discipline: QueueDiscipline, order: QueueOrder, half_life_ms: int, used_ms: int = 2_000
+) -> tuple[FairShareTimer, CellState]:
+    """A timer that has walked at no time yet, in a cell in which somebody began to hold something at `used_ms`."""
+    timer, state = FairShareTimer(part_of(discipline, half_life_ms, order)), CellState(CELL)
+    state.fair = FairUse(half_life_ms)
+    state.fair.follow(half_life_ms, {("ada", "gpu"): 1_000}, used_ms)
+    return timer, state
+
+
 @pytest.mark.parametrize(
-    ("discipline", "order", "half_life_ms", "waiting", "due_ms"),
+    ("discipline", "order", "half_life_ms", "are_rivals", "due_ms"),
     [
-        (STRICT, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, 1, 3_000),
-        (BACKFILL, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, 1, 3_000),
-        (BEST, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, 1, None),
-        (STRICT, QueueOrder.FIFO, HALF_LIFE_MS, 1, None),
-        (STRICT, QueueOrder.FAIR_SHARE, 0, 1, None),
-        (STRICT, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, 0, None),
+        (STRICT, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, True, 3_000),
+        (BACKFILL, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, True, 3_000),
+        (BEST, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, True, None),
+        (STRICT, QueueOrder.FIFO, HALF_LIFE_MS, True, None),
+        (STRICT, QueueOrder.FAIR_SHARE, 0, True, None),
+        (STRICT, QueueOrder.FAIR_SHARE, HALF_LIFE_MS, False, None),
     ],
 )
 def test_a_walk_is_due_at_the_next_tick_where_an_order_may_change_by_itself(
-    discipline: QueueDiscipline, order: QueueOrder, half_life_ms: int, waiting: int, due_ms: int | None
+    discipline: QueueDiscipline, order: QueueOrder, half_life_ms: int, *, are_rivals: bool, due_ms: int | None
 ) -> None:
-    clock, state = FairShareTimer(part_of(discipline, half_life_ms, order)), CellState(CELL, waiting=waiting)
-    state.fair = FairUse(half_life_ms)
-    clock.walked(2_500)
-    assert clock.next_cell_ms(state) == due_ms
-    assert (clock.is_due(state, 2_999), clock.is_due(state, 3_000)) == (False, due_ms is not None)
+    timer, state = timer_of(discipline, order, half_life_ms)
+    timer.walked(2_500)
+    assert timer.next_cell_ms(state, are_rivals=are_rivals) == due_ms
+    found = [timer.is_due(state, now_ms, are_rivals=are_rivals) for now_ms in (2_999, 3_000)]
+    assert found == [False, due_ms is not None]
+
+
+def test_no_walk_is_due_any_more_when_no_tick_changes_what_counts_as_used() -> None:
+    timer, state = timer_of(STRICT, QueueOrder.FAIR_SHARE, HALF_LIFE_MS)
+    settled_ms = 2_000 + FADED_TICKS * 1_000
+    timer.walked(settled_ms - 1)
+    assert timer.next_cell_ms(state, are_rivals=True) == settled_ms
+    timer.walked(settled_ms)
+    assert timer.next_cell_ms(state, are_rivals=True) is None
+    state.fair.follow(HALF_LIFE_MS, {}, settled_ms + 10)
+    assert timer.next_cell_ms(state, are_rivals=True) == settled_ms + 1_000
+
+
+@pytest.mark.parametrize(("half_life_ms", "due_ms"), [(1, 2_600), (640, 2_600), (6_400, 2_600), (64 * 60, 2_520)])
+def test_ticks_of_a_short_half_life_are_passed_over_so_that_walks_are_some_time_apart(
+    half_life_ms: int, due_ms: int
+) -> None:
+    timer, state = timer_of(STRICT, QueueOrder.FAIR_SHARE, half_life_ms, used_ms=2_500)
+    timer.walked(2_500)
+    assert timer.next_cell_ms(state, are_rivals=True) == due_ms
+    timer.walked(due_ms)
+    apart_ms = (timer.next_cell_ms(state, are_rivals=True) or 0) - due_ms
+    assert 100 <= apart_ms < 200
+
+
+def test_while_jobs_of_one_tenant_alone_wait_no_walk_is_due() -> None:
+    world = world_of(STRICT, half_life_ms=HALF_LIFE_MS)
+    submit(world, ("ada-0", 4))
+    submit(world, ("bob-0", 2), ("bob-1", 2))
+    assert world.service.next_cell_ms() is None
+    submit(world, ("eve-0", 2))
+    assert world.service.next_cell_ms() == 1_000
 
 
 def test_a_head_that_is_due_is_passed_by_no_tenant_whatever_its_share() -> None:

@@ -11,6 +11,9 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.fair_use import tick_ms
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 
+APART_MS_LEAST = 100
+"""Ticks of a short half-life are passed over until the next walk is so much later: each costs a walk."""
+
 
 class FairShareTimer:
     """Remembers up to which moment the order of the last walk holds."""
@@ -31,17 +34,18 @@ class FairShareTimer:
         """All queues are walked in the order of now."""
         self._walked_ms = now_ms
 
-    def is_due(self, state: CellState, now_ms: int, standing: int = 0) -> bool:
+    def is_due(self, state: CellState, now_ms: int, *, are_rivals: bool) -> bool:
         """Whether the order of the last walk may hold no longer."""
-        due_ms = self.next_cell_ms(state, standing)
+        due_ms = self.next_cell_ms(state, are_rivals=are_rivals)
         return due_ms is not None and due_ms <= now_ms
 
-    def next_cell_ms(self, state: CellState, standing: int = 0) -> int | None:
-        """When a walk is due though nothing happens; None while nobody waits, or no order changes by itself. `standing`
-        jobs stand in the lines: also those that run and want more workers.
+    def next_cell_ms(self, state: CellState, *, are_rivals: bool) -> int | None:
+        """When a walk is due though nothing happens; None while no order changes by itself: nobody waits beside
+        another tenant (`are_rivals`), or no tick changes what counts as used any more.
         """
         half_life_ms = state.fair.half_life_ms
-        if not self.matters or not half_life_ms or not (state.waiting or standing):
+        if not self.matters or not half_life_ms or not are_rivals or state.fair.is_settled(self._walked_ms):
             return None
         tick = tick_ms(half_life_ms)
-        return (self._walked_ms // tick + 1) * tick
+        apart_ms = -(-APART_MS_LEAST // tick) * tick
+        return (self._walked_ms // apart_ms + 1) * apart_ms

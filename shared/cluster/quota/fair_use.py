@@ -43,6 +43,9 @@ def _root(power: int) -> int:
 KEPT: Final = tuple(_root(power) for power in range(TICKS))
 """What is left of one after so many ticks."""
 
+FADED_TICKS: Final = (BITS + 1) * TICKS + 1
+"""After so many ticks nothing is left of what was used before, nor comes more to what is held for longer."""
+
 SUM_MOST: Final = (KEPT[1] << BITS) // (ONE - KEPT[1])
 """What a one in each tick adds up to in the end, if each is decayed from the end of its tick on."""
 
@@ -77,6 +80,15 @@ class FairUse:
     half_life_ms: int = 0
     used: dict[Account, Used] = field(default_factory=dict)
     held: Usage = field(default_factory=dict)
+    changed_ms: int = field(default=0, compare=False)
+    """When some account last came to hold more or less."""
+
+    def is_settled(self, now_ms: int) -> bool:
+        """Whether all ticks after this moment leave every account as it is, while all hold what they hold."""
+        if not self.half_life_ms or not self.used:
+            return True
+        tick = tick_ms(self.half_life_ms)
+        return now_ms // tick - self.changed_ms // tick >= FADED_TICKS
 
     def of(self, account: Account, now_ms: int) -> int:
         """What an account used up to the tick of `now_ms`: milli-GPU-milliseconds, decayed."""
@@ -89,6 +101,7 @@ class FairUse:
         """What was read of a snapshot goes on from there."""
         self.half_life_ms = half_life_ms
         self.held = dict(usage) if half_life_ms else {}
+        self.changed_ms = max((used.at_ms for used in self.used.values()), default=0)
 
     def follow(self, half_life_ms: int, usage: Usage, at_ms: int) -> None:
         """A decision is in force: this is the use from `at_ms` on, and the half-life."""
@@ -97,6 +110,7 @@ class FairUse:
         used, held = self.used, self.held
         if not half_life_ms or usage == held:
             return
+        self.changed_ms = at_ms
         for account in [each for each, milli in held.items() if usage.get(each) != milli]:
             used[account] = used_at(used[account], held[account], at_ms, half_life_ms)
         more = sum(account not in used for account in usage)
@@ -125,4 +139,4 @@ class FairUse:
             now = used_at(known, self.held.get(account, 0), at_ms, self.half_life_ms)
             milli_ms = (now.milli_ms + now.tick_milli_ms) * tick_ms(half_life_ms) // tick_ms(self.half_life_ms)
             self.used[account] = Used(milli_ms, 0, at_ms)
-        self.half_life_ms = half_life_ms
+        self.half_life_ms, self.changed_ms = half_life_ms, at_ms

@@ -114,6 +114,13 @@ class Lines:
         """How many jobs stand in them."""
         return len(self._places)
 
+    @property
+    def are_rivals(self) -> bool:
+        """Whether tenants take turns in a queue in which whoever comes first may keep the others back."""
+        return any(
+            len(lines) > 1 and self.queue(name).discipline is not _BEST_EFFORT for name, lines in self._lines.items()
+        )
+
     # Who waits.
 
     def keep_out(self, job: Job) -> None:
