@@ -43,6 +43,9 @@ class VirtualCell:
     takes_plans = False
     """Whether starts that somebody plans are put in force."""
 
+    moments_in_vain_most = 100_000
+    """So many moments in a row at which no job comes, starts or ends, and what is left waits for good."""
+
     def __init__(
         self,
         file: CellFile,
@@ -117,15 +120,26 @@ class VirtualCell:
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     def advance(self, to_ms: int | None) -> None:
-        """Let everything happen that is due up to and including `to_ms`, moment by moment; None: all there is."""
-        steps = 0
+        """Let everything happen that is due up to and including `to_ms`, moment by moment; None: all there is, until
+        only such is due as moves no job any more.
+        """
+        steps = in_vain = 0
         while (due_ms := self.next_due_ms()) is not None and (to_ms is None or due_ms <= to_ms):
             steps = steps + 1 if due_ms <= self.now_ms else 0
             if steps > DECISIONS_AT_ONCE_MOST:
                 raise Restless(f"at {self.now_ms} ms something stays due at {due_ms} ms")
+            before = self._jobs
             self._step_to(due_ms)
+            in_vain = in_vain + 1 if self._jobs == before else 0
+            if to_ms is None and in_vain > self.moments_in_vain_most:
+                return
         if to_ms is not None and to_ms > self.now_ms:
             self.now_ms = to_ms
+
+    @property
+    def _jobs(self) -> tuple[int, int, int]:
+        """What changes as jobs come, start and end."""
+        return len(self.state.jobs), self.state.waiting, self.state.over_next
 
     def _step_to(self, due_ms: int) -> None:
         self.now_ms = max(self.now_ms, due_ms)

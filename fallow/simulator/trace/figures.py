@@ -13,8 +13,8 @@ from fallow.simulator.trace.measures import Measures
 class TraceFigures:
     """How the jobs fared. Times in milliseconds; waits are from submission to the first start, completion times from
     submission to the good end, both without carried jobs. Ratios are means over time from 0 to the makespan, which is
-    the time of the last decision; those that end in `_loaded` only to the last submission, so that the hours or weeks
-    in which the last jobs run out do not count.
+    the time of the last decision that changed something; those that end in `_loaded` only to the last submission, so
+    that the hours or weeks in which the last jobs run out do not count.
     """
 
     submitted: int

@@ -25,12 +25,19 @@ class Measures:
         self.books, self.summary, self.completion = Books(), RunSummary(carried), CompletionTimes(carried)
         self.course = Course(self.summary.gar.cell, self.summary.gfr.cell, self.summary.sor)
         self.jtted = Jtted()
+        self.until_ms = 0
+        """When something was decided last."""
         self.loaded_ms = 0
         self.loaded: tuple[Fraction | None, Fraction | None, Fraction | None] = (None, None, None)
         """GAR, SOR and GFR up to the last submission, which was at `loaded_ms`."""
 
     def follow(self, state: CellState, decision: Decision) -> None:
-        """The next decision, and the state behind it."""
+        """The next decision, and the state behind it. One that only says how far the inputs were read changes nothing,
+        and may come long after all that there is to measure.
+        """
+        if not decision.effects:
+            return
+        self.until_ms = decision.at_ms
         self.books.follow(state, decision)
         self.course.before(state, decision)
         self.summary.take(state, decision)

@@ -36,8 +36,8 @@ class TraceRun:
 def run_trace(
     file: CellFile, nodes: Iterable[NodeSpec], arrivals: Sequence[Arrival], carried: Collection[str] = frozenset()
 ) -> TraceRun:
-    """Let all arrivals come, in their order, and everything end that ends. `carried` are jobs,
-    in full, that ran before.
+    """Let all arrivals come, in their order, and everything end that ends; what waits for good is unfinished then.
+    `carried` are jobs, in full, that ran before.
     """
     measures = Measures(carried)
     cell = VirtualCell(file, nodes, (measures.follow,))
@@ -49,4 +49,4 @@ def run_trace(
         cell.settle()
     measures.note_load(cell.now_ms)
     cell.advance(None)
-    return TraceRun(figures_of(measures, cell.state.at_ms, cell.decisions), measures)
+    return TraceRun(figures_of(measures, measures.until_ms, cell.decisions), measures)
