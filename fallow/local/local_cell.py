@@ -29,7 +29,7 @@ from fallow.shared.runtime.stack.child import StackError
 from fallow.shared.runtime.stack.choose import Choice
 from fallow.shared.runtime.stack.embedded_broker import make_topics
 from fallow.shared.runtime.stack.server import Source
-from fallow.shared.runtime.stack.services import Services
+from fallow.shared.runtime.stack.services import Say, Services
 from fallow.shared.runtime.telemetry import rss_peak_bytes
 
 if TYPE_CHECKING:
@@ -141,10 +141,12 @@ async def stage_for(
     namespace: str,
     clock: Clock,
     *,
+    say: Say,
     more: Mapping[str, str] | None = None,
 ) -> AsyncIterator[LocalCell]:
-    """All services, ready, on topics of their own, with `more` environment. On secured servers each is a user with the
-    rights of its own, and decisions are signed. Raises WorkloadError, StackError, LogUnavailable, ViewUnavailable.
+    """All services, ready, on topics of their own, with `more` environment; `say` gets who is late. On secured servers
+    each is a user with the rights of its own, and decisions are signed. Raises WorkloadError, StackError,
+    LogUnavailable, ViewUnavailable.
     """
     refuse_what_the_embedded_broker_cannot_hold(workload, servers)
     workload = signed_where_secured(workload, servers)
@@ -170,7 +172,7 @@ async def stage_for(
     try:
         await services.start()
         await log.start()
-        await services.wait_ready()
+        await services.wait_ready(say=say)
         yield LocalCell(folder, servers, namespace, layout_of(workload.cell_file, namespace), log, services)
     finally:
         await log.stop()

@@ -14,10 +14,9 @@ from fallow.shared.runtime.endings import FENCED, WRONG_SETTINGS
 from fallow.shared.runtime.stack.child import StackError, telling_line
 from fallow.shared.runtime.stack.restarts import WORDLESS, Deaths, Restarts, how_it_ended
 from fallow.shared.runtime.stack.server import Server, Source
-from fallow.shared.runtime.stack.services import Ended, Services
+from fallow.shared.runtime.stack.services import READY_TOLD_S, Ended, Services, told_late
 
 LOOK_AGAIN_S = 0.25
-READY_TOLD_S = 30.0
 NO_START = "did not start"
 REPAIR = "In another terminal: fallow log repair; then start this again."
 
@@ -58,7 +57,7 @@ class Upkeep:
         while obstacles := await self.services.not_ready():
             if asyncio.get_running_loop().time() - said_s >= READY_TOLD_S:
                 said_s = asyncio.get_running_loop().time()
-                self.say("not ready yet: " + "; ".join(f"{name}: {why}" for name, why in obstacles.items()))
+                self.say(f"not ready yet: {told_late(obstacles)}")
             await asyncio.sleep(LOOK_AGAIN_S)
         if told:
             self.say(told)

@@ -13,6 +13,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.values import GPU, NodeStatus
 from fallow.shared.log.follower import Follower
 from fallow.shared.runtime.cancels import end_tasks
+from fallow.shared.runtime.stack.services import told_late
 
 POLL_WAIT_MS = 200
 LOOK_AGAIN_S = 0.1
@@ -83,7 +84,7 @@ class Watch:
                     await asyncio.sleep(LOOK_AGAIN_S)
         except TimeoutError:
             why = await self._stage.services.not_ready()
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in why.items()) or "every service is ready"
+            reasons = told_late(why) or "every service is ready"
             raise NodesAway(
                 f"{self._ready} of {count} nodes are ready in cell {CELL} after {wait_s:g} s: {reasons}"
             ) from None

@@ -48,7 +48,7 @@ def run_of(plan: Plan, console: Console) -> Report:
 async def _on_stage(plan: Plan, servers: Servers, display: Display) -> Report:
     kind = ClockKind.STEPPED if plan.speed is None else ClockKind.WALL
     clock = Clock(kind, 0 if plan.speed is None else wall_ms(), plan.speed or 1.0)
-    async with stage_for(plan.workload, servers, plan.folder, plan.namespace, clock) as stage:
+    async with stage_for(plan.workload, servers, plan.folder, plan.namespace, clock, say=display.say) as stage:
         return await stage.unless_one_ends(_fed_and_read(plan.workload, stage, clock, display))
 
 

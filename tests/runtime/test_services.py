@@ -65,8 +65,30 @@ async def test_wrong_settings_end_a_service_with_their_own_code(run: Run) -> Non
 
 async def test_who_is_not_ready_in_time_is_named_with_the_reason(run: Run) -> None:
     async with run("tiny", FALLOW_READY_AFTER_MS="60000") as services:
-        with pytest.raises(StackError, match=r"not ready after 8 s: \{'tiny': 'starting'\}"):
+        with pytest.raises(StackError, match=r"^not ready after 8 s: tiny: starting$"):
             await services.wait_ready(wait_s=8)
+
+
+async def test_who_is_late_is_told_while_the_others_are_waited_for(run: Run) -> None:
+    said: list[str] = []
+    async with run("tiny-1", "tiny-2", FALLOW_READY_AFTER_MS="1500") as services:
+        await services.wait_ready(say=said.append, told_s=0)
+    assert said[0] == ("not ready yet: tiny-1: its process is still starting; tiny-2: its process is still starting")
+    assert any("tiny-1: starting" in line for line in said)
+
+
+async def test_a_service_that_was_ready_and_ends_is_told_though_another_one_is_late(tmp_path: Path) -> None:
+    specs = [
+        ServiceSpec("brief", TINY, {"FALLOW_FAIL_AFTER_MS": "100"}),
+        ServiceSpec("late", TINY, {"FALLOW_READY_AFTER_MS": "60000"}),
+    ]
+    services = Services(specs, environment={}, run_dir=tmp_path / "run")
+    await services.start()
+    try:
+        with pytest.raises(StackError, match="brief ended with code 1 before all services were ready; "):
+            await services.wait_ready(wait_s=40)
+    finally:
+        await services.stop()
 
 
 async def test_a_killed_service_comes_back_as_another_process(run: Run) -> None:

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -133,7 +134,8 @@ def on_stage(
     with servers_for(console, durable=durable, secured=secured) as (servers, path):
 
         async def staged() -> Staged[Answer, Baseline]:
-            async with stage_for(workload, servers, path, fresh_namespace(), Clock()) as stage:
+            say = partial(console.print, highlight=False, soft_wrap=True)
+            async with stage_for(workload, servers, path, fresh_namespace(), Clock(), say=say) as stage:
                 answer = await stage.unless_one_ends(work(stage))
                 flushed = await is_durable(servers, stage.layout)
             return Staged(answer, await baseline(answer, servers, path), flushed, security_of(servers))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -98,7 +99,9 @@ class _Cells:
         run_ms = offer.run_ms(self.mix)
         told = f"{offer.rate:.0f} jobs/s for {offer.seconds:g} s{behind}, a run takes {run_ms} ms in the mean"
         self.console.print(told, highlight=False)
-        async with stage_for(workload, self.servers, path, fresh_namespace(), Clock(), more=self._environment) as stage:
+        say = partial(self.console.print, highlight=False, soft_wrap=True)
+        name, more = fresh_namespace(), self._environment
+        async with stage_for(workload, self.servers, path, name, Clock(), say=say, more=more) as stage:
             found = await stage.unless_one_ends(put_real_load(stage, self.mix, offer, is_told=is_told))
             return found, await is_durable(self.servers, stage.layout)
 

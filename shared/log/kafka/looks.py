@@ -106,7 +106,7 @@ class KafkaLooks:
                 consumer = await self._kept.opened(end_of(bound))
                 return await self._ask(consumer, find(consumer, offsets))
         except (KafkaError, ConsumerStoppedError, TimeoutError, OSError) as error:
-            what = f"records at {dict(offsets)}"
+            what = f"records at {', '.join(f'{tp[0]}/{tp[1]}/{offset}' for tp, offset in offsets.items())}"
             raise (refused(what, error) or LogUnavailable(f"{what}: {words_of(error)}")) from error
 
     async def _ask(self, consumer: SteadyConsumer, look: Coroutine[Any, Any, Found]) -> Found:

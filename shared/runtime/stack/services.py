@@ -20,13 +20,17 @@ from fallow.shared.runtime.stack.ports import LOCAL
 from fallow.shared.runtime.telemetry import rss_bytes, rss_peak_bytes
 
 TOP = Path(__file__).parents[4]
-READY_WAIT_S = 60.0
+READY_WAIT_S = 600.0
+"""A slow or busy machine may take minutes: as long as the processes live, this is for what never comes."""
+
+READY_TOLD_S = 30.0
 STOP_WAIT_S = 10.0
 LOOK_AGAIN_S = 0.02
 LAST_OUTPUT_WAIT_S = 1.0
 LINE_BYTES_MAX = 1 << 20
 
 Echo = Callable[[str, str], None]  # name of the service, one line that it wrote
+Say = Callable[[str], None]  # gets one line at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +116,23 @@ class Services:
         for name in names or self.names:
             await self._start(self._services[name])
 
-    async def wait_ready(self, *names: str, wait_s: float = READY_WAIT_S) -> None:
-        """Waits until these (all when none is named) are ready; StackError tells who is not, and why."""
-        waiting = dict.fromkeys(names or self.names, "not asked yet")
-        deadline = asyncio.get_running_loop().time() + wait_s
-        while waiting:
-            waiting = {name: reason for name in waiting if (reason := await self._why_not_ready(name))}
-            if waiting and asyncio.get_running_loop().time() > deadline:
-                raise StackError(f"not ready after {wait_s:.0f} s: {waiting}")
-            if waiting:
-                await asyncio.sleep(LOOK_AGAIN_S)
+    async def wait_ready(
+        self, *names: str, wait_s: float = READY_WAIT_S, say: Say | None = None, told_s: float = READY_TOLD_S
+    ) -> None:
+        """Waits until these (all when none is named) are ready; every `told_s` seconds says who is not. Raises
+        StackError at once where one of them has ended, also one that was ready, and where one is late in the end.
+        """
+        watched = names or self.names
+        late = dict.fromkeys(watched, "not asked yet")
+        now_s = asyncio.get_running_loop().time
+        began_s = said_s = now_s()
+        while late := await self._still_late(watched, late):
+            if now_s() - began_s > wait_s:
+                raise StackError(f"not ready after {wait_s:.0f} s: {told_late(late)}")
+            if say is not None and now_s() - said_s >= told_s:
+                said_s = now_s()
+                say(f"not ready yet: {told_late(late)}")
+            await asyncio.sleep(LOOK_AGAIN_S)
 
     async def not_ready(self) -> dict[str, str]:
         """Who is not ready now, and why; those that have ended too."""
@@ -241,22 +252,35 @@ class Services:
         if service.connection is not None:
             await service.connection.close()
 
-    async def _why_not_ready(self, name: str) -> str:
-        service = self._services[name]
-        if not service.is_running:
-            code = None if service.process is None else service.process.returncode
-            told = what_it_said(service.log_file, service.tail())
-            raise StackError(f"{name} ended with code {code} before it was ready; {told}")
-        return await self._obstacle(service)
+    async def _still_late(self, watched: Iterable[str], late: Iterable[str]) -> dict[str, str]:
+        """Who of `late` is not ready yet, and why; all of `watched` must live."""
+        for name in watched:
+            self._must_run(self._services[name])
+        reasons = {name: await self._obstacle(self._services[name]) for name in late}
+        return {name: reason for name, reason in reasons.items() if reason}
+
+    def _must_run(self, service: Service) -> None:
+        if service.is_running:
+            return
+        code = None if service.process is None else service.process.returncode
+        told = what_it_said(service.log_file, service.tail())
+        raise StackError(f"{service.spec.name} ended with code {code} before all services were ready; {told}")
 
     async def _obstacle(self, service: Service) -> str:
         if not service.is_running:
             return "it does not run"
+        if service.connect() is None:
+            return "its process is still starting"
         try:
             status, body = await service.get_json("/readyz")
         except Unanswered as error:
             return str(error)
         return "" if status == 200 else str(body.get("reason"))  # noqa: PLR2004 - HTTP's OK
+
+
+def told_late(late: Mapping[str, str]) -> str:
+    """The services that are not ready, each with the reason, in one line."""
+    return "; ".join(f"{name}: {why}" for name, why in late.items())
 
 
 async def next_line(output: asyncio.StreamReader) -> bytes:
