@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -78,6 +79,21 @@ async def live_and_export(here: Place, file: Path) -> subprocess.CompletedProces
         await cell.services.stop()
         await cell.submit(a_job(UNREAD, ms=100))
         return here.fallow("snapshot", "export", str(file), "--json")
+
+
+async def test_an_export_beside_services_that_run_tells_what_is_not_in_the_file(here: Place, tmp_path: Path) -> None:
+    """A copy of a cell that runs is a legitimate thing to have; to move the cell it is the wrong one."""
+    live, moved = tmp_path / "live", tmp_path / "moved"
+    async with running_cell(here.kafka, here.redis, here.namespace, here.folder, nodes=2) as cell:
+        copied = await asyncio.to_thread(here.fallow, "snapshot", "export", str(live), "--json")
+        await cell.services.stop()
+        done = await asyncio.to_thread(here.fallow, "snapshot", "export", str(moved), "--json")
+    version = json.loads(copied.stdout)["version"]
+    still = f"placement and admission of namespace {here.namespace} still run"
+    behind = f"what cell main decides and accepts behind version {version} is not in {live}"
+    rule = "To move the cell, stop its services and export it again"
+    assert (copied.returncode, copied.stderr) == (0, f"fallow: {still}, so {behind}. {rule}\n")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 async def go_on(cell: RunningCell) -> None:

@@ -13,12 +13,13 @@ import typer
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.archive import Archive, Head, Unread, read_archive, write_archive
 from fallow.cli.cell.cell_transfer import Departure, NotMovable, arrive, refuse_where_something_is
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.failures import Exit, end_with, say
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.cli.paths import Replace, file_to_read, file_to_write, must_be_free
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.log.admin.group_members import member_count
 from fallow.shared.log.admin.group_offsets import committed_offsets
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.port import LogUnavailable
@@ -29,6 +30,9 @@ from fallow.shared.view.redis_view import RedisFunctions
 app = typer.Typer(no_args_is_help=True, help="Move a cell to another Kafka: export, import.")
 
 WRITER = "fallow-cli"
+
+ADD_TO_A_CELL = ("placement", "admission")
+"""The services that decide and accept: what they do behind an export is not in its file."""
 
 
 @app.command("export")
@@ -43,13 +47,14 @@ def export_(
 ) -> None:
     """Write a whole cell to one file with a checksum: its state, and what was published for it and not read yet.
 
-    Stop the cell's services before: what they do behind the export's back stays behind.
+    Stop the cell's services before you move it: what they decide and accept from then on is not in the file. Where they
+    run, that is told.
     """
     must_be_free("FILE", file, replaces=yes)
     access = access_of(context)
     name = access.cell(cell)
     try:
-        state, unread = run(_collect(access, name))
+        state, unread, still = run(_collect(access, name))
         head = write_archive(file, state, unread)
     except NotMovable as error:
         end_with(Exit.NO, f"fallow: {error}")
@@ -59,15 +64,34 @@ def export_(
         print_json({"file": str(file), **_as_object(head, state, unread)})
     else:
         print_sentence(f"{_told(head, state, unread)} in {file}")
+    if still:
+        behind = f"what cell {name} decides and accepts behind version {head.version} is not in {file}"
+        say(f"fallow: {still} {behind}. To move the cell, stop its services and export it again")
 
 
-async def _collect(access: Access, cell: str) -> tuple[CellState, tuple[Unread, ...]]:
+async def _collect(access: Access, cell: str) -> tuple[CellState, tuple[Unread, ...], str]:
+    """Its state, what is unread, and that services still add to it; "" where none does."""
     layout, file = access.layout(), access.cells()
     async with _log(access) as log:
         committed = await committed_offsets(access.kafka_access, layout.group("admission"))
         # A tenant that has none any more may have left something in the one that it had.
         tenants = [tenant.name for tenant in file.tenants]
-        return await Departure(log, layout, cell, committed, tenants).collect()
+        state, unread = await Departure(log, layout, cell, committed, tenants).collect()
+    return state, unread, await _who_adds(access)
+
+
+async def _who_adds(access: Access) -> str:
+    """Which services of the namespace run, or may run, as the begin of a sentence; "" where none does."""
+    layout = access.layout()
+    where = f"namespace {access.namespace}"
+    try:
+        counts = {name: await member_count(access.kafka_access, layout.group(name)) for name in ADD_TO_A_CELL}
+    except LogUnavailable as error:
+        return f"if services of {where} still run (it cannot be told: {error}),"
+    if None in counts.values():
+        return f"if services of {where} still run (this Kafka cannot tell),"
+    names = [name for name, count in counts.items() if count]
+    return f"{' and '.join(names)} of {where} still run{'s' * (len(names) == 1)}, so" if names else ""
 
 
 @app.command("import")
