@@ -63,9 +63,9 @@ def test_programs_get_what_was_done_before_something_failed(capsys: pytest.Captu
     assert (found["ok"], [each["job"] for each in found["jobs"]]) == (False, ["a"])
 
 
-def test_a_hint_is_for_people_and_stands_behind_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hint_is_for_people_and_stands_in_place_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     refused = Outcome("b/x", "A request (hold) about job b/x is refused.", Exit.NO, hint="no job b/x (there is a/x)")
     code_of(refused)
-    assert capsys.readouterr().err == "fallow: no job b/x (there is a/x)\n"
+    assert capsys.readouterr() == ("", "fallow: no job b/x (there is a/x)\n")
     code_of(refused, as_json=True)
     assert set(json.loads(capsys.readouterr().out)) == {"job", "ok", "answer"}

@@ -16,7 +16,7 @@ from fallow.cli.unanswered import Passes, unanswered
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What is told of one job, and its exit code. `is_from_cell`: it is the cell's answer, else a line of our own for
-    want of one. `more` is what JSON says beside it, and `hint` a line for people alone.
+    want of one. `more` is what JSON says beside it, and `hint` a line for people in its place.
     """
 
     job: str
@@ -44,12 +44,10 @@ def tell_each(outcomes: Iterable[Outcome], *, as_json: bool) -> None:
     try:
         for outcome in outcomes:
             told.append(outcome)
-            if not outcome.is_from_cell:
-                say(f"fallow: {outcome.answer}")
+            if outcome.hint or not outcome.is_from_cell:
+                say(f"fallow: {outcome.hint or outcome.answer}")
             elif not as_json:
                 print_sentence(outcome.answer)
-            if outcome.hint:
-                say(f"fallow: {outcome.hint}")
         is_whole = True
     finally:
         codes = {outcome.code for outcome in told} - {Exit.OK}
