@@ -6,6 +6,7 @@ The logger of a service carries its name and instance. What a library logs goes 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -93,9 +94,14 @@ def rendering(log_format: LogFormat) -> list[Processor]:
         return [drop_meta, structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _masked]
     # By itself the renderer would show all local values of each call: addresses with passwords, environments of jobs.
     plain = structlog.dev.ConsoleRenderer(
-        colors=sys.stdout.isatty(), pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
+        colors=_has_colours(), pad_event_to=0, exception_formatter=structlog.dev.plain_traceback
     )
     return [drop_meta, structlog.processors.format_exc_info, _in_one_line, plain, _masked]
+
+
+def _has_colours() -> bool:
+    """Whether standard output is a terminal that shows them, and whose user wants them (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _masked(_: Any, __: str, line: Any) -> str:

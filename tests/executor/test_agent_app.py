@@ -218,11 +218,14 @@ def told_leases(world: World) -> set[int]:
 
 
 @pytest.mark.parametrize("has_decided", [False])
-async def test_an_agent_joins_once_the_cells_first_decision_says_by_which_lease(world: World) -> None:
+async def test_an_agent_joins_once_the_cells_first_decision_says_by_which_lease(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What it would tell before that stands nowhere in the log: a writer that has not heard it would wait for less."""
     context, task = world.start("state")
     await eventually(lambda: NONE_YET in (context.health.waiting_for or ""))
     assert world.heard == []
+    assert "decisions are missing" not in capsys.readouterr().out
     short = CellPolicy(node_lease_wall_ms=5_000, lease_margin_wall_ms=1_500)
     world.begin_cell(PolicySet(policy=short))
     await eventually(lambda: "node-1" in world.writer.state.nodes)

@@ -183,7 +183,9 @@ async def test_two_executors_share_the_nodes_and_one_takes_over_from_the_other(
         assert any('"adopted"' in path.read_text() for path in (tmp_path / "diaries").iterdir())
 
 
-async def test_nodes_join_once_the_cells_first_decision_says_by_which_lease(tmp_path: Path) -> None:
+async def test_nodes_join_once_the_cells_first_decision_says_by_which_lease(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What they would tell before that stands nowhere in the log: a writer that has not heard them would wait for less
     time than they work. Until then the executor is not ready.
     """
@@ -192,6 +194,9 @@ async def test_nodes_join_once_the_cells_first_decision_says_by_which_lease(tmp_
         await eventually(lambda: context.health.waiting_for == f"no node joins cell {CELL}: {NONE_YET}")
         await asyncio.sleep(0.3)
         assert (world.heard, context.health.is_ready) == ([], False)
+        said = capsys.readouterr().out
+        assert "waiting for the first decision of the cell" in said
+        assert "warning" not in said
         short = CellPolicy(node_lease_wall_ms=5_000, lease_margin_wall_ms=1_500)
         world.begin_cell(PolicySet(policy=short))
         await eventually(joined(world))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Any
 
@@ -112,3 +113,25 @@ def test_no_three_signs_of_a_password_are_shown_whatever_signs_it_has(form: str,
     kept = without_password(form.format(*["QQQ"] * form.count("{}")))
     parts = {password[at : at + 3] for at in range(len(password) - 2)}
     assert [part for part in parts if part in shown and part not in kept] == []
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "has_colours"),
+    [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False), ({"TERM": "xterm", "NO_COLOR": "1"}, False)],
+)
+def test_a_terminal_gets_colours_where_it_shows_them_and_its_user_wants_them(
+    environment: dict[str, str], *, has_colours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "stdout", Terminal())
+    rendered: Any = {"event": "ready", "level": "info"}
+    for step in rendering(LogFormat.CONSOLE)[1:]:
+        rendered = step(None, "info", rendered)
+    assert ("\x1b[" in rendered) is has_colours

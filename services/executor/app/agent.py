@@ -28,7 +28,7 @@ from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.values import NodeStatus
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.missing_keys import NODES, obstacle
+from fallow.shared.log.missing_keys import NODES, NONE_YET, obstacle
 from fallow.shared.log.opening import OpenLog, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable
 from fallow.shared.log.sharing.cell_work import work_apart
@@ -345,6 +345,9 @@ class Agent:
             self._context.health.ready("keys")
             return
         self._context.health.not_ready(f"cell {self._cell}: {why}", "keys")
+        if why == NONE_YET:  # as at the first start of a new cell, of which nothing is missing
+            self._context.logger.info("waiting for the first decision of the cell", node=self._spec.id)
+            return
         comes = "nothing is said of this node, and its work ends with its lease"
         self._context.logger.error("decisions are missing", node=self._spec.id, comes=comes, reason=why)
 

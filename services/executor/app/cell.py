@@ -18,7 +18,7 @@ from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.operations import AdvanceTime
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.missing_keys import NODES, obstacle
+from fallow.shared.log.missing_keys import NODES, NONE_YET, obstacle
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, UnreadableRecords
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.clocks import SteppedCellClock, WallCellClock
@@ -119,9 +119,8 @@ class CellExecutor:
         """Tell people why the cell's nodes are kept out: the log of the process once. Those that have joined are spoken
         for no longer: their leases run out, and the cell counts on them no more.
         """
-        cell, why = self.service.cell, obstacle(NODES, self._follower, self._context.settings.cell_file)
-        if why is not None:
-            why = f"no node joins cell {cell}: {why}"
+        cell, found = self.service.cell, obstacle(NODES, self._follower, self._context.settings.cell_file)
+        why = None if found is None else f"no node joins cell {cell}: {found}"
         if why == self._unread_why:
             return
         self._unread_why = why
@@ -129,7 +128,10 @@ class CellExecutor:
             self._context.health.ready(self._keys)
             return
         self._context.health.not_ready(why, self._keys, cell=cell)
-        self._context.logger.warning("decisions are missing", cell=cell, reason=why)
+        if found == NONE_YET:  # as at the first start of a new cell, of which nothing is missing
+            self._context.logger.info("waiting for the first decision of the cell", cell=cell)
+        else:
+            self._context.logger.warning("decisions are missing", cell=cell, reason=why)
         self._let_go(self._slots.put_off())
 
     async def settle(self, wait_s: float) -> None:
