@@ -55,7 +55,7 @@ def test_before_the_first_node_has_joined_the_reason_is_of_nodes_that_have_joine
     world = cell_with()
     effects = world.tell(admitted(spec_of("early", 1, pools=pools)))
     deferred = next(effect for effect in effects if isinstance(effect, JobDeferred))
-    words = "no nodes that have joined and are not lost could hold it, even if they were empty"
+    words = "the nodes that have joined and are not lost could not hold it, even if empty"
     assert DEFERRED[deferred.code] == words
     assert words in told(world, "early")
     assert "none has joined yet, or all were removed" in told(world, "early")

@@ -66,6 +66,10 @@ TABLE: list[tuple[e.Effect, str]] = [
         e.RunObserved(job="a", attempt=1, node="node-1", status=RunStatus.RUNNING),
         "The part of job a, attempt 1, on node node-1 is running.",
     ),
+    (
+        e.RunObserved(job="a", attempt=1, node="node-1", status=RunStatus.STOPPED),
+        "The part of job a, attempt 1, on node node-1 counts as stopped.",
+    ),
     (e.JobRunning(job="a", attempt=1), "Job a runs, attempt 1."),
     (
         e.JobResizing(job="a", attempt=1, add=PLACES[:1], remove=(3, 4)),
@@ -103,7 +107,7 @@ TABLE: list[tuple[e.Effect, str]] = [
     (
         e.JobRequeued(job="a", reason=RequeueReason.WORKER_FAILED, not_before_ms=5_000, failures=1, avoid=("n1", "n2")),
         (
-            "Job a waits again (worker_failed, 1 failure so far), not before day 0 00:00:05.000; "
+            "Job a waits again: a worker failed (worker_failed, 1 failure so far), not before day 0 00:00:05.000; "
             "it prefers other nodes than n1, n2."
         ),
     ),
@@ -492,3 +496,10 @@ def test_a_drain_without_time_tells_no_time(deadline_ms: int | None, told: str) 
     assert words(News("main", changed, at_ms=1_000)) == f"Node node-1 of pool training (8 GPUs) is draining{told}."
     later = words(News("main", changed, at_ms=998))
     assert later.endswith("is draining." if deadline_ms is None else f"is draining until {moment(deadline_ms)}.")
+
+
+@pytest.mark.parametrize(("not_before_ms", "told"), [(5_000, ""), (5_001, ", not before day 0 00:00:05.001")])
+def test_a_job_that_may_start_again_at_once_is_told_without_a_time(not_before_ms: int, told: str) -> None:
+    effect = e.JobRequeued(job="a", reason=RequeueReason.INFRASTRUCTURE, not_before_ms=not_before_ms, failures=0)
+    why = "a node under it was lost or failed, which counts against no budget (infrastructure)"
+    assert sentence(effect, at_ms=5_000) == f"Job a waits again: {why}{told}."

@@ -169,7 +169,7 @@ def _tell(job_id: str, told: Told) -> None:
         print_sentence(f"  {moment(at_ms)}  {rejection(event)}")
     for news in told.news:
         assert isinstance(news.event, Effect), "the log of decisions tells of effects alone"
-        print_sentence(f"  {moment(news.at_ms or 0)}  v{news.version}  {sentence(news.event)}")
+        print_sentence(f"  {moment(news.at_ms or 0)}  v{news.version}  {sentence(news.event, news.at_ms)}")
     if told.reason is not None:
         for line in job_reason.lines(*told.reason, told.away):
             print_sentence(line)
@@ -234,7 +234,7 @@ def as_object(job_id: str, told: Told) -> dict[str, Any]:
             {
                 "version": news.version,
                 "at_ms": news.at_ms,
-                "sentence": sentence(news.event),
+                "sentence": sentence(news.event, news.at_ms),
                 "effect": plain(news.event),
             }
             for news in told.news

@@ -440,7 +440,7 @@ def words(news: News) -> str:
         case NodeChanged() as changed if news.at_ms is not None:
             return node_at(changed, news.at_ms)
         case effect:
-            return sentence(effect)
+            return sentence(effect, news.at_ms)
 
 
 def why_it_waits(progress: Progress, jobs: list[str]) -> str:

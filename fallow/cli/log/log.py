@@ -186,7 +186,7 @@ def decision_lines(decision: Decision) -> Iterator[str]:
     """Its heading, and below it a sentence for each effect; or that there is none, and what was read all the same."""
     yield heading(decision)
     for effect in decision.effects:
-        yield f"    {sentence(effect)}"
+        yield f"    {sentence(effect, decision.at_ms)}"
     if not decision.effects:
         yield f"    {nothing_changed(decision)}"
 
@@ -201,4 +201,4 @@ def as_object(decision: Decision) -> dict[str, Any]:
     for effect in shown["effects"]:
         if "by" in effect:
             effect["vouched"] = False  # nothing vouches for a name yet
-    return {**shown, "sentences": [sentence(effect) for effect in decision.effects]}
+    return {**shown, "sentences": [sentence(effect, decision.at_ms) for effect in decision.effects]}

@@ -17,9 +17,9 @@ from fallow.shared.events.decisions import Decision
 from fallow.shared.events.job_ids import parted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import CellPolicy, Quota, claimed
-from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason, RefuseCode
+from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason, RefuseCode, RequeueReason
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.events.values import GPU, JobSpec, RunStatus, WorkerPlace
 
 NODES_NAMED_MOST = 4
 
@@ -156,8 +156,24 @@ def _preempted(effect: e.JobPreempted) -> str:
 
 def _requeued(effect: e.JobRequeued) -> str:
     failures = f", {counted(effect.failures, 'failure')} so far" if effect.failures else ""
-    not_before = f"not before {moment(effect.not_before_ms)}{_avoid(effect.avoid)}"
-    return f"Job {effect.job} waits again ({effect.reason}{failures}), {not_before}."
+    not_before = f", not before {moment(effect.not_before_ms)}" if effect.not_before_ms else ""
+    why = f"{_REQUEUED[effect.reason]} ({effect.reason}{failures})"
+    return f"Job {effect.job} waits again: {why}{not_before}{_avoid(effect.avoid)}."
+
+
+_REQUEUED = {
+    RequeueReason.WORKER_FAILED: "a worker failed",
+    RequeueReason.INFRASTRUCTURE: "a node under it was lost or failed, which counts against no budget",
+    RequeueReason.PREEMPTED: "it has made room",
+    RequeueReason.START_TIMED_OUT: "it did not start in its time",
+    RequeueReason.NO_WORKER_LEFT: "no worker of it is left",
+}
+
+
+def _observed(effect: e.RunObserved) -> str:
+    """What its node says, or what the loss of the node means for it: of a lost node nobody knows what still runs."""
+    is_so = "counts as stopped" if effect.status is RunStatus.STOPPED else f"is {effect.status}"
+    return f"The part of job {effect.job}, attempt {effect.attempt}, on node {effect.node} {is_so}."
 
 
 def _avoid(nodes: tuple[str, ...]) -> str:
@@ -300,8 +316,7 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
     e.JobEnqueued: _enqueued,
     e.JobUpdated: _updated,
     e.JobStarted: _started,
-    # What its node says, or what the loss of the node means for it.
-    e.RunObserved: lambda x: f"The part of job {x.job}, attempt {x.attempt}, on node {x.node} is {x.status}.",
+    e.RunObserved: _observed,
     e.JobRunning: lambda x: f"Job {x.job} runs, attempt {x.attempt}.",
     e.JobResizing: _resizing,
     e.JobResized: lambda x: f"Job {x.job} runs with {counted(len(x.workers), 'worker')}: {places(x.workers)}.",
@@ -355,8 +370,12 @@ SENTENCES: dict[type[e.Effect], Sentence] = {
 """Every kind of effect; a test holds it against the language."""
 
 
-def sentence(effect: e.Effect) -> str:
-    """The effect as one sentence."""
+def sentence(effect: e.Effect, at_ms: int | None = None) -> str:
+    """The effect as one sentence. A job that waits again may start at `at_ms`, the time of its decision, as a rule:
+    then no time is told.
+    """
+    if isinstance(effect, e.JobRequeued) and at_ms is not None and effect.not_before_ms <= at_ms:
+        effect = replace(effect, not_before_ms=0)
     return SENTENCES[type(effect)](effect)
 
 

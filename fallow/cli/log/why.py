@@ -37,7 +37,7 @@ from fallow.shared.runtime.clocks import wall_ms
 DEFERRED: dict[PendingReason, str] = {
     PendingReason.NO_FREE_GPUS: "fewer GPUs are free than it needs",
     PendingReason.FRAGMENTED: "enough GPUs are free, but not together on as many nodes as it needs",
-    PendingReason.NO_SUCH_NODES: "no nodes that have joined and are not lost could hold it, even if they were empty",
+    PendingReason.NO_SUCH_NODES: "the nodes that have joined and are not lost could not hold it, even if empty",
     PendingReason.QUOTA_REACHED: "a limit, or what is guaranteed to others, leaves its tenant too little",
     PendingReason.BEHIND_HEAD: "it stands behind a head, which goes first",
     PendingReason.BACKOFF: "it waits for the time of its next attempt",
@@ -110,7 +110,7 @@ class Why:
             if job_of(effect) == self.job:
                 if is_of_a_stranger(effect):
                     continue
-                said.append(_with_reason(effect))
+                said.append(_with_reason(effect, decision.at_ms))
                 self._follow(effect, decision.at_ms)
                 if isinstance(effect, e.JobDeferred) and effect.code is PendingReason.BEHIND_HEAD:
                     self.behind_head.append(decision.version)
@@ -205,8 +205,8 @@ class Why:
         return f"In all it {parts}{f', and {stands(self.end)}' if self.end else ' so far'}."
 
 
-def _with_reason(effect: e.Effect) -> str:
-    told = sentence(effect)
+def _with_reason(effect: e.Effect, at_ms: int) -> str:
+    told = sentence(effect, at_ms)
     if isinstance(effect, e.JobDeferred):
         return f"{told.removesuffix('.')}: {DEFERRED[effect.code]}."
     return told
