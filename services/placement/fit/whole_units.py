@@ -39,7 +39,7 @@ Unit = list[Offer]
 
 
 def is_in_units(spec: JobSpec) -> bool:
-    """Whether the job requires a place in the network."""
+    """Whether the job, or each slice of it, must be in one unit of the network."""
     return spec.topology is not None and spec.topology.wish is Wish.REQUIRED
 
 

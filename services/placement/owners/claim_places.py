@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fallow.services.placement.fit.empty_capacity import Reach
+from fallow.services.placement.fit.whole_units import is_in_units
 from fallow.services.placement.owners.room_to_come import Ground, Plan, may_be_held_for_ever
-from fallow.services.placement.owners.units_to_come import is_in_units, plan_in_units
+from fallow.services.placement.owners.units_to_come import plan_in_units
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.node_filter_index import marks_of, needs_of
 from fallow.shared.cluster.model.node import lowest_of

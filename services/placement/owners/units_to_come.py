@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 
 from fallow.services.placement.owners.room_to_come import Ground, Plan
 from fallow.shared.cluster.capacity.topology import numbers_of, topology_for
-from fallow.shared.events.values import GPU, JobSpec, Wish
+from fallow.shared.events.values import GPU
 
 Key = tuple[int, int, int, int, int]
 """What a slice more would gain in a unit, the most first; whether that is a guess, and the unit in its order."""
@@ -105,8 +105,3 @@ class _Units:
             waiting,
             None,
         )
-
-
-def is_in_units(spec: JobSpec) -> bool:
-    """Whether the job, or each slice of it, must be in one unit of the network."""
-    return spec.topology is not None and spec.topology.wish is Wish.REQUIRED
