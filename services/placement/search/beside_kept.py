@@ -16,7 +16,7 @@ from fallow.services.placement.policy.frag_aware.changed_nodes import seen_of
 from fallow.shared.cluster.capacity.capacity import Capacity, PoolCapacity
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.cluster.quota.kept_places import KeptPlace, Taking
+from fallow.shared.cluster.quota.kept_places import InUse, KeptPlace, in_use, put_in_use, take_place
 
 BESIDE = "beside what is kept"
 """The name of this view of a pool."""
@@ -58,17 +58,40 @@ class BesideKept:
             seen = (node.spec, *seen_of(node))
             if node_id in index.moved or seen != self._seen.get(node_id):
                 self._seen[node_id] = seen
-                self.put(node, index.kept_on(node_id))
+                self._put(node, index.kept_on(node_id))
         self._noted.clear()
         index.moved.clear()
         return self._state
 
-    def put(self, now: Node, kept: Iterable[KeptPlace]) -> None:
+    def _put(self, now: Node, kept: Iterable[KeptPlace]) -> None:
         """Make a node what it is now when these places count as in use."""
         node = self._capacity.noted[now.spec.id] = self._nodes[now.spec.id]
         for field in _FIELDS:
             setattr(node, field, getattr(now, field))
-        Taking(self._state).take(kept)
+        for place in kept:
+            take_place(node, place)
+
+    def leave(self, now: Mapping[str, Node], own: Mapping[str, list[KeptPlace]]) -> list[tuple[Node, InUse]]:
+        """Let only these places of these nodes count as in use. The nodes on which that makes a difference, with what
+        was in use of them before.
+        """
+        changed: list[tuple[Node, InUse]] = []
+        for node_id, kept in own.items():
+            node = self._nodes[node_id]
+            before = in_use(node)
+            put_in_use(node, in_use(now[node_id]))
+            for place in kept:
+                take_place(node, place)
+            if in_use(node) != before:
+                self._capacity.noted[node_id] = node
+                changed.append((node, before))
+        return changed
+
+    def put_back(self, changed: Iterable[tuple[Node, InUse]]) -> None:
+        """All that is kept counts as in use on these nodes again."""
+        for node, before in changed:
+            put_in_use(node, before)
+            self._capacity.noted[node.spec.id] = node
 
 
 def search_beside(
@@ -85,10 +108,8 @@ def search_beside(
     if not isinstance(found, BesideKept):
         found = pool.views[BESIDE] = BesideKept(state, pool, index)
     beside = found.follow(state, index)
-    for node_id, kept in own.items():
-        found.put(state.nodes[node_id], kept)
+    changed = found.leave(state.nodes, own)
     try:
         return search(beside, beside.pools[state.nodes[pool.ids[0]].pool])
     finally:
-        for node_id in own:
-            found.put(state.nodes[node_id], index.kept_on(node_id))
+        found.put_back(changed)

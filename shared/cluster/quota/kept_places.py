@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fallow.shared.events.values import GPU
 
 if TYPE_CHECKING:
+    from fallow.shared.cluster.model.node import Node
     from fallow.shared.cluster.model.state import CellState
     from fallow.shared.cluster.quota.tree import Account
 
@@ -123,6 +124,34 @@ class KeptPlaces:
 
 NOTHING_KEPT = KeptPlaces()
 
+InUse = tuple[int, dict[int, int], int, int, bool]
+"""All of a node that changes when a kept place counts as in use."""
+
+
+def in_use(node: Node) -> InUse:
+    """What is in use of a node now."""
+    return (node.held, node.shares, node.cpu_used, node.memory_used, node.is_full)
+
+
+def put_in_use(node: Node, use: InUse) -> None:
+    """Let so much of a node be in use."""
+    node.held, node.shares, node.cpu_used, node.memory_used, node.is_full = use
+
+
+def take_place(node: Node, place: KeptPlace, *, by_all: bool = False) -> None:
+    """Let a place count as in use on its node (`Taking.take`)."""
+    _, _, devices, device, share_milli, cpu_milli, memory_mib, is_alone = place
+    spec, shares = node.spec, node.shares
+    node.cpu_used = min(spec.cpu_milli, node.cpu_used + cpu_milli)
+    node.memory_used = min(spec.memory_mib, node.memory_used + memory_mib)
+    node.is_full = node.is_full or by_all or is_alone
+    node.held |= devices & node.free
+    if any(devices >> each & 1 for each in shares):  # by now some of it is in use, maybe the owner's
+        node.shares = {each: 0 if devices >> each & 1 else milli for each, milli in shares.items()}
+    if share_milli:
+        free_milli = node.shares.get(device, GPU if node.free >> device & 1 else 0)
+        node.shares = {**node.shares, device: max(0, free_milli - share_milli)}
+
 
 class Taking:
     """Kept places that count as in use until it is closed: for a search of what fits beside them. The state is the same
@@ -133,7 +162,7 @@ class Taking:
 
     def __init__(self, state: CellState) -> None:
         self._state = state
-        self._before: dict[str, tuple[int, dict[int, int], int, int, bool]] = {}
+        self._before: dict[str, InUse] = {}
 
     def take(self, places: Iterable[KeptPlace], *, by_all: bool = False) -> None:
         """These count as in use from now on. `by_all`: nothing more fits on their nodes. A device that is kept whole
@@ -141,28 +170,18 @@ class Taking:
         jobs start.
         """
         nodes, noted, known = self._state.nodes, self._state.capacity.noted, self._before
-        for node_id, _, devices, device, share_milli, cpu_milli, memory_mib, is_alone in places:
-            node = noted[node_id] = nodes[node_id]
-            if node_id not in known:
-                known[node_id] = (node.held, node.shares, node.cpu_used, node.memory_used, node.is_full)
-            node.cpu_used = min(node.spec.cpu_milli, node.cpu_used + cpu_milli)
-            node.memory_used = min(node.spec.memory_mib, node.memory_used + memory_mib)
-            node.is_full = node.is_full or by_all or is_alone
-            shares = node.shares
-            node.held |= devices & node.free
-            if any(devices >> each & 1 for each in shares):  # by now some of it is in use, maybe the owner's
-                node.shares = {each: 0 if devices >> each & 1 else milli for each, milli in shares.items()}
-            if share_milli:
-                free_milli = node.shares.get(device, GPU if node.free >> device & 1 else 0)
-                node.shares = {**node.shares, device: max(0, free_milli - share_milli)}
+        for place in places:
+            node = noted[place.node] = nodes[place.node]
+            if place.node not in known:
+                known[place.node] = in_use(node)
+            take_place(node, place, by_all=by_all)
 
     def close(self) -> None:
         """They are free again."""
         nodes, noted = self._state.nodes, self._state.capacity.noted
-        for node_id, (held, shares, cpu, memory, is_full) in self._before.items():
+        for node_id, before in self._before.items():
             node = noted[node_id] = nodes[node_id]
-            node.held, node.shares, node.is_full = held, shares, is_full
-            node.cpu_used, node.memory_used = cpu, memory
+            put_in_use(node, before)
         self._before = {}
         self._state.capacity.pools()
 
