@@ -24,12 +24,14 @@ from fallow.bench.place_mixes import IN_LEAF, LEAF, Mix, mixes
 from fallow.replay.workload import CELL
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.explain.shortfall import shortfall
+from fallow.services.placement.owners.owners import Owners, has_owners
 from fallow.services.placement.queue.lines.lines import Lines
-from fallow.services.placement.queue.scheduling_cycle import schedule_queues
+from fallow.services.placement.queue.scheduling_cycle import CycleResult, schedule_queues
 from fallow.services.placement.search.gang import Places, place_gang
 from fallow.shared.cluster.fold.apply import APPLY, apply
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.cluster.quota.kept_places import NOTHING_KEPT
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import JobStarted, NodeChanged
 from fallow.shared.events.reasons import PendingReason
@@ -140,6 +142,7 @@ def _seconds_once(state: CellState, work: Callable[[Lines], object]) -> float:
     _count(state)
     spent_s = process_time() - begin_s
     state.rollback(mark)
+    state.tree.kept = NOTHING_KEPT
     _count(state)
     return spent_s
 
@@ -165,18 +168,31 @@ def _count(state: CellState) -> None:
 
 
 def walk_and_start(state: CellState, lines: Lines) -> int:
-    """Start what the lines hold, as the writer does. How many workers that were."""
-    workers, started = 0, APPLY[JobStarted]
-
-    def start(job: Job, places: Places, _: str) -> bool:
-        nonlocal workers
-        started(state, JobStarted(job=job.spec.id, attempt=1, workers=places), 0)
-        workers += len(places)
-        return True
-
-    while not schedule_queues(state, lines, 0, start).is_whole:
-        pass  # one walk tries so much at the most, and the writer's next decision goes on
+    """Start what the lines hold, one decision after the other, as the service does: before each walk it is noted what
+    is kept for owners. How many workers that were.
+    """
+    workers, owners, is_due = 0, Owners(), True
+    owners.note(state, lines)
+    while is_due:
+        decision = DecisionBuilder(state, 0)
+        walk = _walk(state, lines, decision)
+        workers += sum(len(effect.workers) for effect in decision.effects if isinstance(effect, JobStarted))
+        is_due = not walk.is_whole  # one walk tries so much at the most, and one record holds so much
+        if walk.starts and has_owners(state) and owners.note(state, lines):
+            lines.free()
+            is_due = True
     return workers
+
+
+def _walk(state: CellState, lines: Lines, decision: DecisionBuilder) -> CycleResult:
+    """One walk of the service, until the decision is full."""
+
+    def start(job: Job, places: Places, over: str) -> bool:
+        return decision.start(job.spec.id, 1, places, over) and not decision.is_full
+
+    walk = schedule_queues(state, lines, 0, start)
+    lines.walked(state, 0)
+    return walk
 
 
 def first_fit_by_a_loop(state: CellState, _: Lines) -> int:

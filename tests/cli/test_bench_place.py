@@ -13,9 +13,13 @@ from fallow.bench.place import (
     walk_and_start,
 )
 from fallow.bench.place_mixes import NODE_CPU_MILLI, NODE_MEMORY_MIB, Mix, mixes, round_of_jobs
+from fallow.services.placement.owners.owners import Owners
+from fallow.services.placement.service import PlacementService
 from fallow.shared.cluster.capacity.topology import topology_of
 from fallow.shared.cluster.checks.invariants import check_state
-from fallow.shared.events.values import Level
+from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.values import Level, WorkerPlace
 
 
 def units(network: Network, level: Level) -> list[int]:
@@ -56,6 +60,48 @@ def test_of_each_mix_all_start_but_those_that_fit_nowhere(mix: Mix) -> None:
     enqueue(state, [*mix.specs])
     assert walk_and_start(state, lines_of(state)) == mix.workers
     assert check_state(state) == []
+
+
+@pytest.mark.parametrize("mix", mixes(), ids=lambda mix: mix.name)
+def test_of_each_mix_it_decides_what_the_service_decides(mix: Mix) -> None:
+    timed, served = mix.cell(1_000), mix.cell(1_000)
+    enqueue(timed, [*mix.specs])
+    walk_and_start(timed, lines_of(timed))
+    serve(served, mix)
+    assert places_of(timed) == places_of(served)
+    assert timed.tree.kept == served.tree.kept
+
+
+def test_in_the_mix_of_tenants_places_are_kept_for_owners() -> None:
+    mix = _mix("tenants")
+    state = mix.cell(1_000)
+    enqueue(state, [*mix.specs])
+    Owners().note(state, lines_of(state))
+    assert state.tree.kept.all
+
+
+def serve(state: CellState, mix: Mix) -> None:
+    """The placement service decides about these jobs until there is nothing left to decide."""
+    names = sorted({spec.tenant for spec in mix.specs})
+    cell = CellPart(name=state.cell, ordinal=0, pools=(Pool(name="bench", gpus=8_000),))
+    file = CellFile(cells=(cell,), tenants=tuple(Tenant(name=name) for name in names))
+    service = PlacementService(state, file, writer="placement-1")
+    decide_all(service)  # the cell file is in force
+    enqueue(state, [*mix.specs])
+    service.caught_up(0)
+    decide_all(service)
+
+
+def decide_all(service: PlacementService) -> None:
+    goes_on = True
+    while goes_on and (tried := service.decide(0, 0)) is not None:
+        service.accepted(tried)
+        service.note(tuple(tried.effects), 0)
+        goes_on = tried.has_more
+
+
+def places_of(state: CellState) -> dict[str, tuple[WorkerPlace, ...]]:
+    return {job.id: job.workers for job in state.jobs.values()}
 
 
 def test_of_a_cell_so_large_that_one_walk_does_not_look_at_all_of_it_all_jobs_start_too() -> None:
