@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from fallow.services.executor.app.wiring import execute
 from fallow.services.executor.diaries import GROWN_BYTES
 from fallow.services.executor.nodes_file import load_nodes
 from fallow.services.executor.policy.records import Said
+from fallow.services.executor.policy.slots import FENCED_PAUSE_MS
 from fallow.services.executor.service import slot_of
 from fallow.services.executor.settings import ExecutorSettings
 from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
@@ -32,8 +34,10 @@ from fallow.shared.log.ed25519 import SigningKey
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.missing_keys import ALL_FORGED, NONE_YET, OLDER_COPY, TOO_EARLY
+from fallow.shared.log.port import Log, TopicPartition
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.files.cell_file import load_cell_file
+from fallow.shared.runtime.host import Host
 from fallow.shared.runtime.process import Context, make_context
 from fallow.shared.runtime.settings import ClockKind
 from tests.contract.eventually import eventually
@@ -98,12 +102,16 @@ class World:
     def layout(self) -> Layout:
         return Layout("test", {CELL: 0})
 
-    def start(self, name: str, clock: ClockKind = ClockKind.WALL) -> Context[ExecutorSettings]:
-        context = make_context(name, self.settings(name, clock))
+    def start(
+        self, name: str, clock: ClockKind = ClockKind.WALL, *, log: Log | None = None, host: Host | None = None
+    ) -> Context[ExecutorSettings]:
+        made = make_context(name, self.settings(name, clock))
+        context = dataclasses.replace(made, host=host or made.host)
         self.contexts.append(context)
         file = load_cell_file(context.settings.cell_file)
         nodes = load_nodes(context.settings.nodes_file)
-        self.tasks.append(asyncio.create_task(execute(context, MemoryLog(self.broker), file, nodes), name=name))
+        log = log or MemoryLog(self.broker)
+        self.tasks.append(asyncio.create_task(execute(context, log, file, nodes), name=name))
         return context
 
     def append(self, decision: Decision) -> None:
@@ -309,6 +317,72 @@ async def test_an_executor_that_lacks_the_key_that_signs_keeps_its_nodes_out(tmp
         await eventually(lambda: f"no node joins cell {CELL}" in (context.health.waiting_for or ""))
         await asyncio.sleep(1)
         assert (world.heard, context.health.is_ready) == ([], False)
+
+
+class ClaimedLog(MemoryLog):
+    """Who asks where the log ends once a slot's reign is taken waits for `may_tell`."""
+
+    def __init__(self, broker: MemoryBroker, folder: Path) -> None:
+        super().__init__(broker)
+        self._reigns, self.may_tell = folder / "reigns", asyncio.Event()
+
+    @property
+    def is_slot_claimed(self) -> bool:
+        return any(path.stat().st_size for path in self._reigns.glob("*"))
+
+    async def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        if self.is_slot_claimed:
+            await self.may_tell.wait()
+        return await super().end_offsets(tps)
+
+
+async def test_an_executor_that_comes_to_lack_the_key_while_it_claims_its_slots_takes_none_over(tmp_path: Path) -> None:
+    async with living(tmp_path, has_decided=False) as world:
+        (tmp_path / "cell.yaml").write_text(signed_text(public(WRITERS), cell=CELL))
+        world.key = WRITERS
+        world.begin_cell(as_effect(signed_file(public(WRITERS), public(NEXT), cell=CELL)))
+        log = ClaimedLog(world.broker, tmp_path)
+        context = world.start("only", log=log)
+        await eventually(lambda: log.is_slot_claimed)
+        world.key = NEXT
+        world.append(world.writer.decide(PolicySet(policy=CellPolicy())))
+        await eventually(lambda: f"no node joins cell {CELL}" in (context.health.waiting_for or ""))
+        log.may_tell.set()
+        await asyncio.sleep(1)
+        assert (world.heard, context.health.is_ready) == ([], False)
+
+
+class CountingHost(Host):
+    """Counts how often it is asked for the time."""
+
+    asked = 0
+
+    def monotonic_ms(self) -> int:
+        self.asked += 1
+        return super().monotonic_ms()
+
+
+async def test_an_executor_that_lacks_the_key_rests_though_a_slot_that_it_lost_could_be_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, has_decided=False) as world:
+        (tmp_path / "cell.yaml").write_text(signed_text(public(WRITERS), cell=CELL))
+        world.key = WRITERS
+        world.begin_cell(as_effect(signed_file(public(WRITERS), public(NEXT), cell=CELL)))
+        host = CountingHost()
+        context = world.start("only", host=host)
+        await eventually(joined(world))
+        for claim in (tmp_path / "reigns").iterdir():
+            claim.write_text("9" * 20)
+        fenced = "fallow_executor_fenced_total"
+        await eventually(lambda: (context.registry.get_sample_value(fenced) or 0) > 0)
+        world.key = NEXT
+        world.append(world.writer.decide(PolicySet(policy=CellPolicy())))
+        await eventually(lambda: f"no node joins cell {CELL}" in (context.health.waiting_for or ""))
+        await asyncio.sleep(FENCED_PAUSE_MS / 1000)
+        before = host.asked
+        await asyncio.sleep(0.5)
+        assert host.asked - before < 200
 
 
 async def test_in_stepped_time_runs_end_when_the_clock_is_told(tmp_path: Path) -> None:
