@@ -417,6 +417,17 @@ async def test_a_snapshot_of_a_history_that_was_written_over_is_not_believed_beh
     assert (await kept.state()).version == 31
 
 
+async def test_a_snapshot_at_whose_offset_another_history_reached_its_version_is_not_believed_behind_a_damage() -> None:
+    kept = Kept()
+    await kept.live()
+    kept.broker.cut(DECISIONS, 39)
+    kept.forge(40)
+    kept.broker.damage(DECISIONS, 10)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.damage_offset, found.cut_offset) == (39, 10, 39)
+    assert {m.version for m in found.contradicting} == {40}
+
+
 async def test_a_log_in_which_another_release_has_gone_on_is_left_as_it_is() -> None:
     """What it has decided since would be given up."""
     kept = Kept()

@@ -137,6 +137,21 @@ BROKEN: dict[str, tuple[list[Any], Any, str]] = {
         started("gang", place(0, "n1", 0, 1), place(1, "n1", 2)),
         "worker 1 gets other resources",
     ),
+    "the only worker of a gang with fewer GPUs": (
+        [enqueued("one", resources=TWO_GPUS)],
+        started("one", place(0, "n1", 0)),
+        "worker 0 gets other resources",
+    ),
+    "the only worker of a gang with fewer CPUs": (
+        [enqueued("one", resources=Resources(cpu_milli=2_000))],
+        started("one", place(0, "n1", 0, cpu=1_000)),
+        "worker 0 gets other resources",
+    ),
+    "the only worker of a gang with less memory": (
+        [enqueued("one", resources=Resources(memory_mib=2_000))],
+        started("one", place(0, "n1", 0, memory=1_000)),
+        "worker 0 gets other resources",
+    ),
     "two workers on one device": (
         [GANG],
         started("gang", place(0, "n1", 0, 1), place(1, "n1", 1, 2)),

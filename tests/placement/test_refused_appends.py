@@ -27,6 +27,7 @@ from fallow.shared.log.port import (
     Appended,
     AppendRefused,
     AppendUnknown,
+    LogRefused,
     Outgoing,
     Refusal,
     TopicPartition,
@@ -214,6 +215,17 @@ def test_each_failure_in_a_row_is_followed_by_a_longer_pause_and_a_success_ends_
     assert pauses[-1] > pauses[0] * 2
     setbacks.succeeded()
     assert setbacks.failed(refused) < pauses[-1]
+
+
+def test_a_refused_append_is_remembered_until_one_is_taken_whatever_else_is_refused_meanwhile() -> None:
+    """Where nothing is left to be written, the next refusal is else the first of a row again."""
+    setbacks = Setbacks(BackOff(0.1), BackOff(30.0))
+    setbacks.failed(AppendRefused(Refusal.NOT_ALLOWED, "no right to write"))
+    setbacks.failed(LogRefused(Refusal.NOT_ALLOWED, "no right to read"))
+    assert setbacks.is_append_refused
+    setbacks.append_taken()
+    setbacks.failed(LogRefused(Refusal.NOT_ALLOWED, "no right to read"))
+    assert not setbacks.is_append_refused
 
 
 def small_topic(broker: MemoryBroker) -> PlacementProcess:
