@@ -13,6 +13,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.operations import CellPolicy, HoldJob
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
 from fallow.shared.events.values import Dependency
 from tests.placement.world import (
     CELL,
@@ -254,3 +255,20 @@ def test_a_head_that_its_quota_never_lets_start_any_more_is_none_and_is_cleared(
     made = world.tell(set_quotas(quota("ada", 5)))
     assert [effect.job for effect in made if isinstance(effect, e.HeadCleared)] == ["big"]
     assert "big" not in world.state.heads
+
+
+def test_a_head_that_is_not_due_is_passed_over_by_no_owner_from_whom_it_would_borrow_since_a_job_has_started() -> None:
+    """All come in one record: what `mine` starts with leaves too little of bob's guarantee for the head."""
+    world = World(FILE)
+    guaranteed = {"ada": 8_000, "bob": 4_000}
+    world.tell(*(joined(name, 8, labels={"at": name}) for name in ("n1", "n2")))
+    world.tell(set_quotas(*(replace(quota(name, None), guaranteed_milli=milli) for name, milli in guaranteed.items())))
+    submit(world, "fill", 6, node_labels=("at=n1",))
+    jobs = {"head": ("bob", 4, "n1"), "before": ("ada", 1, "n1"), "mine": ("bob", 2, "n2"), "behind": ("ada", 1, "n1")}
+    effects = world.tell(
+        *(
+            admitted(spec_of(job, gpus, tenant=tenant, pools=("train",), node_labels=(f"at={node}",)), 2)
+            for job, (tenant, gpus, node) in jobs.items()
+        )
+    )
+    assert starts(effects) == {"before": "head", "mine": "", "behind": ""}

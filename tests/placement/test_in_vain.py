@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fallow.services.placement.queue.lines.row import InVain
+from fallow.shared.cluster.model.config import Queue
+from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.reasons import PendingReason
+from tests.placement.test_wakes_by_time import submit, world_of
+from tests.placement.world import joined, quota, set_quotas
 
 
 @pytest.mark.parametrize(
@@ -21,3 +25,17 @@ from fallow.shared.events.reasons import PendingReason
 )
 def test_a_look_holds_for_nodes_that_were_all_looked_at(beside: dict[str, int], *, holds: bool) -> None:
     assert InVain(1, PendingReason.NO_FREE_GPUS, {"train": 0b011}).holds_for(beside) is holds
+
+
+def test_a_job_that_found_no_room_beside_a_head_keeps_none_there_once_its_tenant_is_at_its_limit() -> None:
+    """Since a job of its tenant has started behind it: then it is the limit that it waits for."""
+    world = world_of(Queue(name="line", discipline=QueueDiscipline.STRICT_FIFO))
+    world.tell(*(joined(name, 8, labels={"at": name}) for name in ("n1", "n2", "n3")), set_quotas(quota("bob", 8)))
+    submit(world, "fill-1", 6, "eve", node_labels=("at=n1",))
+    submit(world, "fill-2", 6, "eve", node_labels=("at=n2",))
+    submit(world, "head", 8, "ada", node_labels=("at=n1",))
+    submit(world, "beside", 4, "bob", node_labels=("at=n1|n2",))
+    submit(world, "more", 6, "bob", node_labels=("at=n3",))
+    assert world.nodes_of("more") == ["n3"]
+    submit(world, "small", 2, "eve", node_labels=("at=n2",))
+    assert world.nodes_of("small") == ["n2"]

@@ -233,6 +233,18 @@ def test_jobs_of_one_class_start_together_only_up_to_the_next_job_of_another_cla
     assert started(world) == ["a-1", "second"]
 
 
+def test_a_job_starts_in_its_order_between_jobs_for_which_places_were_found_together() -> None:
+    """Places are found for those of two classes together, without a look at who stands between them; then one of the
+    classes is empty, and those of the other start together.
+    """
+    world = cell(8)
+    firm = ("b0", "b1")
+    in_order = ("a0", "b0", "a1", "a2", "b1", "a3", "wide", "a4", "a5")
+    jobs = [spec_of(job, 2 if job == "wide" else 1, queue="default", preemptible=job not in firm) for job in in_order]
+    world.tell(*(admitted(job, number) for number, job in enumerate(jobs)))
+    assert started(world) == ["a0", "b0", "a1", "a2", "b1", "a3", "wide"]
+
+
 def test_a_job_whose_queue_is_no_name_waits_and_runs_and_keeps_no_other_from_it() -> None:
     world = World()
     world.tell(joined("n1", 1))

@@ -143,6 +143,25 @@ def test_a_job_starts_on_what_was_kept_for_a_job_at_its_limit_when_its_first_pla
     assert world.nodes_of("behind") == [free]
 
 
+@pytest.mark.parametrize("first", ["planned", "later"])
+def test_a_job_starts_when_the_first_of_two_planned_starts_is_over_whichever_was_planned_first(first: str) -> None:
+    world = world_of(Queue(name="line", discipline=BACKFILL), reservation_ttl_ms=60_000)
+    world.tell(joined("b1", 8, pool="extra", gpu_type="big"))
+    world.tell(joined("n1", 8, labels={"one": "1"}), joined("n2", 8, labels={"two": "1"}), set_quotas(quota("ada", 8)))
+    submit(world, "fills-big", 8, "eve", pools=("extra",), estimate_run_ms=20_000)
+    submit(world, "runs", 8, "ada", node_labels=("one",), estimate_run_ms=3_000)
+    submit(world, "planned", 8, "ada", pools=("train",))
+    submit(world, "later", 8, "eve", pools=("extra",))
+    starts = {"planned": ("n2", 3_000), "later": ("b1", 20_000)}
+    plan(world, **{first: starts[first]}, **{job: starts[job] for job in starts if job != first})
+    assert next(iter(world.state.reservations)) == first
+    submit(world, "behind", 4, "bob", node_labels=("two",))
+    go_to(world, 2_999)
+    assert not world.job("behind").workers
+    go_to(world, 3_000)
+    assert world.nodes_of("behind") == ["n2"]
+
+
 @pytest.mark.parametrize("also", [{}, {"soon": ("b1", 5_000)}])
 def test_a_head_whose_start_is_planned_for_far_away_ends_what_another_one_kept_once_it_waits_no_longer_for_that(
     also: dict[str, tuple[str, int]],
