@@ -414,8 +414,8 @@ class _QueueScan:
     def _start_first_of(self, row: Row, second: Order | None) -> tuple[int, bool]:
         """Start the first jobs of a row in places that were found for them: all that stand before the `second` place,
         if no other row needs the same room, else one, behind which the first job of another row may come. They leave
-        the line together, which for many costs little more than for one. How many have started, and whether the record
-        has room for more.
+        the line together, which for many costs little more than for one; heads are not told, since none goes by whose
+        jobs run (`are_by_tenant`). How many have started, and whether the record has room for more.
         """
         ahead, state, jobs, start = self._ahead, self._state, self._state.jobs, self._start
         need, started, has_room = row.rows.need, 0, True
@@ -428,7 +428,6 @@ class _QueueScan:
                     break
                 self._walk.starts += 1
                 has_room = start(job, places, "")
-                self._heads.usage_changed(job.spec.tenant)
                 if job.status is _QUEUED:  # the record had no room for it
                     return started, False
                 started += 1
