@@ -9,12 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events import nodes as n
 from fallow.shared.events import operations as o
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.values import JobSpec, RetryPolicy
 from tests.hypothesis_profile import reaches, shared_among
+from tests.placement.between_events import effects_of
 from tests.placement.replicas import all_start, leave, loose, ranks, service, word
-from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, set_policy, update
+from tests.placement.test_wakes_by_time import WAIT_MS, go_to, submit, world_of
+from tests.placement.world import (
+    CELL,
+    World,
+    admitted,
+    cell_with,
+    joined,
+    kinds,
+    lost,
+    set_policy,
+    spec_of,
+    update,
+)
 
 PATIENT = RetryPolicy(budget=100, backoff_ms=10_000, backoff_max_ms=600_000)
 MAKERS = pytest.mark.parametrize("make", [loose, service])
@@ -289,9 +304,11 @@ ENDS = st.lists(
         st.tuples(st.sampled_from(["fail", "lose"]), st.integers(0, 2)),
         st.tuples(st.just("pass"), st.sampled_from([1_000, 10_000, 160_000, 601_000, 3_600_000])),
         st.tuples(st.just("restart"), st.just(0)),
+        st.tuples(st.just("fail again"), st.integers(0, 2)),
     ),
     max_size=30,
 )
+"""One that fails again does so as soon as it has entered: else hardly any rank has a longer pause than its first."""
 
 
 @MAKERS
@@ -305,16 +322,18 @@ def test_each_rank_waits_out_its_own_pause_and_no_other_one(
     told = [Rank() for _ in range(3)]
     is_longer = False
     for what, number in steps:
+        if what == "fail again" and told[number].at_ms > world.now_ms:
+            each_enters_in_time(world, told, told[number].at_ms - world.now_ms)
         if what == "pass":
             each_enters_in_time(world, told, number)
         elif what == "restart":
             world.restart()
         elif number in ranks(world, "job"):
-            if what == "fail":
+            if what != "lose":
                 world.tell(word(n.RunFailed, world, "job", number))
             else:
                 lose(world, number)
-            told[number].ends(what, world.now_ms)
+            told[number].ends("lose" if what == "lose" else "fail", world.now_ms)
             is_longer |= told[number].at_ms > world.now_ms + 10_000
         all_start(world, "job")
         assert ranks(world, "job") == [rank for rank in range(3) if told[rank].at_ms <= world.now_ms]
@@ -350,3 +369,24 @@ def test_a_drain_takes_no_replica_away_while_there_is_room_elsewhere(steps: list
             assert len(world.job("job").workers) - len(world.job("job").leaving) >= min(before, 3 - paused)
             leave(world, "job")
     reaches("a node is drained while another rank pauses", is_both)
+
+
+@pytest.mark.parametrize("are_made_anew", [False, True])
+def test_a_worker_that_is_lacked_since_this_decision_does_not_yet_end_the_claim_of_a_due_head_of_its_tenant(
+    *, are_made_anew: bool
+) -> None:
+    """Nor where the lines are made anew for this decision, as for one that plans the first maintenance."""
+    world = world_of(Queue(name="line", discipline=QueueDiscipline.BACKFILL, order=QueueOrder.FAIR_SHARE))
+    world.tell(*(joined(name, 1, labels={"at": name}) for name in ("n3", "n4", "n9")))
+    world.tell(admitted(service("job", 2, workers_min=1, priority=1, node_labels=("at=n1|n3|n4",))))
+    all_start(world, "job")
+    world.tell(joined("n1", 8, labels={"at": "n1"}))
+    submit(world, "fill", 6, "eve", node_labels=("at=n1",))
+    submit(world, "head", 8, "ada", node_labels=("at=n1",))
+    go_to(world, WAIT_MS)
+    known = len(world.log)
+    plan = o.PlanMaintenance(cell=CELL, node="n9", begin_ms=10**8, end_ms=2 * 10**8)
+    small = admitted(spec_of("small", 2, tenant="bob", node_labels=("at=n1",)), world.now_ms)
+    world.tell(lost("n3"), *([plan] if are_made_anew else []), small)
+    assert "JobStarted" not in kinds(effects_of(world.log[known].decision))
+    assert (world.nodes_of("job"), world.nodes_of("small")) == (["n4"], ["n1"]), "it is told that the worker waits"
