@@ -11,6 +11,8 @@ from hypothesis import given
 from fallow.services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
 from fallow.services.placement.queue import head_index, scheduling_cycle
 from fallow.services.placement.queue.heads import Group, Head, Heads, JobClass, _above, _lined
+from fallow.services.placement.queue.lines.blocked import ANY
+from fallow.services.placement.queue.lines.classes import room_of
 from fallow.services.placement.queue.lines.row import Need
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.job import HOLDING
@@ -22,7 +24,7 @@ from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import GPU, JobSpec, Resources
 from tests.hypothesis_profile import Story, reaches, stories
-from tests.placement.world import CELL, World, admitted, finished, joined, set_policy, set_quotas
+from tests.placement.world import CELL, World, admitted, cell_with, finished, joined, set_policy, set_quotas, spec_of
 
 Nodes = set[tuple[str, int]]
 
@@ -90,6 +92,7 @@ class JudgedHeads(Heads):
         is_gone = super().started(job_id)
         self.seen[GONE] += is_gone
         self.seen[CUT] += is_gone and len(self._cut) < cut
+        assert self._before_turns == {job_class: self.of_class(job_class)[0] for job_class in self._first.values()}
         self.judge_groups()
         return is_gone
 
@@ -163,6 +166,24 @@ def above(state: CellState, tenant: str) -> list[str]:
 
 def nodes_of(reach: dict[str, int]) -> Nodes:
     return {(name, node) for name, mask in reach.items() for node in range(mask.bit_length()) if mask >> node & 1}
+
+
+def test_when_one_of_three_heads_of_a_class_starts_the_oldest_of_the_others_speaks_for_it() -> None:
+    """Bob's head is younger than that one, and keeps nothing from a job that needs what this waits for."""
+    world = cell_with(joined("n1", 8), joined("n2", 8), joined("n3", 8))
+    ids = ("oldest", "bobs", "second", "third", "fourth")
+    world.tell(*(admitted(spec_of(f"fill-{number}", 8, tenant="eve"), 0) for number in range(3)))
+    world.tell(*(admitted(spec_of(job, 8, tenant="bob" if job == "bobs" else "ada"), 0) for job in ids))
+    state = world.state
+    jobs = {job: state.jobs[job] for job in ids}
+    need = Need(room_of(state, jobs["oldest"].spec), "", ANY)
+    rooms = {"oldest": {"train": 0b001}, "bobs": {"train": 0b010}, "second": {"train": 0b001}, "third": {"train": 0}}
+    state.heads.update({job: at_ms for at_ms, job in enumerate(rooms)})
+    heads = Heads(state, WAIT_MS)
+    for job, room in rooms.items():
+        heads.add_before_turns(jobs[job], need, None, room)
+    assert heads.started("third")
+    assert heads.room_beside(need, jobs["fourth"].spec) == {"train": 0b110}
 
 
 def cell_of(story: Story) -> World:
