@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from fallow.services.placement.owners.owners_first import borrows, fits_in, kept_for_it, nodes_of_types
 from fallow.services.placement.queue import head_index, scheduling_cycle
@@ -261,7 +261,30 @@ def spec(world: World, story: Story, name: str) -> JobSpec:
     )
 
 
+TOOK_ROOM = (
+    852622653,
+    601810333,
+    20515143,
+    319618978,
+    952294819,
+    95478136,
+    492939009,
+    214008402,
+    612198059,
+    359557843,
+    36991431,
+    119142893,
+    918178170,
+    494432881,
+    238355686,
+    618815210,
+    748744489,
+)
+"""A story in which a job starts that took room from a head before its turn: of those drawn few come to that."""
+
+
 @given(stories(16))
+@example(Story(TOOK_ROOM))
 def test_what_is_known_of_heads_is_what_each_of_them_says(story: Story) -> None:
     JudgedHeads.seen = Counter()
     with pytest.MonkeyPatch.context() as changed:
