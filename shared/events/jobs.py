@@ -21,18 +21,35 @@ JOBS_MOST = 100
 """So many admitted jobs fit into one record."""
 
 
-_ID, _NAME = (get_args(alias)[1].pattern[1:-1] for alias in (JobId, Name))
-_NAMES = re.compile(f"{_ID} {_NAME}(?: {_NAME})?")
-"""A job's id, its tenant, and the queue where one is named: all three at once, since each admitted job is looked at."""
+_ID, _NAME, _DIGEST = (get_args(alias)[1].pattern[1:-1] for alias in (JobId, Name, Digest))
+_JOB = re.compile(_ID)
+_REQUEST = re.compile(f"{_ID} {_NAME}")
+_ADMITTED = re.compile(f"{_ID} {_NAME} {_DIGEST}")
+_ADMITTED_TO_QUEUE = re.compile(f"{_ID} {_NAME} {_DIGEST} {_NAME}")
+"""A job's id, its tenant, the digest, and the queue where one is named: all at once, since each admitted job is looked
+at. None of them has a space, so none can pass for two.
+"""
 
 
-def _check_names(spec: JobSpec) -> None:
-    """Raise ValueError where the job's id, tenant or queue is none. All else that a name stands for is looked up among
-    what the cell has. These three enter the state as they are, and from there the view, where they stand in one line.
+def _check_admitted(spec: JobSpec, digest: str) -> None:
+    """Raise ValueError where the job's id, tenant or queue is no name, the digest is none, or a job that it names has
+    no id. All else that a name stands for is looked up among what the cell has. These enter the state as they are,
+    and from there the view, where they stand in one line; and of a digest the state keeps 16 bytes.
     """
-    names = f"{spec.id} {spec.tenant}" if spec.queue is None else f"{spec.id} {spec.tenant} {spec.queue}"
-    if _NAMES.fullmatch(names) is None:
-        raise ValueError("spec: its id, tenant or queue is no name")
+    held = f"{spec.id} {spec.tenant} {digest}"
+    is_held = _ADMITTED.fullmatch(held) if spec.queue is None else _ADMITTED_TO_QUEUE.fullmatch(f"{held} {spec.queue}")
+    if is_held is None:
+        raise ValueError("spec: its id, tenant or queue is no name, or the digest is none")
+    if spec.after or spec.array_of is not None:
+        named = [*(each.job for each in spec.after), *(() if spec.array_of is None else (spec.array_of,))]
+        if not all(map(_JOB.fullmatch, named)):
+            raise ValueError("spec: a job of its after or array_of has no id")
+
+
+def _check_request(job: str, tenant: str) -> None:
+    """Raise ValueError where the job or the tenant is no name: the refusal of a request names both in the log."""
+    if _REQUEST.fullmatch(f"{job} {tenant}") is None:
+        raise ValueError("job: it or its tenant is no name")
 
 
 class JobEvent(Event):
@@ -61,7 +78,7 @@ class JobAdmitted(Event, type=f"fallow.job.admitted.{LANGUAGE}", topic="jobs"):
     sent_ms: Millis | None = None
 
     def __post_init__(self) -> None:
-        _check_names(self.spec)
+        _check_admitted(self.spec, self.digest)
 
     def key(self) -> str:
         """The job."""
@@ -77,7 +94,7 @@ class AdmittedJob(Value):
     sent_ms: Millis | None = None
 
     def __post_init__(self) -> None:
-        _check_names(self.spec)
+        _check_admitted(self.spec, self.digest)
 
 
 class JobsAdmitted(CellEvent, type=f"fallow.jobs.admitted.{LANGUAGE}", topic="jobs"):
@@ -120,6 +137,9 @@ class JobCancelRequested(JobEvent, type=f"fallow.job.cancel-requested.{LANGUAGE}
     reason: Text = ""
     sent_ms: Millis | None = None
 
+    def __post_init__(self) -> None:
+        _check_request(self.job, self.tenant)
+
 
 class JobUpdateRequested(JobEvent, type=f"fallow.job.update-requested.{LANGUAGE}", topic="jobs"):
     """Its tenant wants the job changed. `sent_ms` as of a cancel."""
@@ -127,3 +147,6 @@ class JobUpdateRequested(JobEvent, type=f"fallow.job.update-requested.{LANGUAGE}
     tenant: Name
     changes: JobChanges
     sent_ms: Millis | None = None
+
+    def __post_init__(self) -> None:
+        _check_request(self.job, self.tenant)

@@ -4,13 +4,16 @@ it.
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, get_args
 
 from msgspec import Meta
 
 from fallow.shared.events.base import LANGUAGE, Attempt, CellEvent, Count, JobId, Millis, Name, NodeId, Text, Value
 from fallow.shared.events.reasons import StopReason
 from fallow.shared.events.values import WORKERS_MOST, WorkerPlace
+
+_ID = re.compile(get_args(JobId)[1].pattern[1:-1])
 
 
 class Proposal(CellEvent):
@@ -19,6 +22,10 @@ class Proposal(CellEvent):
     proposal: JobId
     version: Count
     why: Text = ""
+
+    def __post_init__(self) -> None:
+        if _ID.fullmatch(self.proposal) is None:  # its refusal names it in the log
+            raise ValueError("proposal: is no id")
 
     def key(self) -> str:
         """The proposal."""

@@ -19,8 +19,9 @@ from fallow.shared.events.base import JobId, Name
 from fallow.shared.events.decisions import CHAIN_START, next_chain
 from fallow.shared.events.effects import Effect
 from fallow.shared.events.encoding import STRICT, shorten
-from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from fallow.shared.events.nodes import RUN_WORDS_MOST, NodeJoined, NodeReport, RunsReported, RunStatusUpdate
+from fallow.shared.events.proposals import Proposal
 from fallow.shared.events.queue import QueuePlanned
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.snapshots import SnapshotChunk
@@ -261,15 +262,74 @@ JOB_IDS, NAMES = (st.from_regex(get_args(alias)[1].pattern[1:-1], fullmatch=True
 NO_NAMES = ["Not a name", "", "a" * 129, "a/b/c", "a\n", "-a", "a b", "a\nb c", "\x1b]0;a\x07", "\0"]
 
 
+def told_of_admitted(spec: dict[str, Any], digest: str = "0" * 32) -> list[Undecodable]:
+    """Why the job is not admitted, by a record of its own and among others."""
+    job = {"spec": {"id": "j", "tenant": "ada", **spec}, "submit_ms": 0, "digest": digest}
+    alone, among = {"cell": "a", **job}, {"cell": "a", "jobs": [job]}
+    return [
+        refused(decode(type_, json.dumps(content).encode()))
+        for type_, content in ((JobAdmitted.type, alone), (JobsAdmitted.type, among))
+    ]
+
+
+@pytest.mark.parametrize("queue", [{"queue": "main"}, {}], ids=["queue", "no queue"])
 @pytest.mark.parametrize("field", ["id", "tenant", "queue"])
 @pytest.mark.parametrize("name", NO_NAMES)
-def test_no_job_is_admitted_whose_id_tenant_or_queue_is_no_name(field: str, name: str) -> None:
-    job = {"spec": {"id": "j", "tenant": "ada", "queue": "main", field: name}, "submit_ms": 0, "digest": "0" * 32}
-    alone, among = {"cell": "a", **job}, {"cell": "a", "jobs": [job]}
-    for type_, content in ((JobAdmitted.type, alone), (JobsAdmitted.type, among)):
-        told = refused(decode(type_, json.dumps(content).encode()))
+def test_no_job_is_admitted_whose_id_tenant_or_queue_is_no_name(field: str, name: str, queue: dict[str, str]) -> None:
+    for told in told_of_admitted({**queue, field: name}):
         assert told.reason is DeadLetterReason.INVALID
         assert told.field.endswith(f"spec.{field}")
+
+
+NO_DIGESTS = [
+    "",
+    "x",
+    "0" * 31,
+    "0" * 33,
+    "A" * 32,
+    "g" * 32,
+    "0" * 32 + "\n",
+    "0" * 31 + " ",
+    "0" * 32 + " a",
+    "é" * 16,
+]
+
+
+@pytest.mark.parametrize("digest", NO_DIGESTS)
+def test_no_job_is_admitted_whose_digest_is_none(digest: str) -> None:
+    for told in told_of_admitted({}, digest):
+        assert told.reason is DeadLetterReason.INVALID
+        assert told.field.endswith("digest")
+        assert told.rule == "must match ^[0-9a-f]{32}$"
+
+
+@pytest.mark.parametrize("name", NO_NAMES[:1] + NO_NAMES[4:])
+def test_no_job_is_admitted_that_names_another_by_no_id(name: str) -> None:
+    for told in told_of_admitted({"after": [{"job": "a"}, {"job": name}]}):
+        assert told.field.endswith("spec.after[1].job")
+    for told in told_of_admitted({"array_of": name, "array_index": 0}):
+        assert told.field.endswith("spec.array_of")
+
+
+REQUESTS = {JobCancelRequested.type: {}, JobUpdateRequested.type: {"changes": {"priority": 1}}}
+
+
+@pytest.mark.parametrize("field", ["job", "tenant"])
+@pytest.mark.parametrize("type_", REQUESTS)
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_no_request_is_read_whose_job_or_tenant_is_no_name(type_: str, name: str, field: str) -> None:
+    told = refused(
+        decode(type_, json.dumps({"cell": "a", "job": "j", "tenant": "ada", **REQUESTS[type_], field: name}).encode())
+    )
+    assert (told.reason, told.field) == (DeadLetterReason.INVALID, field)
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
+def test_no_proposal_is_read_whose_id_is_none(name: str) -> None:
+    for type_ in sorted(type_ for type_, cls in TYPES.items() if issubclass(cls, Proposal)):
+        golden = json.loads((GOLDEN / f"{type_}.json").read_bytes())
+        told = refused(decode(type_, json.dumps({**golden, "proposal": name}).encode()))
+        assert (told.reason, told.field) == (DeadLetterReason.INVALID, "proposal")
 
 
 @given(JOB_IDS, NAMES, st.none() | NAMES)
