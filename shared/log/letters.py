@@ -24,6 +24,8 @@ REPLAYED_OFFSET = "replayed_offset"
 
 AGAIN = "again"
 
+NO_LETTER = "it is no dead letter: its headers name no service, no reason and no topic that it came from"
+
 SETS_ASIDE_FROM: Mapping[str, frozenset[str]] = {
     "admission": frozenset({SUBMISSIONS}),
     "placement": frozenset(INPUTS),
@@ -60,6 +62,11 @@ class Letter:
     def offset(self) -> int:
         """Its offset in `dead-letters`: its name."""
         return self.record.offset
+
+    @property
+    def is_letter(self) -> bool:
+        """Whether it tells of anything that was set aside: what tells nothing is a stranger's record."""
+        return bool(self.service or self.reason or self.origin_topic)
 
     @property
     def origin_place(self) -> tuple[TopicPartition, int] | None:
@@ -121,6 +128,8 @@ def letter_of(record: Record, *, without_value: bool = False) -> Letter:
 def original_of(letter: Letter, namespace: str) -> Outgoing | Lost:
     """The record as it was, for the topic and partition that it came from, or why there is none."""
     record = letter.record
+    if not letter.is_letter:
+        return Lost(NO_LETTER)
     if header(record, "value_truncated"):
         if letter.reason == DeadLetterReason.TOO_MANY:
             return Lost(f"it was beyond its tenant's limit, of its {letter.size_bytes} bytes only the begin is kept")

@@ -17,6 +17,7 @@ from fallow.shared.log.admin.access_rules import parse_access
 from fallow.shared.log.admin.topics import parse_topics
 from fallow.shared.log.dead_letters import EXACT, VALUE_BYTES_MAX, dead_letter
 from fallow.shared.log.letters import (
+    NO_LETTER,
     SETS_ASIDE_FROM,
     Letter,
     Letters,
@@ -226,6 +227,16 @@ def kept(found: Record, service: str = "admission") -> Letter:
     """The record's dead letter, as it stands in the log."""
     sent = dead_letter(Dead(found, "r", "t"), service=service, namespace="ns")
     return letter_of(Record(sent.topic, 0, 9, sent.key, sent.value, sent.headers, 0))
+
+
+@pytest.mark.parametrize("headers", [(), (("reply_to", b"x"), ("origin_partition", b"0"))])
+def test_a_record_that_tells_of_nothing_that_was_set_aside_is_no_letter_and_never_sent(
+    headers: tuple[tuple[str, bytes], ...],
+) -> None:
+    letter = letter_of(Record("ns.dead-letters", 0, 9, b"k", b"v", headers, 0))
+    assert not letter.is_letter
+    assert original_of(letter, "ns") == Lost(NO_LETTER)
+    assert kept(record(b"x")).is_letter
 
 
 @given(records.map(lambda found: replace(found, key=found.key or b"k", headers=found.headers[:5])))

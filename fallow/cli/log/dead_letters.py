@@ -18,6 +18,7 @@ from fallow.cli.output.output import AsJson, print_json, print_line, print_table
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.letters import (
+    NO_LETTER,
     Letter,
     Letters,
     Lost,
@@ -64,7 +65,8 @@ class Told:
 
 @app.command("list")
 def list_(context: typer.Context, reason: Reason = None, as_json: AsJson = False) -> None:
-    """Every dead letter that is kept, the oldest first.
+    """Every dead letter that is kept, the oldest first. A record that tells of nothing that was set aside is named no
+    dead letter: `show` shows what it holds, and `replay` refuses it.
 
     What a letter says of itself is claimed: whoever may write dead-letters may have written it.
     """
@@ -79,14 +81,15 @@ def list_(context: typer.Context, reason: Reason = None, as_json: AsJson = False
             moment(letter.record.timestamp_ms),
             letter.service,
             letter.reason,
-            letter.origin,
+            letter.origin if letter.is_letter else "",
             letter.size_bytes,
-            letter.text[:TEXT_CHARS_SHOWN],
+            letter.text[:TEXT_CHARS_SHOWN] if letter.is_letter else "no dead letter",
             letter.replays or "",
         )
         for letter in found
     ]
-    title = f"{counted(len(found), 'dead letter')}; service, reason, origin and text are claimed by whoever wrote them"
+    count = counted(sum(letter.is_letter for letter in found), "dead letter")
+    title = f"{count}; service, reason, origin and text are claimed by whoever wrote them"
     print_table(title, COLUMNS, rows, SPARE)
 
 
@@ -108,6 +111,8 @@ def show(
         shown = {"value": text} if text is not None else {"value_hex": value.hex()}
         print_json({**_as_object(access, letter), "headers": [list(pair) for pair in headers], **shown})
         return
+    if not letter.is_letter:
+        print_line(f"Not set aside by Fallow: {NO_LETTER}.")
     for name, shown_value in headers:
         print_line(f"{name}: {shown_value}{' (claimed)' if name in CLAIMED else ''}")
     print_line("")
@@ -289,7 +294,7 @@ def _as_object(access: Access, letter: Letter) -> dict[str, Any]:
         "at_wall_ms": letter.record.timestamp_ms,
         "service": letter.service,
         "reason": letter.reason,
-        "origin": letter.origin,
+        "origin": letter.origin if letter.is_letter else "",
         "size_bytes": letter.size_bytes,
         "text": letter.text,
         "replays": letter.replays,
