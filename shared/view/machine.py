@@ -18,6 +18,10 @@ TOUCHED_MOST = 20_000
 """Beyond so many touched entities a rebuild is as fast, and does not hold Redis up in one long function."""
 
 
+NO_WHOLE_VIEW = "there is no whole view"
+"""Why the view is built where Redis has none: it is the first one, or was flushed, or lost one of its keys."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """Ask where the view stands."""
@@ -120,7 +124,7 @@ class Projection:
     def stands(self, answer: Stands | NotReady) -> None:
         """The answer to Ask."""
         if isinstance(answer, NotReady):
-            self._must_rebuild(None, "there is no whole view")
+            self._must_rebuild(None, NO_WHOLE_VIEW)
             return
         self.known, self.seen_chain, self.end = answer.cursor, answer.chain, None
 
@@ -136,7 +140,7 @@ class Projection:
             case Further() | Behind():
                 self.known, self.seen_chain, self.end = answer.cursor, None, None
             case NotReady():
-                self._must_rebuild(None, "there is no whole view")
+                self._must_rebuild(None, NO_WHOLE_VIEW)
 
     def begun(self, answer: BeginAnswer) -> None:
         """The answer to the beginning of a rebuild."""

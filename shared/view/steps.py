@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.view.apply import Rows, all_rows, rows_of_touched, stand_of, totals_of
-from fallow.shared.view.machine import Apply, Ask, LookForEnd, Projection, Rebuild, Rest
+from fallow.shared.view.machine import NO_WHOLE_VIEW, Apply, Ask, LookForEnd, Projection, Rebuild, Rest
 from fallow.shared.view.store import Applied, Behind, Busy, CellView, Further, Stands
 
 LOAD_ROWS = 500
@@ -17,6 +17,9 @@ LOAD_ROWS = 500
 
 APPLY_CHARS_MOST = 16_000_000
 """Of the rows that one function puts: some 300 ms of Redis's time. What is longer is put in the parts of a rebuild."""
+
+
+LOST = "another process builds it, or Redis has lost rows of it"
 
 
 class Outcome(StrEnum):
@@ -36,7 +39,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """What was done: how it went, how many rows were put, and why a rebuild was needed."""
+    """What was done: how it went, how many rows were put, and why a rebuild was needed or the view is not whole."""
 
     outcome: Outcome
     rows: int = 0
@@ -86,8 +89,8 @@ async def _apply(view: CellView, projection: Projection, state: CellState, step:
         case Further():
             return Took(Outcome.FURTHER)
         case Behind():
-            return Took(Outcome.BEHIND)
-    return Took(Outcome.NOT_READY)
+            return Took(Outcome.BEHIND, why=f"it stands at {answer.cursor} and stood at {step.expected}")
+    return Took(Outcome.NOT_READY, why=NO_WHOLE_VIEW)
 
 
 async def _rebuild(
@@ -107,8 +110,8 @@ async def _rebuild(
     for rows in all_rows(state, LOAD_ROWS):
         if not await view.load_rows(rebuild_id, rows, wall_ms()):
             projection.rebuilt(state, is_ours=False)
-            return Took(Outcome.REBUILD_LOST, count)
+            return Took(Outcome.REBUILD_LOST, count, LOST)
         count += len(rows)
     is_whole = await view.finish_rebuild(rebuild_id, stand_of(state), totals_of(state))
     projection.rebuilt(state, is_ours=is_whole)
-    return Took(Outcome.REBUILT if is_whole else Outcome.REBUILD_LOST, count, step.why)
+    return Took(Outcome.REBUILT, count, step.why) if is_whole else Took(Outcome.REBUILD_LOST, count, LOST)

@@ -92,6 +92,24 @@ async def step(view: CellView, projection: Projection, state: CellState) -> Outc
     return (await take_step(view, projection, state, rebuild_id="r-test", wall_ms=lambda: 0)).outcome
 
 
+async def test_a_step_that_finds_no_whole_view_or_an_older_one_says_why(world: World, view: CellView) -> None:
+    history, projection = History(6), Projection()
+    state = folded(history.decisions(50))
+    await settle(view, projection, state)
+    kept = await world.keep()
+    live(projection, state, log_records(history.decisions(5), 50, state.chain))
+    await settle(view, projection, state)
+    await world.lose_tail(kept)
+    live(projection, state, log_records(history.decisions(1), 55, state.chain))
+    took = await take_step(view, projection, state, rebuild_id="r-1", wall_ms=lambda: 0)
+    assert (took.outcome, took.why) == (Outcome.BEHIND, "it stands at 50 and stood at 55")
+    await settle(view, projection, state)
+    await world.flush()
+    live(projection, state, log_records(history.decisions(1), 56, state.chain))
+    took = await take_step(view, projection, state, rebuild_id="r-2", wall_ms=lambda: 0)
+    assert (took.outcome, took.why) == (Outcome.NOT_READY, "there is no whole view")
+
+
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_view_that_is_built_at_once_equals_the_fold(view: CellView, reader: ViewReader, seed: int) -> None:
     state = folded(History(seed).decisions(150))
