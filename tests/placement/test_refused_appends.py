@@ -99,7 +99,7 @@ class AllButTheNewest(MemoryLog):
 
 @pytest.mark.parametrize("log", [MemoryLog, AllButTheNewest])
 async def test_a_writer_waits_while_its_record_stands_behind_the_open_transaction_of_a_stranger(
-    broker: MemoryBroker, log: type[MemoryLog]
+    broker: MemoryBroker, log: type[MemoryLog], capsys: pytest.CaptureFixture[str]
 ) -> None:
     decisions = LAYOUT.tp("decisions", CELL)
     process = PlacementProcess(log(broker), "one")
@@ -113,6 +113,8 @@ async def test_a_writer_waits_while_its_record_stands_behind_the_open_transactio
     assert broker.partition(decisions).written_end == begin + 2, "the stranger's record, and one decision"
     broker.hold(decisions, 0)
     await eventually(lambda: process.health == "", within_s=15)
+    said = capsys.readouterr().out
+    assert (said.count("append without success"), said.count("the log takes decisions again")) == (1, 1)
     records = broker.partition(decisions).records
     effects = [effect for each in records if isinstance(found := event_of(each), Decision) for effect in found.effects]
     assert [effect.spec.id for effect in effects if isinstance(effect, JobEnqueued)] == ["job-1"]

@@ -69,6 +69,8 @@ class Appending:
         self.warnings = FileWarnings(context, follower.state.cell)
         self.sizes = SizeWatch(context, log, layout, self.cell)
         self._signing = Signing(layout, follower.state.cell, context.settings)
+        self._told = ""
+        self._tries = 0
 
     async def may_begin(self) -> None:
         """Before this process takes the cell over. Raises CannotWrite where readers would not believe it, or where it
@@ -145,6 +147,7 @@ class Appending:
         verdict = tenure.answered(draft, tried, answer, self.wrote_ms)
         if verdict is Verdict.IN_FORCE:
             self._setbacks.append_taken()
+            self._is_clear()
             self._follower.wrote(message)
             self.sizes.took(len(draft.value))
             self._metrics.in_force(draft.decision.effects)
@@ -191,15 +194,29 @@ class Appending:
         while (end := (await self._log.end_offsets([tp]))[tp]) <= offset:
             reason = f"{tp[0]}/{tp[1]} {UNREADABLE.format(offset=offset, end=end)}"
             await self._bear(AppendUnknown(reason), Verdict.UNKNOWN)
+        self._is_clear()
 
     async def _bear(self, answer: AppendUnknown | AppendRefused, verdict: Verdict) -> None:
         """Wait before the next try. Raises CannotWrite where there is to be none."""
-        self._context.logger.warning("append without success", cell=self.cell, why=verdict.value, reason=answer.reason)
+        self._tell(verdict.value, answer.reason)
         wait_s = self._setbacks.failed(answer)
         if self._setbacks.is_serious:
             why = f"decisions do not get into the log: {answer.reason}"
             self._context.health.not_ready(why, self.cell, cell=self.cell)
         await self._context.pause(wait_s)
+
+    def _tell(self, why: str, reason: str) -> None:
+        """What is in the way, once for as long as it is: the tries behind it are counted, and their end is told."""
+        self._tries += 1
+        if reason != self._told:
+            self._told = reason
+            self._context.logger.warning("append without success", cell=self.cell, why=why, reason=reason)
+
+    def _is_clear(self) -> None:
+        """What was in the way is over."""
+        if self._tries:
+            self._context.logger.info("the log takes decisions again", cell=self.cell, tries=self._tries)
+        self._told, self._tries = "", 0
 
     def _outgoing(self, draft: Draft) -> Outgoing:
         decision = draft.decision
