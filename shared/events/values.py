@@ -46,17 +46,22 @@ _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 
 HANDED_PATTERN = rf"^(?:[^{CONTROL_CHARACTERS}]|[\t\n])*$"
 
-Handed = Annotated[str, StringConstraints(pattern=HANDED_PATTERN)]
-"""What a process is handed as an argument or in a variable. Scripts for `sh -c` have lines and tabs; no other control
+VALUE_CHARACTERS_MOST, VARIABLE_CHARACTERS_MOST, FOLDER_CHARACTERS_MOST = 130_000, 1_000, 4_095
+"""What Linux takes is 131,071 bytes of a variable with its name, and 4,095 of a path. A log may hold longer ones, which
+earlier releases took: so these bind where a job is asked for alone.
+"""
+
+Handed = Annotated[str, StringConstraints(pattern=HANDED_PATTERN, max_length=VALUE_CHARACTERS_MOST)]
+"""What a process is handed in a variable. As arguments, scripts for `sh -c` have lines and tabs; no other control
 character is text, and NUL would end it for the kernel.
 """
 
 VARIABLE_PATTERN = rf"^[^{CONTROL_CHARACTERS}\u2028\u2029=]+$"
 
-Variable = Annotated[str, StringConstraints(pattern=VARIABLE_PATTERN)]
+Variable = Annotated[str, StringConstraints(pattern=VARIABLE_PATTERN, max_length=VARIABLE_CHARACTERS_MOST)]
 """The name of an environment variable: it ends at the first `=`."""
 
-Folder = Annotated[str, StringConstraints(pattern=LINE_PATTERN)]
+Folder = Annotated[str, StringConstraints(pattern=LINE_PATTERN, max_length=FOLDER_CHARACTERS_MOST)]
 """The path of a folder on the machines."""
 
 LabelRule = Annotated[

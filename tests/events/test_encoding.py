@@ -311,6 +311,34 @@ def test_no_job_is_admitted_that_names_another_by_no_id(name: str) -> None:
         assert told.field.endswith("spec.array_of")
 
 
+LONGEST: dict[str, tuple[dict[str, Any], dict[str, Any], str, int]] = {
+    "dir": ({"dir": "d" * 4_095}, {"dir": "d" * 4_096}, "job.run.dir", 4_095),
+    "checkpoint_dir": (
+        {"checkpoint_dir": "d" * 4_095},
+        {"checkpoint_dir": "d" * 4_096},
+        "job.run.checkpoint_dir",
+        4_095,
+    ),
+    "a value": ({"env": {"A": "x" * 130_000}}, {"env": {"A": "x" * 130_001}}, "job.run.env.A", 130_000),
+    "a name": ({"env": {"N" * 1_000: ""}}, {"env": {"N" * 1_001: ""}}, "job.run.env", 1_000),
+}
+
+
+@pytest.mark.parametrize("what", LONGEST)
+def test_what_a_machine_could_not_take_is_refused_where_it_is_asked_for_and_read_where_it_stands(what: str) -> None:
+    fits, too_long, field, most = LONGEST[what]
+
+    def spec(run: dict[str, Any]) -> dict[str, Any]:
+        return {"id": "j", "tenant": "ada", "run": {"driver": "process", "argv": ["a"], **run}}
+
+    assert isinstance(decode(SubmitJob.type, json.dumps({"job": spec(fits)}).encode()), SubmitJob)
+    told = refused(decode(SubmitJob.type, json.dumps({"job": spec(too_long)}).encode()))
+    assert told.field.startswith(field)
+    assert told.rule.startswith(f"must have at most {most:,} characters")
+    entered = {"kind": "JobEnqueued", "spec": spec(too_long), "submit_ms": 0, "digest": "0" * 32}
+    assert isinstance(decode(DECISION, decision_with(json.dumps(entered))), Decision)
+
+
 REQUESTS = {JobCancelRequested.type: {}, JobUpdateRequested.type: {"changes": {"priority": 1}}}
 
 
