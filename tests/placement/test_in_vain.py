@@ -39,3 +39,19 @@ def test_a_job_that_found_no_room_beside_a_head_keeps_none_there_once_its_tenant
     assert world.nodes_of("more") == ["n3"]
     submit(world, "small", 2, "eve", node_labels=("at=n2",))
     assert world.nodes_of("small") == ["n2"]
+
+
+def test_so_does_one_whose_tenant_comes_to_its_limit_by_a_job_of_a_queue_that_keeps_nothing_back() -> None:
+    world = world_of(
+        Queue(name="line", discipline=QueueDiscipline.STRICT_FIFO),
+        Queue(name="later", discipline=QueueDiscipline.BEST_EFFORT_FIFO),
+    )
+    world.tell(*(joined(name, 8, labels={"at": name}) for name in ("n1", "n2", "n3")), set_quotas(quota("bob", 8)))
+    submit(world, "fill-1", 6, "eve", node_labels=("at=n1",))
+    submit(world, "fill-2", 6, "eve", node_labels=("at=n2",))
+    submit(world, "head", 8, "ada", node_labels=("at=n1",))
+    submit(world, "beside", 4, "bob", node_labels=("at=n1|n2",))
+    submit(world, "more", 6, "bob", node_labels=("at=n3",), queue="later")
+    assert world.nodes_of("more") == ["n3"]
+    submit(world, "small", 2, "eve", node_labels=("at=n2",))
+    assert world.nodes_of("small") == ["n2"]

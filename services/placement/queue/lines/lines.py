@@ -90,7 +90,7 @@ class Lines:
         self.touched = Touched()
         """Which of all this has changed; another thing when all of it is made anew."""
         self.freed = 0
-        """How often a job may have come to have more room."""
+        """How often a job may have come to have more room, or to wait for something else than room."""
         self.tries = 0
         """How often each of the kinds that heads keep back had its turn to be tried beside them."""
         self.were_cut = False
@@ -282,8 +282,9 @@ class Lines:
         for order in orders:
             del self._places[order[-1]]
         self.touched.add(row, line)
-        if line.queue.discipline is not _BEST_EFFORT:
-            self.freed += many  # where they were heads they keep nothing back any more
+        # Where they were heads they keep nothing back any more. Wherever they were, their tenant may be at its limit now:
+        # then what waits beside heads waits for that, and no longer for room.
+        self.freed += many
         line.pop(row, orders)
         if row.first is None:
             self._drop(line, row)
