@@ -282,8 +282,8 @@ class Lines:
         for order in orders:
             del self._places[order[-1]]
         self.touched.add(row, line)
-        # Where they were heads they keep nothing back any more. Wherever they were, their tenant may be at its limit now:
-        # then what waits beside heads waits for that, and no longer for room.
+        # Where they were heads they keep nothing back any more. Wherever they were, their tenant may be at its limit
+        # now: then what waits beside heads waits for that, and no longer for room.
         self.freed += many
         line.pop(row, orders)
         if row.first is None:
