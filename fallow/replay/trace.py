@@ -277,7 +277,7 @@ def _node(row: Row, where: str, node_id: str, pool: str) -> NodeSpec:
         )
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
+        field = shorten(".".join(str(part) for part in first["loc"]))
         raise WorkloadError(f"{where}: {field} = {shorten(repr(first['input']))}: {rule_broken(first)}") from error
 
 

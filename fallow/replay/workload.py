@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant
 from fallow.shared.events.base import Command
+from fallow.shared.events.encoding import shorten
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.rules_told import rule_broken
@@ -89,7 +90,7 @@ def cell_file_for(
         return CellFile(cells=(cell,), tenants=named, limits=Limits(submit_skew_ms=None))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "tenants"
+        where = shorten(".".join(str(part) for part in first["loc"])) or "tenants"
         raise WorkloadError(f"the cell file that it needs: {where}: {rule_broken(first)}") from error
 
 

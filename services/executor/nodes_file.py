@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fallow.shared.events.base import Name, Value
-from fallow.shared.events.encoding import written
+from fallow.shared.events.encoding import shorten, written
 from fallow.shared.events.rules_told import is_shown, rule_broken
 from fallow.shared.events.unknown_fields import read_valid
 from fallow.shared.events.values import NodeSpec
@@ -52,7 +52,7 @@ def _entry(path: Path, number: int, line: bytes) -> NodeLine:
         return read_valid(NodeLine, line, forbid_unknown=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "the line"
+        field = shorten(".".join(str(part) for part in first["loc"])) or "the line"
         is_told = is_shown(first["type"], first["input"]) and not isinstance(first["input"], bytes)
         value = f" = {written(first['input'])}" if is_told else ""
         raise NodesFileError(f"{path}: line {number}: {field}{value}: {rule_broken(first)}") from error

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fallow.cli.job.file import JobFileError, read_jobs
@@ -115,6 +115,7 @@ def test_the_good_files_are_read(name: str, kind: Kind, tmp_path: Path) -> None:
     assert not told(kind, json.dumps(kind.good), tmp_path / name)
 
 
+@example(("nodes", ("node", "labels")), {"\x1e\x1f": None})
 @given(st.sampled_from(PLACES), VALUES)
 def test_any_value_in_place_of_any_part_is_read_or_told_in_lines_about_that_part(
     tmp_path_factory: pytest.TempPathFactory, place: tuple[str, Place], new: Any
