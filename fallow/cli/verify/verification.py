@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 import msgspec
 from pydantic import ValidationError
 
 from fallow.cli.log.file import LogFileError, read_log_file
-from fallow.cli.verify.verify import LogCheck, Verification, Violation
+from fallow.cli.verify.verify import LogCheck, NotCompared, Verification, Violation
 from fallow.shared.cluster.checks.run_journal import (
     HORIZON_BEGINS,
     Attempted,
@@ -47,6 +47,7 @@ POLL_WAIT_MS = 250
 IDLE_POLLS_MOST = 40
 VIEW_TRIES_MOST = 100
 VIEW_STEP_S = 0.05
+T = TypeVar("T")
 _NAME = re.compile(r"(?P<cell>.+)-\d+-of-\d+\.jsonl")
 """What an executor and an agent call the diary of a slot of a cell's nodes."""
 
@@ -248,14 +249,16 @@ def check_lines(
     """I6: the nodes' diaries against all orders of the log; `confirmed` are the attempts that must stand in them.
 
     Of a node without any line no run is missed: its diary may lie elsewhere. Where these are the diaries of all nodes,
-    `forgotten` is the version up to which they need not tell of a run.
+    `forgotten` is the version up to which they need not tell of a run. What the log ordered before it was read from
+    its oldest snapshot is told as not checked.
     """
     if check.violation is not None:
         return
-    if not check.began_at_the_beginning:
-        raise DiaryError("diaries can be compared only with a log that is there from its beginning")
-    check.checks += len(diaries.lines)
     orders = replace(check.orders, running=confirmed)
+    judged = sum(map(orders.can_judge, diaries.lines))
+    check.checks += judged
+    if check.from_version:
+        check.runs_not_checked = (NotCompared(check.state.cell, check.from_version, len(diaries.lines) - judged),)
     if forgotten is not None:
         offences = check_diaries(orders, diaries.lines, forgotten)
     else:
@@ -348,7 +351,7 @@ def _where(path: Path, number: int) -> str:
     return f"{path}: {'is no diary: ' if is_other else ''}line {number}"
 
 
-def _all_nodes(some: tuple[str, ...] | None, more: tuple[str, ...] | None) -> tuple[str, ...] | None:
+def _all_of(some: tuple[T, ...] | None, more: tuple[T, ...] | None) -> tuple[T, ...] | None:
     return some if more is None else more if some is None else some + more
 
 
@@ -371,7 +374,8 @@ def join(parts: list[Verification]) -> Verification:
             gaps=whole.gaps + part.gaps,
             gaps_at_end=whole.gaps_at_end + part.gaps_at_end,
             checks=whole.checks + part.checks,
-            nodes_not_checked=_all_nodes(whole.nodes_not_checked, part.nodes_not_checked),
+            nodes_not_checked=_all_of(whole.nodes_not_checked, part.nodes_not_checked),
+            runs_not_checked=_all_of(whole.runs_not_checked, part.runs_not_checked),
             view_behind=_farthest(whole.view_behind, part.view_behind),
             first_violation=whole.first_violation or part.first_violation,
         )

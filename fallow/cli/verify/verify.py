@@ -12,7 +12,7 @@ from typing import Any
 
 from fallow.shared.cluster.checks.audit import ledger_of
 from fallow.shared.cluster.checks.invariants import Offence, check_state
-from fallow.shared.cluster.checks.run_journal import Orders
+from fallow.shared.cluster.checks.run_journal import orders_behind
 from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, Verdict, fold, judge
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision, next_chain
@@ -36,6 +36,17 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class NotCompared:
+    """The runs of a cell that no diary was held against: those that were ordered by a version, since the log is there
+    only from that one on. `lines` of the diaries are, or may be, about them.
+    """
+
+    cell: str
+    until_version: int
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
 class Verification:
     """What was found. The fields are the keys of the JSON object, see docs/checks.md."""
 
@@ -50,23 +61,23 @@ class Verification:
     gaps: int = 0
     gaps_at_end: int = 0
     nodes_not_checked: tuple[str, ...] | None = None
+    runs_not_checked: tuple[NotCompared, ...] | None = None
     view_behind: int | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The object that `--json` prints."""
         told = asdict(self)
-        if self.nodes_not_checked is None:
-            del told["nodes_not_checked"]
-        if self.view_behind is None:
-            del told["view_behind"]
+        for name in ("nodes_not_checked", "runs_not_checked", "view_behind"):
+            if told[name] is None:
+                del told[name]
         return told
 
 
 class LogCheck:
     """The check of one cell's log, record by record, from an empty cell or from a snapshot's state.
 
-    `state` is the fold so far, `ledger` what the effects alone say; `orders` what the log told the nodes, complete only
-    if the check began at the beginning. `keys` are the cell's, as the file of whoever checks has them; what they do not
+    `state` is the fold so far, `ledger` what the effects alone say; `orders` what the log told the nodes from there on,
+    behind `from_version`. `keys` are the cell's, as the file of whoever checks has them; what they do not
     prove is counted as `forged`, and is no offence: every reader passes it over. `gaps` are offsets without a record,
     which the ends of transactions leave, and records that were taken back. Those behind the last decision are none of
     them but `gaps_at_end`: no later decision tells that none is missing there.
@@ -75,13 +86,13 @@ class LogCheck:
     def __init__(self, state: CellState, keys: CellKeys | None = None) -> None:
         self.state, self._keys = state, keys
         self.forged = self.gaps = self._gaps_since = self._gaps_behind = 0
-        self.orders = Orders()
+        self.orders = orders_behind(state)
         self.records = 0
         self.checks = 0
         self.from_version = state.version
-        self.began_at_the_beginning = state.offset < 0
         self.violation: Violation | None = None
         self.nodes_not_checked: tuple[str, ...] | None = None  # None: no diaries were given
+        self.runs_not_checked: tuple[NotCompared, ...] | None = None  # None: no diaries, or all runs are known
         self.view_behind: int | None = None  # None: there is no view, or it was not looked for
         self._last: Record | None = None
         self._skipped_before = state.skipped
@@ -145,6 +156,7 @@ class LogCheck:
             checks=self.checks,
             first_violation=self.violation,
             nodes_not_checked=self.nodes_not_checked,
+            runs_not_checked=self.runs_not_checked,
             forged=self.forged,
             gaps=self.gaps,
             gaps_at_end=self.gaps_at_end,

@@ -146,6 +146,11 @@ def tell(found: Verification, source: str) -> None:
         )
     if found.nodes_not_checked:
         print_sentence(f"not checked, no line in these diaries: {_named(found.nodes_not_checked)}")
+    for part in found.runs_not_checked or ():
+        print_sentence(
+            f"not compared with the diaries: what cell {part.cell} ordered up to version {part.until_version}, since "
+            f"its log is there only from then on ({counted(part.lines, 'diary line')})"
+        )
     if found.view_behind:
         print_sentence(
             f"the view lies {counted(found.view_behind, 'version')} behind the log and does not come nearer in time: "

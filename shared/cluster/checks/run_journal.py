@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from fallow.shared.cluster.checks.invariants import Offence
+from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import Attempt, Count, JobId, Millis, Name, NodeId, Value
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import (
@@ -82,7 +83,9 @@ Devices = dict[int, int]
 
 @dataclass(slots=True)
 class Orders:
-    """What the log told the nodes to do. Feed it every accepted decision, from the beginning of the log."""
+    """What the log told the nodes to do. Feed it every accepted decision, from the beginning of the log, or from a
+    state: what was ordered by then is not known (`orders_behind`).
+    """
 
     started: dict[RunKey, Devices] = field(default_factory=dict)
     running: dict[Attempted, None] = field(default_factory=dict)
@@ -98,6 +101,8 @@ class Orders:
     lost: dict[str, list[int]] = field(default_factory=dict)
     """Of each node the versions at which its lease had expired, ascending: by then it had stopped its own work."""
     version: int = 0
+    behind_ms: int | None = None
+    """The cell time of the state behind which these orders begin; None where they begin with the cell."""
     _started_ms: dict[str, int] = field(default_factory=dict)
     """When the newest attempt of each job was started."""
 
@@ -148,6 +153,19 @@ class Orders:
             for device in place.devices:
                 devices[device] = devices.get(device, 0) + place.gpu_milli // len(place.devices)
 
+    def knows(self, ordered_ms: int) -> bool:
+        """Whether all that was ordered at this cell time stands here. A part of what was ordered at the state's own may
+        stand before it.
+        """
+        return self.behind_ms is None or ordered_ms > self.behind_ms
+
+    def can_judge(self, line: DiaryLine) -> bool:
+        """Whether the run that a line is about stands here if it was ever ordered."""
+        ordered_ms = self.key_of(line)[5]
+        return self.behind_ms is None or (
+            self.knows(ordered_ms) and (line.ordered_ms is not None or may_be_of(line, ordered_ms))
+        )
+
     def is_over_by_loss(self, one: RunKey, other: RunKey, endless: Collection[RunKey]) -> bool:
         """Whether of two runs on a node the earlier one has no end in any diary, and ended when the node's lease
         expired, before the later one was ordered.
@@ -170,6 +188,16 @@ class Orders:
         return next((key for key in reversed(self.earlier.get(name, ())) if may_be_of(line, key[5])), newest)
 
 
+def orders_behind(state: CellState) -> Orders:
+    """The orders of a log that is read from this state on. The jobs that live in it were enqueued before: whether each
+    of their workers is a run of its own only the state tells.
+    """
+    if state.version == 0:
+        return Orders()
+    singly = {job.spec.id: dict[int, RunKey]() for job in state.jobs.values() if not job.spec.gang}
+    return Orders(singly=singly, behind_ms=state.at_ms)
+
+
 def check_diaries(
     orders: Orders,
     lines_in_order: Iterable[DiaryLine],
@@ -185,12 +213,13 @@ def check_diaries(
     new folder.
 
     Where the diaries are those of some `nodes`, only their runs are missed: those behind the version given for each.
+    Where the orders begin behind a state, lines about runs that may be older say nothing, and such runs are not missed.
     """
     found: list[Offence] = []
     begun: dict[RunKey, None] = {}
     ended: dict[RunKey, None] = {}
     on_node: dict[str, dict[RunKey, Devices]] = {}
-    lines = [(orders.key_of(line), line) for line in lines_in_order]
+    lines = [(orders.key_of(line), line) for line in lines_in_order if orders.can_judge(line)]
     endless = {key for key, _ in lines}.difference(key for key, line in lines if line.event == "ended")
     for key, line in lines:
         live = on_node.setdefault(line.node, {})
@@ -211,6 +240,7 @@ def check_diaries(
         key
         for key in orders.started
         if key not in begun
+        and orders.knows(key[5])
         and (key in orders.joined or (key[1], key[2], key[5]) in orders.running)
         and (nodes is None or key[0] in nodes)
         and _is_missed(orders, key, forgotten_version if nodes is None else nodes[key[0]])
