@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
-from fallow.cli.cell.archive import Archive, Head, Unread
+import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as KafkaTopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from fallow.cli.cell.archive import Archive, Head, Unread, read_archive
 from fallow.cli.cell.cell_transfer import Departure, NotMovable, arrive, refuse_where_something_is
 from fallow.cli.verify.verification import LiveCheck
 from fallow.shared.client.history import History
@@ -13,13 +21,19 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.values import JobSpec
+from fallow.shared.log.admin.group_offsets import committed_offsets
 from fallow.shared.log.follower import Follower
+from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.snapshot import Catalogue
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.port import Outgoing
 from fallow.shared.log.snapshots import newest_snapshot, read_catalogue, write_snapshot
+from fallow.shared.runtime.stack.embedded_broker import EmbeddedBroker
 from tests.cli.cells import publish
 from tests.cli.logs import DIGEST, LogWriter, an_honest_log, enqueued
+from tests.cli.test_commands import call
+from tests.e2e.running_cell import CELL_FILE
 
 LAYOUT = Layout("t", {"main": 0})
 TWO_CELLS = Layout("t", {"main": 0, "other": 1})
@@ -147,3 +161,54 @@ async def test_a_decision_of_a_moved_log_is_found_by_its_version() -> None:
     assert [decision.version async for decision in history.decisions("main", 11, 11)] == [11]
     assert [decision.version async for decision in history.decisions("main", 12, None)] == [12]
     assert [decision.version async for decision in history.decisions("main", 99, 99)] == []
+
+
+@pytest.fixture
+async def embedded(tmp_path: Path) -> AsyncIterator[str]:
+    """An embedded broker with a cell, and two submissions of which admission has answered the first."""
+    broker = EmbeddedBroker(tmp_path)
+    broker.start()
+    log = KafkaLog(broker.address, "test")
+    await log.start()
+    await publish(log, an_honest_log().records, "t")
+    submissions = [Outgoing("t.submissions", b"{}", name, partition=0) for name in (b"one", b"two")]
+    await log.publish(submissions)
+    await log.stop()
+    consumer = AIOKafkaConsumer(bootstrap_servers=broker.address, group_id="t.admission", enable_auto_commit=False)
+    await consumer.start()
+    answered = KafkaTopicPartition("t.submissions", 0)
+    consumer.assign([answered])
+    await consumer.commit({answered: 1})
+    await consumer.stop()
+    yield broker.address
+    broker.stop()
+
+
+async def test_a_cell_on_the_embedded_broker_is_exported_with_what_admission_has_not_answered(
+    embedded: str, tmp_path: Path
+) -> None:
+    (tmp_path / "cell.yaml").write_text(CELL_FILE, encoding="utf-8")
+    where = {"FALLOW_KAFKA": embedded, "FALLOW_NAMESPACE": "t", "FALLOW_CELL_FILE": str(tmp_path / "cell.yaml")}
+    done = await asyncio.to_thread(call, "snapshot", "export", str(tmp_path / "cell"), **where)
+    assert done.returncode == 0
+    assert "2 live jobs, 1 remembered, 2 nodes, 1 unread record in" in done.stdout
+    assert done.stderr.startswith(
+        "fallow: if services of namespace t still run (this Kafka cannot tell), what cell main "
+    )
+    assert [record.key for record in read_archive(tmp_path / "cell").unread] == [b"two"]
+
+
+async def test_a_broker_that_does_not_know_yet_how_far_a_group_has_come_is_asked_again(
+    embedded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a group that still loads Kafka names no partition, and aiokafka passes over the error beside that."""
+    answer, asked = AIOKafkaAdminClient.list_consumer_group_offsets, []
+
+    async def loads_at_first(*words: Any, **more: Any) -> Any:
+        asked.append(words)
+        return {} if len(asked) == 1 else await answer(*words, **more)
+
+    monkeypatch.setattr(AIOKafkaAdminClient, "list_consumer_group_offsets", loads_at_first)
+    tps = [("t.submissions", 0), ("t.submissions", 1)]
+    assert await committed_offsets(embedded, "t.admission", tps) == {("t.submissions", 0): 1}
+    assert len(asked) == 2

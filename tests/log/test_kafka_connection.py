@@ -37,7 +37,7 @@ CLIENTS: dict[str, Callable[[], Awaitable[object]]] = {
     "subscription": subscribe,
     "topics": lambda: check_topics(ACCESS, ()),
     "rights": lambda: check_access(ACCESS, frozenset()),
-    "offsets": lambda: committed_offsets(ACCESS, "group"),
+    "offsets": lambda: committed_offsets(ACCESS, "group", ()),
 }
 
 

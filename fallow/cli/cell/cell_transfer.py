@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 
 from fallow.cli.cell.archive import SUBMISSIONS, Archive, Unread
-from fallow.cli.log.read_back import records_between
+from fallow.cli.log.read_back import partitions_of, records_between
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import INPUTS, input_name
 from fallow.shared.log.follower import Follower
@@ -28,10 +28,10 @@ class Departure:
     """Reads all that a cell is. `committed` is how far admission has come; `tenants` have submission topics too."""
 
     def __init__(
-        self, log: Log, layout: Layout, cell: str, committed: Mapping[TopicPartition, int], tenants: list[str]
+        self, log: Log, layout: Layout, cell: str, committed: Mapping[TopicPartition, int], tenants: Sequence[str]
     ) -> None:
         self._log, self._layout, self._cell, self._committed = log, layout, cell, committed
-        self._submissions = [SUBMISSIONS, *(f"{SUBMISSIONS}.{tenant}" for tenant in tenants)]
+        self._tenants = tenants
 
     async def collect(self) -> tuple[CellState, tuple[Unread, ...]]:
         """The state at the end of the log, and everything that is published and not in it. Raises NotMovable while the
@@ -60,11 +60,8 @@ class Departure:
 
     async def _unread_submissions(self) -> list[Unread]:
         """Only admission knows in which cell the job of a submission would be at home."""
-        cursors: dict[TopicPartition, int] = {}
-        for name in self._submissions:
-            topic = self._layout.topic(name)
-            for partition in range(await self._log.partitions(topic)):
-                cursors[topic, partition] = self._committed.get((topic, partition), 0)
+        tps = await submission_partitions(self._log, self._layout, self._tenants)
+        cursors = {tp: self._committed.get(tp, 0) for tp in tps}
         found = [record async for record in self._from(cursors)]
         if found and len(self._layout.ordinals) > 1:
             text = f"{len(found)} submissions are not answered yet, and may be another cell's: let admission finish"
@@ -85,6 +82,12 @@ class Departure:
     def _unread(self, record: Record) -> Unread:
         topic = record.topic.removeprefix(f"{self._layout.namespace}.")
         return Unread(topic, record.key, record.value, record.headers)
+
+
+async def submission_partitions(log: Log, layout: Layout, tenants: Sequence[str]) -> list[TopicPartition]:
+    """Where submissions stand: those of all, then each tenant's own. Raises LogUnavailable."""
+    topics = [layout.topic(name) for name in (SUBMISSIONS, *(f"{SUBMISSIONS}.{tenant}" for tenant in tenants))]
+    return [tp for topic in topics for tp in await partitions_of(log, topic)]
 
 
 async def refuse_where_something_is(log: Log, layout: Layout, cell: str) -> None:

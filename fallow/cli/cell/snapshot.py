@@ -12,7 +12,13 @@ import typer
 
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.archive import Archive, Head, Unread, read_archive, write_archive
-from fallow.cli.cell.cell_transfer import Departure, NotMovable, arrive, refuse_where_something_is
+from fallow.cli.cell.cell_transfer import (
+    Departure,
+    NotMovable,
+    arrive,
+    refuse_where_something_is,
+    submission_partitions,
+)
 from fallow.cli.failures import Exit, end_with, say
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
@@ -73,9 +79,10 @@ async def _collect(access: Access, cell: str) -> tuple[CellState, tuple[Unread, 
     """Its state, what is unread, and that services still add to it; "" where none does."""
     layout, file = access.layout(), access.cells()
     async with _log(access) as log:
-        committed = await committed_offsets(access.kafka_access, layout.group("admission"))
         # A tenant that has none any more may have left something in the one that it had.
         tenants = [tenant.name for tenant in file.tenants]
+        asked = await submission_partitions(log, layout, tenants)
+        committed = await committed_offsets(access.kafka_access, layout.group("admission"), asked)
         state, unread = await Departure(log, layout, cell, committed, tenants).collect()
     return state, unread, await _who_adds(access)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -18,15 +19,19 @@ BOUND_S, AGAIN_S = 10.0, 0.2
 REQUEST_BOUND_MS = 5_000
 
 
-async def committed_offsets(kafka: str | KafkaAccess, group: str) -> dict[TopicPartition, int]:
-    """The next offset that the group will read, of each partition of which it has ever said so. Raises
+async def committed_offsets(
+    kafka: str | KafkaAccess, group: str, tps: Sequence[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """The next offset that the group will read, of each of these partitions of which it has ever said so. Raises
     LogUnavailable.
+
+    The partitions are named, since the embedded broker answers nothing where all are asked for.
     """
     admin = AIOKafkaAdminClient(**client_options(kafka), request_timeout_ms=REQUEST_BOUND_MS)
     try:
         async with asyncio.timeout(BOUND_S):
             await admin.start()
-            found = await _told(admin, group)
+            found = await _told(admin, group, [KafkaTopicPartition(*tp) for tp in tps])
     except (KafkaError, TimeoutError, OSError) as error:
         raise LogUnavailable(f"offsets of group {group}: {words_of(error)}") from error
     finally:
@@ -34,14 +39,20 @@ async def committed_offsets(kafka: str | KafkaAccess, group: str) -> dict[TopicP
     return {(tp.topic, tp.partition): said.offset for tp, said in sorted(found.items()) if said.offset >= 0}
 
 
-async def _told(admin: AIOKafkaAdminClient, group: str) -> dict[KafkaTopicPartition, OffsetAndMetadata]:
-    """Asked again while a broker that has just come up has nobody yet who knows."""
+async def _told(
+    admin: AIOKafkaAdminClient, group: str, tps: Sequence[KafkaTopicPartition]
+) -> dict[KafkaTopicPartition, OffsetAndMetadata]:
+    """Asked again while a broker that has just come up has nobody yet who knows: it says so, or leaves out a
+    partition. Of one of which nothing was ever said a broker that knows answers so.
+    """
     while True:
         try:
-            told: dict[KafkaTopicPartition, OffsetAndMetadata] = await admin.list_consumer_group_offsets(group)
+            told: dict[KafkaTopicPartition, OffsetAndMetadata]
+            told = await admin.list_consumer_group_offsets(group, partitions=list(tps))
         except KafkaError as error:
             if not error.retriable:
                 raise
         else:
-            return told
+            if told.keys() >= {*tps}:
+                return told
         await asyncio.sleep(AGAIN_S)
