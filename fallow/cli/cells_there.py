@@ -15,6 +15,12 @@ USUAL_TOPICS = ("decisions", "jobs", "operations", "snapshots")
 """Where one of these is the namespace has topics. The topics of submissions others see, too."""
 
 
+BUT_SNAPSHOTS = (
+    "but there are snapshots of the cell: it was moved here and its services have not begun, or its decisions are lost "
+    "(fallow log repair)"
+)
+
+
 class NoCellHere(ClientUnavailable):
     """The log holds no decision of this cell. One line: the cell, the namespace, and the cell file that names it."""
 
@@ -38,6 +44,17 @@ async def found_in(log: Log, layout: Layout) -> dict[str, str]:
     newest = await log.last_before(await log.end_offsets(list(tps))) if tps else {}
     events = {tps[tp]: event_of(record) for tp, record in newest.items()}
     return {cell: event.cell if isinstance(event, Decision) else cell for cell, event in events.items()}
+
+
+async def has_snapshots(log: Log, layout: Layout, cell: str) -> bool:
+    """Whether the newest record among the cell's snapshots is its own: the cell is, or was, here whatever its log says.
+    Raises LogUnavailable.
+    """
+    topic, partition = tp = layout.tp("snapshots", cell)
+    if await log.partitions(topic) <= partition:
+        return False
+    newest = (await log.last_before(await log.end_offsets([tp]))).get(tp)
+    return newest is not None and (newest.key or b"").startswith(f"{cell}/".encode())
 
 
 async def no_topics(access: Access) -> NoCellHere | None:
@@ -71,12 +88,19 @@ def none_seen(namespace: str, kafka: KafkaAccess) -> str:
 
 async def no_such(access: Access, cell: str) -> NoCellHere | None:
     """What is to be told where this cell has no log here; None where it has, or where nobody can say."""
+    log, layout = KafkaLog(access.kafka_access, "fallow-cli"), access.layout()
     try:
-        found = (await cells_in_the_log(access)).get(cell)
+        await log.start()
+        found = (await found_in(log, layout)).get(cell)
+        is_kept = found is None and await has_snapshots(log, layout, cell)
     except LogUnavailable:
         return None
+    finally:
+        await log.stop()
     if found == cell:
         return None
+    if is_kept:
+        return NoCellHere(f"the log of cell {cell} in namespace {access.namespace} holds no decision, {BUT_SNAPSHOTS}")
     other = "" if found is None else f", but a cell {found}"
     file = "is not set, so it is" if access.cell_file is None else "(or --cell-file) is"
     where = f"in namespace {access.namespace} (FALLOW_NAMESPACE)"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fallow.cli.access import Access
-from fallow.cli.cells_there import cells_in_the_log
+from fallow.cli.cells_there import BUT_SNAPSHOTS, cells_in_the_log, has_snapshots
 from fallow.cli.failures import Exit
 from fallow.local.joining import OtherFile, lacking, other_file, what_is_there
 from fallow.local.up import variables
@@ -22,6 +22,10 @@ from fallow.shared.events.effects import AnyEffect, CellFileSet
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.log.admin.group_members import member_count
 from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.layout import Layout
+from fallow.shared.log.machine.snapshot import Catalogue
+from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
+from fallow.shared.log.snapshots import write_snapshot
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from tests.cli.cells import publish
 from tests.cli.logs import LogWriter
@@ -163,3 +167,29 @@ async def test_who_asks_for_a_cell_without_a_log_is_told_by_which_file(
     file = "FALLOW_CELL_FILE is not set, so it is deploy/cell.yaml"
     where = f"in namespace {namespace} (FALLOW_NAMESPACE)"
     assert (done.returncode, done.stderr) == (Exit.AWAY, f"fallow: there is no cell main {where}; {file}\n")
+
+
+@pytest.mark.real_kafka
+async def test_who_asks_for_a_cell_whose_topic_of_decisions_was_made_anew_is_told_of_its_snapshots(
+    kafka: str, redis_url: str, namespace: str
+) -> None:
+    assert fallow(kafka, redis_url, namespace, ["topics", "create"]).returncode == 0
+    log, state = KafkaLog(kafka, "test"), LogWriter().state
+    await log.start()
+    await write_snapshot(log, Layout(namespace, {"main": 0}), state, Catalogue(), writer="w", wall_ms=0)
+    await log.stop()
+    done = await asyncio.to_thread(fallow, kafka, redis_url, namespace, ["log", "tail"])
+    where = f"the log of cell main in namespace {namespace} holds no decision"
+    assert (done.returncode, done.stderr) == (Exit.AWAY, f"fallow: {where}, {BUT_SNAPSHOTS}\n")
+
+
+async def test_snapshots_of_another_cell_are_none_of_this_one() -> None:
+    broker, layout = MemoryBroker(), Layout("t", {"main": 0})
+    log = MemoryLog(broker)
+    assert not await has_snapshots(log, layout, "main")
+    broker.create_topic("t.snapshots", 1)
+    assert not await has_snapshots(log, layout, "main")
+    for cell, are_there in (("main", True), ("lab", False)):
+        state = LogWriter(cell).state
+        await write_snapshot(log, Layout("t", {cell: 0}), state, Catalogue(), writer="w", wall_ms=0)
+        assert await has_snapshots(log, layout, "main") is are_there

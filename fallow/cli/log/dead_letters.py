@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -38,6 +38,8 @@ CLAIMED = frozenset({"service", "reason", "text", "origin_topic", "origin_partit
 
 TEXT_CHARS_SHOWN = 80
 VALUE_BYTES_SHOWN = 4_000
+HEADERS_SHOWN, HEADER_CHARS_SHOWN = 64, 1_024
+"""More than a letter of Fallow has. Of what others wrote into the topic a record may be nothing but headers."""
 
 Reason = Annotated[DeadLetterReason | None, typer.Option("--reason", help="Only letters with this reason.")]
 UNPROVEN_HELP = (
@@ -113,12 +115,27 @@ def show(
         return
     if not letter.is_letter:
         print_line(f"Not set aside by Fallow: {NO_LETTER}.")
-    for name, shown_value in headers:
-        print_line(f"{name}: {shown_value}{' (claimed)' if name in CLAIMED else ''}")
+    for line in header_lines(headers):
+        print_line(line)
     print_line("")
     print_line(text[:VALUE_BYTES_SHOWN] if text is not None else value[:VALUE_BYTES_SHOWN].hex(" ", 4))
     if len(value) > VALUE_BYTES_SHOWN:
         print_line(f"... {len(value)} bytes; --json shows all of them")
+
+
+def header_lines(headers: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """A line for each header, as many and as much of each as people read; and how many were left out."""
+    for name, value in headers[:HEADERS_SHOWN]:
+        claimed = " (claimed)" if name in CLAIMED else ""
+        yield f"{_cut(name)}: {_cut(value)}{claimed}"
+    left_out = len(headers) - HEADERS_SHOWN
+    if left_out > 0:
+        yield f"... {counted(left_out, 'more header')}; --json shows all of them"
+
+
+def _cut(text: str) -> str:
+    left_out = len(text) - HEADER_CHARS_SHOWN
+    return text if left_out <= 0 else f"{text[:HEADER_CHARS_SHOWN]}... ({counted(left_out, 'more character')})"
 
 
 @app.command()
