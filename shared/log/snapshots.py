@@ -354,11 +354,11 @@ async def read_catalogue(log: Log, layout: Layout, cell: str) -> Catalogue:
     if begin == end:
         return catalogue
     async for record in _records(log, tp, begin, end):
-        _note(catalogue, record)
+        _note(catalogue, record, cell)
     return catalogue
 
 
-def _note(catalogue: Catalogue, record: Record) -> None:
+def _note(catalogue: Catalogue, record: Record, cell: str) -> None:
     key = (record.key or b"").decode("utf-8", "backslashreplace")
     snapshot, part = chunk_of_key(key)
     if record.value is None:
@@ -367,8 +367,10 @@ def _note(catalogue: Catalogue, record: Record) -> None:
         catalogue.add_chunk(snapshot, part)
     else:
         event = event_of(record)
-        if isinstance(event, SnapshotManifest):
+        if isinstance(event, SnapshotManifest) and event.cell == cell:
             catalogue.add_manifest(event)
+        elif isinstance(event, SnapshotManifest):
+            catalogue.foreign[key] = event
 
 
 async def write_snapshot(

@@ -18,7 +18,7 @@ from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, next_chain
 from fallow.shared.events.effects import LogRepaired, WriterStarted
-from fallow.shared.events.encoding import TYPE_HEADER
+from fallow.shared.events.encoding import TYPE_HEADER, encode
 from fallow.shared.events.snapshots import SnapshotChunk, SnapshotManifest
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.snapshot import ORIGIN
@@ -526,4 +526,42 @@ async def test_the_log_of_another_cell_is_left_as_it_is(*, are_kept: bool, begin
     with pytest.raises(
         NotRepairable, match=rf"cell cell-b: t\.{where}/0: .* is of cell {CELL}, and nothing is changed"
     ):
+        await survey(kept.log, OTHER, "cell-b")
+
+
+async def forged_of_another_cell(kept: Kept, slot: str, key: str) -> SnapshotManifest:
+    """A copy of the manifest of the newest snapshot, of a later version, that names another cell."""
+    newest = (await read_catalogue(kept.log, LAYOUT, CELL)).manifests["newest"]
+    forged = structs.replace(newest, cell="cell-x", slot=slot, version=newest.version + 500)
+    made = LAYOUT.outgoing(structs.replace(forged, cell=CELL), id="f", source="rogue", wall_ms=0)
+    kept.broker.write(structs.replace(made, key=key.encode(), value=encode(forged), partition=0))
+    return forged
+
+
+@pytest.mark.parametrize("slot", ["newest", "hour-3"])
+@pytest.mark.parametrize("key", ["cell-x/{}", "cell-a/other/{}"])
+@pytest.mark.parametrize("emptied", [None, made_anew, deleted])
+async def test_a_forged_manifest_that_names_another_cell_is_made_void_by_a_repair(
+    slot: str, key: str, emptied: Callable[[Kept], None] | None
+) -> None:
+    kept = Kept()
+    await kept.live()
+    before = await kept.state()
+    forged = await forged_of_another_cell(kept, slot, key.format(slot))
+    if emptied is not None:
+        emptied(kept)
+    found = await survey(kept.log, LAYOUT, CELL)
+    assert (found.state.version, found.is_whole, forged in found.contradicting) == (40, False, True)
+    assert f"({slot}) is of version {forged.version} at offset 39, which names cell cell-x." in told(found)
+    assert "are given up" not in told(found)
+    repaired = await repair(kept.log, LAYOUT, found, None, by="ada", wall_ms=0)
+    assert (await read_catalogue(kept.log, LAYOUT, CELL)).foreign == {}
+    await goes_on(kept, repaired, before)
+
+
+async def test_the_snapshots_of_another_cell_beside_an_empty_log_are_left_as_they_are() -> None:
+    kept = Kept()
+    await kept.live()
+    made_anew(kept)
+    with pytest.raises(NotRepairable, match=rf"t\.snapshots/0: .* is of cell {CELL}, and nothing is changed"):
         await survey(kept.log, OTHER, "cell-b")

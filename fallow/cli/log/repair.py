@@ -12,6 +12,7 @@ from fallow.cli.log.repairing import From, NotRepairable, Survey, not_due, repai
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.cli.user_name import user_name
+from fallow.shared.events.encoding import shorten
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
@@ -141,7 +142,7 @@ def _given_up(found: Survey) -> list[str]:
     if found.is_emptied:
         return []
     version, lines = found.state.version, list[str]()
-    told = max((manifest.version for manifest in found.contradicting), default=0)
+    told = max((manifest.version for manifest in found.contradicting if manifest.cell == found.cell), default=0)
     if told > version:
         lost = counted(told - version, "decision")
         lines.append(
@@ -158,6 +159,8 @@ def _given_up(found: Survey) -> list[str]:
 
 def _is_void(found: Survey, manifest: SnapshotManifest) -> str:
     """Why a repair makes a snapshot void."""
+    if manifest.cell != found.cell:
+        return f"names cell {shorten(manifest.cell)}"
     if manifest.offset >= found.end:
         return "the log does not reach"
     return "a new one replaces" if found.is_emptied else "the log contradicts"

@@ -108,7 +108,7 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
     """
     tp = layout.tp("decisions", cell)
     begin = (await log.begin_offsets([tp]))[tp]
-    manifests = await _manifests(log, layout, cell)
+    manifests, foreign = await _manifests(log, layout, cell)
     found = Survey(cell, begin, (await log.end_offsets([tp]))[tp], CellState(cell))
     base, version = await _base(log, layout, cell, [m for m in manifests if begin - 1 <= m.offset < found.end]), 0
     if base is None:
@@ -121,7 +121,7 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
             await _go_behind(log, layout, found, manifests)
     begun = version if found.base is None else found.base.version
     if not manifests and found.state.version == 0:
-        await _refuse_another_cell(log, layout, found)
+        await _refuse_another_cell(log, layout, found, foreign)
     if found.state.version == begun:
         await _look_beyond(log, layout, found, manifests)
     if found.cut_offset is not None and not found.is_emptied:
@@ -131,6 +131,7 @@ async def survey(log: Log, layout: Layout, cell: str) -> Survey:
     if base is None and found.base is None:
         await _refuse_without_its_keys(log, layout, found, manifests)
         raise NotRepairable(f"cell {cell}: {found.damage}: {NOTHING_LEFT}")
+    found.contradicting += foreign
     found.losses = await _losses(log, layout, found.state)
     if found.is_whole:
         found.damage = await _why_no_reader_begins(log, layout, found.state)
@@ -176,17 +177,20 @@ async def _newest_whole(log: Log, layout: Layout, cell: str, manifests: Sequence
         return None
 
 
-async def _manifests(log: Log, layout: Layout, cell: str) -> list[SnapshotManifest]:
-    """Those of the cell's snapshots, the oldest first. Raises NotRepairable where one is another cell's."""
+async def _manifests(log: Log, layout: Layout, cell: str) -> tuple[list[SnapshotManifest], list[SnapshotManifest]]:
+    """Those of the cell's snapshots, the oldest first, and those that name another cell."""
     catalogue = await read_catalogue(log, layout, cell)
-    for manifest in catalogue.manifests.values():
-        if manifest.cell != cell:
-            raise _of_another_cell(cell, layout.tp("snapshots", cell), f"snapshot {manifest.key()}", manifest.cell)
-    return sorted(catalogue.manifests.values(), key=lambda found: (found.offset, found.version))
+    own = sorted(catalogue.manifests.values(), key=lambda found: (found.offset, found.version))
+    return own, list(catalogue.foreign.values())
 
 
-async def _refuse_another_cell(log: Log, layout: Layout, found: Survey) -> None:
-    """Raises NotRepairable where the log holds decisions of another cell, and none of this one."""
+async def _refuse_another_cell(log: Log, layout: Layout, found: Survey, foreign: Sequence[SnapshotManifest]) -> None:
+    """Raises NotRepairable where the snapshots are another cell's, or the log holds decisions of another cell and none
+    of this one. Where anything is this cell's own, a manifest that names another one was forged.
+    """
+    if foreign:
+        tp, first = layout.tp("snapshots", found.cell), foreign[0]
+        raise _of_another_cell(found.cell, tp, f"snapshot {first.key()}", first.cell)
     tp, other = layout.tp("decisions", found.cell), ""
     async for record in all_records(log, tp, found.begin, found.end):
         entry = log_record(record, layout.signers.of(found.cell))
@@ -514,9 +518,10 @@ async def _drop(log: Log, layout: Layout, found: Survey, but: str = "") -> None:
     """
     topic, partition = layout.tp("snapshots", found.cell)
     catalogue: Catalogue = await read_catalogue(log, layout, found.cell)
-    dropped = {manifest.snapshot for manifest in found.contradicting} - {but}
+    dropped = {manifest.snapshot for manifest in found.contradicting if manifest.cell == found.cell} - {but}
     keys = [f"{found.cell}/{name}/{part}" for name in sorted(dropped) for part in catalogue.parts.get(name, ())]
     keys += [m.key() for m in catalogue.manifests.values() if m.snapshot in dropped]
+    keys += catalogue.foreign  # their chunks may be those of a snapshot of this cell
     for first in range(0, len(keys), TOMBSTONES_AT_ONCE):
         some = keys[first : first + TOMBSTONES_AT_ONCE]
         await log.publish([Outgoing(topic, None, key.encode(), partition=partition) for key in some])

@@ -263,9 +263,12 @@ def slot_of_key(key: str) -> str:
 
 @dataclass(slots=True)
 class Catalogue:
-    """What a cell's `snapshots` partition holds, by key: enough to know what a new snapshot makes superfluous."""
+    """What a cell's `snapshots` partition holds, by key: enough to know what a new snapshot makes superfluous.
+    `foreign` are manifests that name another cell, by the keys of their records: no snapshots of this one.
+    """
 
     manifests: dict[str, SnapshotManifest] = field(default_factory=dict)
+    foreign: dict[str, SnapshotManifest] = field(default_factory=dict)
     parts: dict[str, dict[int, None]] = field(default_factory=dict)
 
     def add_chunk(self, snapshot: str, part: int) -> None:
@@ -280,7 +283,10 @@ class Catalogue:
         """The record of this key is gone."""
         snapshot, part = chunk_of_key(key)
         if part is None:
-            self.manifests.pop(slot_of_key(key), None)
+            self.foreign.pop(key, None)
+            held = self.manifests.get(slot_of_key(key))
+            if held is not None and held.key() == key:
+                del self.manifests[held.slot]
             return
         parts = self.parts.get(snapshot, {})
         parts.pop(part, None)
@@ -326,7 +332,8 @@ class Catalogue:
         other manifest counts: of replaced snapshots, and of some never finished.
         """
         past = [manifest.key() for manifest in self.manifests.values() if self._is_past(manifest)]
-        counted = {m.snapshot: m.parts for m in self.manifests.values() if not self._is_past(m)}
+        counted = {m.snapshot: m.parts for m in self.foreign.values()}
+        counted |= {m.snapshot: m.parts for m in self.manifests.values() if not self._is_past(m)}
         return past + [
             f"{cell}/{snapshot}/{part}"
             for snapshot, parts in self.parts.items()
