@@ -252,3 +252,59 @@ def test_the_snapshot_with_which_a_cell_was_moved_here_is_kept_for_good() -> Non
     listed(chunks, [replace(manifest, slot="origin", at_ms=0)], catalogue)
     listed(later, [replace(newest, at_ms=1_000 * HOUR_MS)], catalogue)
     assert catalogue.superfluous(CELL) == []
+
+
+def held(catalogue: Catalogue, name: str, slot: str, offset: int, at_h: int = 48, *, is_whole: bool = True) -> None:
+    """A snapshot of one chunk in this slot."""
+    _, manifest = written(lived(1, 10), name)
+    catalogue.add_manifest(replace(manifest, slot=slot, offset=offset, at_ms=at_h * HOUR_MS, parts=1))
+    if is_whole:
+        catalogue.add_chunk(name, 0)
+
+
+def test_the_log_is_kept_behind_the_oldest_whole_snapshot_that_stands_in_it_and_is_no_day_old() -> None:
+    catalogue = Catalogue()
+    assert catalogue.covers_from() is None
+    held(catalogue, "a", "hour-0", offset=30)
+    assert catalogue.covers_from() is None, "without the newest one nothing is covered"
+    held(catalogue, "b", "newest", offset=40)
+    assert catalogue.covers_from() == 31
+    held(catalogue, "c", "hour-1", offset=20, is_whole=False)
+    held(catalogue, "d", "hour-2", offset=10, at_h=23)
+    held(catalogue, "e", "origin", offset=-1)
+    assert catalogue.covers_from() == 31
+    held(catalogue, "f", "hour-3", offset=20, at_h=24)
+    assert catalogue.covers_from() == 21
+
+
+def test_nothing_is_covered_while_the_newest_snapshot_is_torn_and_none_of_a_log_that_holds_none() -> None:
+    catalogue = Catalogue()
+    held(catalogue, "a", "hour-0", offset=30)
+    held(catalogue, "b", "newest", offset=40, is_whole=False)
+    assert catalogue.covers_from() is None
+    held(catalogue, "c", "newest", offset=-1)
+    catalogue.drop_key(f"{CELL}/hour-0")
+    assert catalogue.covers_from() == 0
+
+
+def test_the_newest_snapshot_reaches_a_state_that_it_holds_or_that_is_older() -> None:
+    state, older, later = lived(1, 10), lived(1, 8), lived(1, 12)
+    catalogue = Catalogue()
+    assert not catalogue.reaches(older)
+    chunks, manifest = written(state)
+    catalogue.add_manifest(manifest)
+    assert not catalogue.reaches(older), "it is torn"
+    listed(chunks, [], catalogue)
+    assert [catalogue.reaches(one) for one in (older, state, later)] == [True, True, False]
+    another = replace(manifest, chain="0" * 32)
+    assert not catalogue.reaches(another), "another history has the same version"
+    assert catalogue.reaches(replace(another, version=manifest.version - 1))
+
+
+def test_a_key_of_another_cell_drops_nothing_of_this_one() -> None:
+    catalogue = Catalogue()
+    held(catalogue, "a", "newest", offset=40)
+    catalogue.drop_key("cell-x/newest")
+    assert catalogue.newest_whole() is not None
+    catalogue.drop_key(f"{CELL}/newest")
+    assert catalogue.newest_whole() is None
