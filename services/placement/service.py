@@ -1111,10 +1111,12 @@ class PlacementService:
         self._followed = len(decision.effects)
         self.tried_in_vain += TRIES_MOST - walk.tries_left
         self._has_due = not walk.is_whole or walk.has_untold or self._lines.are_due
+        # Also where there is nothing to write: others may start in the next walk than in this one.
+        self._has_due |= walk.has_come_to_wait or walk.has_head_due_at_once
         self._has_untried = walk.has_untried or self._has_due
-        goes_on = decision.is_full or decision.is_cut or self._has_untried or walk.has_come_to_wait
-        goes_on |= walk.has_head_due_at_once
+        goes_on = decision.is_full or decision.is_cut or self._has_untried
         goes_on |= len(self.state.reservations) != planned  # their nodes are free for others now
+        goes_on |= self._fair_clock.changes_behind(self.state)
         goes_on |= self._lines.keep_under_limits_of(self.state, passing)
         # Who waits changes with starts: the next cycle looks first, or this one where jobs get more workers in it.
         self._are_owners_to_note = walk.starts > 0 and has_owners(self.state)

@@ -10,7 +10,7 @@ from fallow.services.placement.queue.fair_share_timer import FairShareTimer
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.fair_use import FADED_TICKS, FairUse
-from fallow.shared.events.operations import CellPolicy, Cordon, HoldJob, ReleaseJob, Uncordon
+from fallow.shared.events.operations import CellPolicy, Cordon, HoldJob, ReleaseJob, ReloadCell, Uncordon
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.value import replace
@@ -132,6 +132,46 @@ def test_time_alone_may_put_another_job_first_and_it_starts_by_itself() -> None:
     assert world.service.next_cell_ms() == 10_100
     world.pass_time(12_800)
     assert running(world) == ["ada-1", "bob-0"]
+
+
+def changed_to(world: World, half_life_ms: int, *, by_reload: bool) -> None:
+    """The half-life is another one, by an operator or by a new cell file."""
+    if not by_reload:
+        world.tell(set_policy(fair_half_life_ms=half_life_ms))
+        return
+    part = part_of(world.file.cells[0].queues[0].discipline, half_life_ms)
+    world.file = world.file_read = world.file.model_copy(update={"cells": (part,)})
+    world.tell(ReloadCell(cell=CELL))
+
+
+@pytest.mark.parametrize("by_reload", [False, True])
+def test_who_comes_first_once_nothing_is_remembered_starts_at_once(*, by_reload: bool) -> None:
+    """Bob holds nothing and has used much. Ada holds little, and a large job of hers keeps him back."""
+    world = world_of(STRICT, half_life_ms=6_400_000)
+    world.listens = False
+    submit(world, ("bob-0", 4))
+    world.pass_time(3_000_000)
+    world.tell(finished("bob-0"))
+    submit(world, ("ada-0", 1))
+    submit(world, ("ada-1", 4), ("bob-1", 1))
+    assert running(world) == ["ada-0"]
+    changed_to(world, 0, by_reload=by_reload)
+    assert running(world) == ["ada-0", "bob-1"]
+
+
+@pytest.mark.parametrize("by_reload", [False, True])
+def test_who_comes_first_by_another_half_life_starts_at_once(*, by_reload: bool) -> None:
+    """Bob has used more than ada. As that is of this tick of the long half-life, it does not count yet."""
+    world = world_of(STRICT, half_life_ms=64_000_000)
+    world.listens = False
+    submit(world, ("bob-0", 4))
+    world.pass_time(500_000)
+    world.tell(finished("bob-0"))
+    submit(world, ("eve-0", 3))
+    submit(world, ("bob-1", 4), ("ada-0", 1))
+    assert running(world) == ["eve-0"]
+    changed_to(world, 6_400_000, by_reload=by_reload)
+    assert running(world) == ["ada-0", "eve-0"]
 
 
 def timer_of(

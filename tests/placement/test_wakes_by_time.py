@@ -9,11 +9,12 @@ import pytest
 from fallow.services.placement.owners.patience import PATIENCE_MS
 from fallow.services.placement.queue.heads import PLAN_WAITS_MOST
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
+from fallow.shared.events.nodes import RunFailed
 from fallow.shared.events.operations import CellPolicy, PlanMaintenance
 from fallow.shared.events.queue import PlannedStart, QueueDiscipline, QueueOrder, StartsPlanned
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import WorkerPlace
-from tests.placement.replicas import all_start, service
+from fallow.shared.events.values import RetryPolicy, WorkerPlace
+from tests.placement.replicas import all_start, loose, service, word
 from tests.placement.test_borrowing import share
 from tests.placement.world import CELL, World, admitted, cell_with, finished, joined, quota, set_quotas, spec_of, update
 
@@ -97,6 +98,22 @@ def test_of_two_jobs_that_come_to_be_due_heads_in_one_walk_the_older_one_keeps_i
     world.tell(either, admitted(spec_of("whole", 8, tenant="ada", node_labels=("one",)), 0))
     assert world.nodes_of("either") == ["n1"]
     assert world.state.heads == {"whole": 0}
+
+
+def test_when_the_pause_of_a_worker_before_a_due_head_ends_who_may_pass_from_then_on_starts_without_an_event() -> None:
+    """The head keeps room before all turns until ada's worker waits again, which the log does not tell."""
+    world = world_of(Queue(name="line", discipline=BACKFILL, order=QueueOrder.FAIR_SHARE))
+    world.tell(joined("n1"))
+    pauses = RetryPolicy(budget=9, backoff_ms=3_000, backoff_max_ms=3_000)
+    world.tell(admitted(loose("singly", 2, 4, workers_min=1, retry=pauses)))
+    all_start(world, "singly")
+    submit(world, "head", 8, "ada")
+    submit(world, "small", 2, "bob")
+    go_to(world, 1_500)
+    world.tell(word(RunFailed, world, "singly", 0))
+    assert world.nodes_of("small") == []
+    go_to(world, 4_500)
+    assert world.nodes_of("small") == ["n1"]
 
 
 def test_a_cell_at_rest_with_due_heads_wakes_no_more() -> None:

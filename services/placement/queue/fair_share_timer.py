@@ -34,6 +34,12 @@ class FairShareTimer:
         """All queues are walked in the order of now."""
         self._walked_ms = now_ms
 
+    def changes_behind(self, state: CellState) -> bool:
+        """Whether this decision sets another half-life: what was used counts by it once the decision is in force, which
+        is behind its walk.
+        """
+        return self.matters and state.policy.fair_half_life_ms != state.fair.half_life_ms
+
     def is_due(self, state: CellState, now_ms: int, *, are_rivals: bool) -> bool:
         """Whether the order of the last walk may hold no longer."""
         due_ms = self.next_cell_ms(state, are_rivals=are_rivals)
