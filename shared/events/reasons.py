@@ -106,6 +106,7 @@ class RequeueReason(StrEnum):
 
     WORKER_FAILED = "worker_failed"
     INFRASTRUCTURE = "infrastructure"
+    DRAINED = "drained"
     PREEMPTED = "preempted"
     START_TIMED_OUT = "start_timed_out"
     NO_WORKER_LEFT = "no_worker_left"

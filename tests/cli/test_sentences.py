@@ -18,7 +18,15 @@ from fallow.shared.client.port import News
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.operations import CellPolicy, Quota, ReclaimFrom
+from fallow.shared.events.operations import (
+    CellPolicy,
+    DeclareLost,
+    Drain,
+    Operation,
+    PlanMaintenance,
+    Quota,
+    ReclaimFrom,
+)
 from fallow.shared.events.reasons import (
     CancelReason,
     ClearReason,
@@ -32,6 +40,7 @@ from fallow.shared.events.reasons import (
 )
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, Setback, WorkerPlace
+from tests.placement.world import CELL, cell_with, joined, spec_of, stopped
 
 SPEC = JobSpec(id="a", tenant="vision", workers=2, resources=Resources(gpu_milli=8000), queue="default", priority=3)
 ELASTIC = replace(SPEC, workers_min=1)
@@ -503,3 +512,25 @@ def test_a_job_that_may_start_again_at_once_is_told_without_a_time(not_before_ms
     effect = e.JobRequeued(job="a", reason=RequeueReason.INFRASTRUCTURE, not_before_ms=not_before_ms, failures=0)
     why = "a node under it was lost or failed, which counts against no budget (infrastructure)"
     assert sentence(effect, at_ms=5_000) == f"Job a waits again: {why}{told}."
+
+
+EMPTIED = "is to be emptied, which counts against no budget (drained)"
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        (Drain(cell=CELL, node="n1"), EMPTIED),
+        (PlanMaintenance(cell=CELL, node="n1", begin_ms=0, end_ms=10_000), EMPTIED),
+        (
+            DeclareLost(cell=CELL, node="n1"),
+            "was lost or failed, which counts against no budget (infrastructure); it prefers other nodes than n1",
+        ),
+    ],
+)
+def test_why_a_job_has_left_its_node_is_told_as_it_was(order: Operation, told: str) -> None:
+    world = cell_with(joined("n1"))
+    world.run(spec_of("a", 8))
+    made = [*world.tell(order), *world.tell(stopped("a", "n1"))]
+    again = [sentence(effect) for effect in made if isinstance(effect, e.JobRequeued)]
+    assert again == [f"Job a waits again: a node under it {told}."]

@@ -41,7 +41,7 @@ def job(why: StopReason | None, **fields: Any) -> Job:
         (StopReason.START_TIMED_OUT, (STOPPED,), [RequeueReason.START_TIMED_OUT]),
         (StopReason.NODE_LOST, (FAILED, STOPPED), [INFRASTRUCTURE]),
         (StopReason.DEVICE_FAILED, (STOPPED,), [INFRASTRUCTURE]),
-        (StopReason.DRAINED, (STOPPED,), [INFRASTRUCTURE]),
+        (StopReason.DRAINED, (STOPPED,), [RequeueReason.DRAINED]),
         (StopReason.PRIORITY, (STOPPED,), ["JobPreempted", PREEMPTED]),
         (StopReason.QUOTA_RECLAIM, (FAILED,), ["JobPreempted", PREEMPTED]),
         (StopReason.BACKFILL_TIMEOUT, (STOPPED,), ["JobPreempted", PREEMPTED]),

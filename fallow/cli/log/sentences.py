@@ -164,6 +164,7 @@ def _requeued(effect: e.JobRequeued) -> str:
 _REQUEUED = {
     RequeueReason.WORKER_FAILED: "a worker failed",
     RequeueReason.INFRASTRUCTURE: "a node under it was lost or failed, which counts against no budget",
+    RequeueReason.DRAINED: "a node under it is to be emptied, which counts against no budget",
     RequeueReason.PREEMPTED: "it has made room",
     RequeueReason.START_TIMED_OUT: "it did not start in its time",
     RequeueReason.NO_WORKER_LEFT: "no worker of it is left",

@@ -43,7 +43,7 @@ def outcome_of(
     if why is StopReason.START_TIMED_OUT:
         return [after_start_timeout(job, now_ms, avoid)]
     if why is StopReason.DRAINED:
-        return [at_once(job, now_ms, RequeueReason.INFRASTRUCTURE)]
+        return [at_once(job, now_ms, RequeueReason.DRAINED)]
     if why in _INFRASTRUCTURE:
         return [after_loss(job, now_ms, avoid, job.stop_text if why is StopReason.DEVICE_FAILED else None)]
     return [
