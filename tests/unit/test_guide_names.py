@@ -69,6 +69,13 @@ def test_the_guide_to_adding_a_policy_tells_what_an_order_yields_and_how_another
     assert "`in_a_process_with` (`tests/placement/test_determinism.py`)" in part
 
 
+@pytest.mark.parametrize("heading", ["Add a reason", "Add a policy"])
+def test_the_guide_tells_that_what_keeps_a_job_from_starting_stands_in_the_key_by_which_jobs_count_as_alike(
+    heading: str,
+) -> None:
+    assert "`room_of` (`services/placement/queue/lines/classes.py`)" in part_of(heading)
+
+
 EFFECTS = {name for name, kind in vars(effects).items() if isinstance(kind, type) and issubclass(kind, effects.Effect)}
 CODES = {name: kind for name, kind in vars(reasons).items() if isinstance(kind, type) and issubclass(kind, StrEnum)}
 WORDS = {
