@@ -544,6 +544,16 @@ async def test_after_a_lost_tail_of_the_decisions_nobody_is_waited_for_until_pla
     assert cell.passed_on == 5
 
 
+def test_no_cell_is_waited_for_while_nothing_is_known_of_another_one() -> None:
+    waiting = Backpressure(MOST_MS, cells=2)
+    waiting.saw("main", 0, MOST_MS, 0)
+    assert waiting.slow(0) == {}
+    waiting.saw("other", 0, MOST_MS - 1, 0)
+    assert waiting.slow(0) == {}
+    waiting.saw("other", 0, MOST_MS, 0)
+    assert waiting.slow(0) == {"main": MOST_MS, "other": MOST_MS}
+
+
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4_000), st.integers(0, 3_000)), max_size=30))
 def test_a_cell_is_waited_for_just_while_it_is_far_behind_and_reads_on(
     looks: list[tuple[int, int, int]],

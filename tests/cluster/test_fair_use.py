@@ -117,6 +117,16 @@ def test_another_half_life_keeps_the_mean_and_none_forgets() -> None:
     assert fair.used == {ADA: Used(0, 0, 900)}
 
 
+def test_what_had_settled_changes_again_behind_another_half_life() -> None:
+    fair = FairUse()
+    fair.follow(HALF_LIFE_MS, {ADA: 1_000}, 0)
+    settled_ms = FADED_TICKS * HALF_LIFE_MS // 64
+    assert fair.is_settled(settled_ms)
+    fair.follow(HALF_LIFE_MS // 2, {ADA: 1_000}, settled_ms)
+    assert not fair.is_settled(settled_ms)
+    assert fair.of(ADA, settled_ms) != fair.of(ADA, settled_ms + HALF_LIFE_MS)
+
+
 def test_accounts_whose_use_has_faded_are_let_go_of() -> None:
     fair, most = FairUse(), 0
     for number in range(2_000):
@@ -146,4 +156,4 @@ def test_what_is_settled_is_changed_by_no_later_tick(half_life_ms: int, course: 
         assert len(later) == 1
     read = FairUse(used=dict(fair.used))
     read.begin(half_life_ms, fair.held)
-    assert read.is_settled(settled_ms)
+    assert (read.is_settled(settled_ms - 1), read.is_settled(settled_ms)) == (False, True)

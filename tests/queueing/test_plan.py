@@ -88,6 +88,17 @@ def test_of_an_array_with_a_limit_no_more_elements_are_next_than_may_run() -> No
     assert (planned.waiting, planned.ready, planned.next) == (6, 3, ("sweep.0", "sweep.1", "other"))
 
 
+def test_of_an_array_of_which_more_elements_run_than_may_none_is_next() -> None:
+    world = cell_of()
+    wait(world, "sweep", array=5, array_max_running=2)
+    world.tell(Uncordon(cell=CELL, node=NODES[0]))
+    array = world.state.arrays["sweep"]
+    assert array.holding == 2
+    array.most_running = 1
+    planned = plan(world)["day"]
+    assert (planned.waiting, planned.ready, planned.next) == (3, 0, ())
+
+
 def test_only_the_first_are_named_and_all_are_counted() -> None:
     world = cell_of()
     for number in range(5):
