@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fallow.cli.log.why import Why
+from fallow.cli.log.why import Why, in_vain
 from fallow.shared.events.operations import Drain, PlanMaintenance
 from tests.placement.replicas import all_start, leave, service
-from tests.placement.world import CELL, World, admitted, cell_with, joined, lost, spec_of, started, stopped
+from tests.placement.world import CELL, World, admitted, cancel, cell_with, joined, lost, spec_of, started, stopped
 
 
 def told(world: World, job: str) -> list[str]:
@@ -40,3 +40,18 @@ def test_what_becomes_of_a_node_that_a_service_has_left_is_no_part_of_its_story(
     before = told(world, "web")
     world.tell(lost(first))
     assert told(world, "web") == before
+
+
+def test_of_a_job_that_was_only_asked_about_there_is_no_story() -> None:
+    world = cell_with(joined("n1"))
+    world.tell(cancel("job"))
+    world.tell(cancel("job"))
+    why = Why("job")
+    for decision in world.decisions:
+        why.take(decision)
+    assert (len(why.steps), why.is_there) == (2, False)
+    assert in_vain(why.refused) == ", but of 2 requests about it, refused since there was none"
+    world.tell(admitted(spec_of("job")))
+    why.take(world.decisions[-1])
+    assert why.is_there
+    assert in_vain(0) == ""

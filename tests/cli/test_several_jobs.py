@@ -9,9 +9,12 @@ import pytest
 import typer
 
 from fallow.cli.failures import Exit
+from fallow.cli.job import scale
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
 from fallow.cli.unanswered import Passes, unanswered
-from fallow.shared.client.port import ClientUnavailable
+from fallow.shared.client.port import ClientUnavailable, News
+from fallow.shared.events.effects import JobRefused
+from fallow.shared.events.reasons import RefuseCode
 
 YES = Outcome("a", "Job a is cancelled.")
 NO = Outcome("b", "Job b was over before: it is finished.", Exit.NO)
@@ -69,3 +72,11 @@ def test_a_hint_is_for_people_and_stands_in_place_of_the_answer(capsys: pytest.C
     assert capsys.readouterr() == ("", "fallow: no job b/x (there is a/x)\n")
     code_of(refused, as_json=True)
     assert set(json.loads(capsys.readouterr().out)) == {"job", "ok", "answer"}
+
+
+def test_a_scale_of_no_job_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = News("main", JobRefused(job="b/x", request="update", code=RefuseCode.UNKNOWN_JOB), at_ms=0)
+    assert code_of(scale.told_of("b/x", refused, " (b has no job x; there is a/x)")) == Exit.NO
+    assert capsys.readouterr() == ("", "fallow: no job b/x (b has no job x; there is a/x)\n")
+    assert code_of(scale.told_of("b/x", refused, "")) == Exit.NO
+    assert "the cell knows no such job" in capsys.readouterr().out

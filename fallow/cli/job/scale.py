@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with, say
+from fallow.cli.failures import Exit, end_with
 from fallow.cli.ids import a_job
 from fallow.cli.job.cancel import answer, whereabouts
 from fallow.cli.job.meant import hint_by, hint_for, no_such_job
 from fallow.cli.job.named import TenantName, one_in_full
+from fallow.cli.job.outcomes import Outcome, tell_each
 from fallow.cli.job.submit import words
-from fallow.cli.output.output import AsJson, CellName, print_json, print_line
+from fallow.cli.output.output import AsJson, CellName
 from fallow.cli.unanswered import Passes, check_silence, unanswered
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import News
@@ -52,15 +53,14 @@ def scale(
     news = run(_scale(access, job_id, parted(job_id)[0] or tenant, cell, changes))
     if news is None:
         end_with(Exit.AWAY, f"fallow: {unanswered(job_id, Passes.ADMISSION, WAIT_S)}")
-    is_done = isinstance(news.event, JobUpdated)
-    if as_json:
-        print_json({"job": job_id, "ok": is_done, "answer": words(news)})
-    else:
-        print_line(words(news))
-    if no_such_job(news.event) and (hint := run(hint_for(access, job_id, cell))):
-        say(f"fallow: no job {job_id}{hint}")
-    if not is_done:
-        raise typer.Exit(Exit.NO)
+    hint = run(hint_for(access, job_id, cell)) if no_such_job(news.event) else ""
+    tell_each([told_of(job_id, news, hint)], as_json=as_json)
+
+
+def told_of(job: str, news: News, hint: str) -> Outcome:
+    """What is told of the answer, with what may have been meant where there is no such job."""
+    code = Exit.OK if isinstance(news.event, JobUpdated) else Exit.NO
+    return Outcome(job, words(news), code, hint=hint and f"no job {job}{hint}")
 
 
 async def _scale(access: Access, job_id: str, tenant: str | None, cell: str | None, changes: JobChanges) -> News | None:

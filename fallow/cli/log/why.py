@@ -15,11 +15,12 @@ from fallow.cli.access import Access, access_of, run
 from fallow.cli.cell.now import cell_now_ms
 from fallow.cli.failures import Exit, end_with
 from fallow.cli.ids import a_job
-from fallow.cli.job.meant import hint_for
+from fallow.cli.job.meant import hint_for, no_such_job
 from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.log.heads import heads_then
 from fallow.cli.log.read_back import records_between
 from fallow.cli.log.sentences import rejection, sentence, stands
+from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.shared.client.port import is_of_a_stranger, job_of
@@ -92,6 +93,8 @@ class Why:
     """The versions that tell the job for the first time, or again, that it stands behind a head."""
     tenants: dict[str, None] = field(default_factory=dict)
     """Whose job it was, in turn: an id may be used again once the cell has forgotten it."""
+    refused: int = 0
+    """How many requests were refused because the cell knew no such job."""
     first_version: int = 1
     """With which version the log begins: what was decided before stands in a snapshot, without its story."""
     _places: dict[int, str] = field(default_factory=dict)
@@ -103,6 +106,11 @@ class Why:
         """What a record must hold one of if it is about the job, or about a node on which it is now."""
         return [f'"{name}"'.encode() for name in (self.job, *self._nodes)]
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the log tells of such a job: more than that it was asked about in vain."""
+        return sum(len(step.sentences) for step in self.steps) > self.refused
+
     def take(self, decision: Decision) -> None:
         """The next decision that may be about the job."""
         said, was_on = list[str](), dict(self._nodes)
@@ -111,6 +119,7 @@ class Why:
                 if is_of_a_stranger(effect):
                     continue
                 said.append(_with_reason(effect, decision.at_ms))
+                self.refused += no_such_job(effect)
                 self._follow(effect, decision.at_ms)
                 if isinstance(effect, e.JobDeferred) and effect.code is PendingReason.BEHIND_HEAD:
                     self.behind_head.append(decision.version)
@@ -226,16 +235,22 @@ def why(
     names = [part.name for part in access.cells().cells] if cell is None else [access.cell(cell)]
     named = run(one_in_full(access, job, tenant, None if cell is None else names[0]))
     job, names = named.job, names if named.cell is None else [named.cell]
-    begins = list[str]()
+    begins, refused = list[str](), 0
     for name in names:
         found = run(_why(access, name, job))
-        if found.steps:
+        if found.is_there:
             _print(name, found, as_json=as_json)
             return
+        refused += found.refused
         begins += [f"{name} at version {found.first_version}"] if found.first_version > 1 else []
     begin = f"; it begins with a snapshot: cell {', '.join(begins)}" if begins else ""
     hint = run(hint_for(access, job, None if cell is None else names[0]))
-    end_with(Exit.NO, f"fallow: the log does not tell of a job {job}{begin}{hint}")
+    end_with(Exit.NO, f"fallow: the log does not tell of a job {job}{in_vain(refused)}{begin}{hint}")
+
+
+def in_vain(refused: int) -> str:
+    """What the log tells instead where there is no such job: how often one asked for something about it."""
+    return f", but of {counted(refused, 'request')} about it, refused since there was none" if refused else ""
 
 
 async def _why(access: Access, cell: str, job: str) -> Why:
