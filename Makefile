@@ -6,6 +6,10 @@ READY := $(VENV)/.ready
 PYTHON ?= $(shell for candidate in python3.11 python3.12 python3.13 python3.14 python3; do \
 	$$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
 
+# What Python has compiled is kept, also where the machine says otherwise: without that, each start of a command and of a
+# test process compiles all that it imports once more, and for tests that takes longer than many of them.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: setup test quick check demo faults mutants chaos soak fuzz format lock clean
 
 setup: $(READY)
