@@ -6,6 +6,7 @@ streams and the code at the end are those of `python -m fallow.cli`; `cold` call
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -127,5 +128,6 @@ def _tell(reply: int, number: int) -> None:
 
 if __name__ == "__main__":
     load()
+    gc.freeze()  # else each command, when it ends, looks for cycles in all that was loaded: four times its own work
     serve(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_module("fallow.cli", run_name="__main__", alter_sys=True)
