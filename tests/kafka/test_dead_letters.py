@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from fallow.shared.log.opening import declared_topics
 from fallow.shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Headers, Outgoing, Record, TopicPartition
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from fallow.shared.runtime.stack.child import environment_with
+from tests.cli.warm import warm
 
 pytestmark = pytest.mark.real_kafka
 
@@ -37,10 +37,7 @@ def fallow(kafka: str, namespace: str) -> Fallow:
     def here(*words: str) -> subprocess.CompletedProcess[str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FALLOW_")}
         own = {"PYTHONPATH": environment_with(TOP)["PYTHONPATH"], "FALLOW_KAFKA": kafka, "FALLOW_NAMESPACE": namespace}
-        command = [sys.executable, "-m", "fallow.cli", "dead-letters", *words]
-        return subprocess.run(
-            command, capture_output=True, text=True, env={**kept, **own}, cwd=TOP, timeout=60, check=False
-        )
+        return warm(["dead-letters", *words], {**kept, **own}, "")
 
     return here
 
