@@ -21,7 +21,10 @@ FRIENDLY_KEYS = {
 
 Bench = Callable[..., dict[str, Any]]
 
-pytestmark = pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+NO_JARS = kafka_jars.obstacle()
+"""Asked once: Java is started for the answer."""
+
+pytestmark = pytest.mark.skipif(NO_JARS is not None, reason=str(NO_JARS))
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from fallow.shared.runtime.stack.child import environment_with
 
 TOP = Path(__file__).parents[2]
 SECTION = "## A first job by hand"
+NO_JARS = kafka_jars.obstacle()
+"""Asked once: Java is started for the answer."""
 
 TOLD = {
     "cat > hello.yaml": "",
@@ -103,7 +105,7 @@ SAID_BESIDE = {"snapshot export": "fallow: placement and admission of namespace 
 """What a command says on standard error beside its answer: all others say nothing there."""
 
 
-@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+@pytest.mark.skipif(NO_JARS is not None, reason=str(NO_JARS))
 def test_the_readme_can_be_followed(home: Path, exported: dict[str, str]) -> None:
     for command in commands()[2:]:
         done = subprocess.run(

@@ -39,6 +39,11 @@ CHILDREN = {
 """The name in what `up` says, and how its process is known by its command line."""
 
 
+NO_JARS = kafka_jars.obstacle()
+"""Asked once: Java is started for the answer."""
+
+needs_jars = pytest.mark.skipif(NO_JARS is not None, reason=str(NO_JARS))
+
 SERVICES = ["admission", "queueing", "executor", "projector", "metrics"]
 
 
@@ -152,7 +157,7 @@ def test_up_on_the_embedded_broker_gets_ready_and_runs_a_job(tmp_path: Path) -> 
 
 
 @pytest.mark.by_turns
-@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+@needs_jars
 def test_whatever_is_killed_comes_back_and_the_next_job_runs(tmp_path: Path) -> None:
     with up("jars", tmp_path) as running:
         running.waits_for("everything runs", within_s=120)
@@ -171,7 +176,7 @@ def test_whatever_is_killed_comes_back_and_the_next_job_runs(tmp_path: Path) -> 
 
 
 @pytest.mark.by_turns
-@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+@needs_jars
 def test_up_with_fewer_nodes_on_the_same_data_does_the_work_of_those_that_are_gone(tmp_path: Path) -> None:
     long = [f"long-{number}" for number in range(8)]
     with up("jars", tmp_path, nodes=8) as running:
@@ -185,7 +190,7 @@ def test_up_with_fewer_nodes_on_the_same_data_does_the_work_of_those_that_are_go
 
 
 @pytest.mark.by_turns
-@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+@needs_jars
 def test_a_second_up_on_the_same_data_changes_nothing_and_a_killed_one_gives_the_data_free(tmp_path: Path) -> None:
     with up("jars", tmp_path) as running:
         running.waits_for("everything runs", within_s=120)
@@ -206,7 +211,7 @@ def test_a_second_up_on_the_same_data_changes_nothing_and_a_killed_one_gives_the
 
 
 @pytest.mark.by_turns
-@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+@needs_jars
 def test_another_cell_file_comes_into_force_on_own_data_only_where_that_is_asked_for(tmp_path: Path) -> None:
     other = CELL_FILE.replace("acme", "other")
     with up("jars", tmp_path) as running:
@@ -229,7 +234,7 @@ def test_another_cell_file_comes_into_force_on_own_data_only_where_that_is_asked
 
 
 @pytest.mark.by_turns
-@pytest.mark.skipif(kafka_jars.obstacle() is not None, reason=str(kafka_jars.obstacle()))
+@needs_jars
 def test_a_cell_moves_to_another_kafka_and_goes_on_there(tmp_path: Path) -> None:
     """As docs/operations.md tells it: Kafka and Redis run without services on both sides."""
     here, there, archive = tmp_path / "here", tmp_path / "there", str(tmp_path / "cell.gz")
