@@ -449,6 +449,23 @@ def test_a_plan_behind_it_keeps_no_job_from_its_own_nodes_when_it_is_late() -> N
     assert planned.starts["c"] == 150
 
 
+def test_nor_does_it_when_the_late_job_has_stood_behind_a_head_until_then() -> None:
+    planned = Planned(file_of(BACKFILL, backfill_wait_ms=10), joined("n1", 4), joined("n2", 4))
+    planned.tell(set_quotas(quota("ada", 100)))
+    planned.submit(job("a", 4, 100), job("b", 4, 100), run_ms=150)
+    planned.submit(job("head", 4, 1_000))
+    planned.pass_time(20, plans=False)
+    planned.submit(*(job(each, 4, 1_000) for each in "cde"))
+    at = {"head": (100, "n1"), "c": (100, "n2"), "d": (1_100, "n1"), "e": (1_100, "n2")}
+    starts = (PlannedStart(job=each, start_ms=at_ms, places=places(node)) for each, (at_ms, node) in at.items())
+    planned.tell(plan(planned, *starts))
+    assert list(planned.planned()) == ["head", "c", "d", "e"]
+    planned.pass_time(149, plans=False)
+    assert planned.world.job("c").deferred is PendingReason.BEHIND_HEAD
+    planned.pass_time(150, plans=False)
+    assert (planned.starts["head"], planned.starts.get("c")) == (150, 150)
+
+
 @pytest.mark.parametrize("more", [{}, {"kind": JobKind.INFERENCE}])
 def test_by_shares_a_head_that_is_due_and_a_planned_start_do_not_wait_for_each_other(more: dict[str, Any]) -> None:
     """The head has no planned start, since it is no gang; the plan is made before the head is due."""

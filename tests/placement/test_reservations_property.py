@@ -1,20 +1,28 @@
-"""What is backfilled delays no reservation, where estimates are exact."""
+"""What is backfilled delays no reservation where estimates are exact; where they are not, what could start starts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 from hypothesis import given
 
 from fallow.shared.cluster.model.config import Queue
-from fallow.shared.events.operations import PlanMaintenance
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.operations import HoldJob, PlanMaintenance, ReleaseJob
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.value import replace
 from fallow.shared.events.values import JobSpec, Level, Position, TopologyRequest, Wish
 from tests.hypothesis_profile import Story, reaches, stories
 from tests.placement.planned import BACKFILL, Planned, file_of
-from tests.placement.world import CELL, joined, spec_of
+from tests.placement.world import CELL, joined, quota, set_quotas, spec_of
 
-ROUNDS_MOST = 7
+ROUNDS_MOST, LATE_ROUNDS_MOST = 7, 4
 BEHIND = Queue(name="behind", aging_ms=0, aging_max_ms=0)
+PLAN_TAKES_MS, PASSED_OVER_MOST = 30, 3
+"""So long after a plan was made it comes to placement. In so many plans, a second apart, each start that was planned
+long ago is planned anew.
+"""
 
 
 def cell(random: Random) -> Planned:
@@ -86,3 +94,66 @@ def test_each_job_for_which_places_are_kept_starts(story: Story) -> None:
     planned = run(story)
     reaches("places are kept for several starts to come", len(planned.promises) > 1)
     assert planned.promises.keys() <= planned.starts.keys()
+
+
+class Late:
+    """A cell under a limit that nobody reaches, in which heads become due, like jobs outlive their estimates, and some
+    that were held come before others. `passed_over` tells of each job in how many plans in a row, a second apart, it
+    could start at once and did not, `is_late` whether a job that only a head kept back has not started by its first
+    planned start.
+    """
+
+    def __init__(self, random: Random) -> None:
+        file = file_of(BACKFILL, backfill_wait_ms=random.choice((0, 2_000)), reservations_max=8)
+        nodes = [joined(f"n{number}", 4) for number in range(random.choice((1, 2, 2, 2, 3)))]
+        self.planned = Planned(file, *nodes)
+        self.planned.world.checks = self.planned.checks_plans = False
+        self.planned.tell(set_quotas(quota("ada", 1_000)))
+        self.passed_over, self.is_late, self._jobs = Counter[str](), False, 0
+        self._held: list[str] = []
+
+    def submit(self, random: Random) -> None:
+        """Some like jobs come. The first of those that wait are held, or those that are held are let go."""
+        gpus, workers = random.choice(((4, 1), (4, 1), (4, 1), (2, 2), (2, 1)))
+        estimate_ms = random.choice((2_000, 10_000, 10_000, 10_000))
+        like, run_ms = spec_of("", gpus, workers, queue="day", estimate_run_ms=estimate_ms), estimate_ms * 3 // 2
+        for _ in range(random.choice((0, 0, 4)) if self._jobs else 7):
+            self._jobs += 1
+            self.planned.submit(replace(like, id=f"j{self._jobs}"), run_ms=run_ms)
+        waiting = [job.id for job in self.planned.world.state.jobs.values() if job.status is JobStatus.QUEUED]
+        hold = [] if self._held else waiting[: random.choice((2, 3))]
+        self.planned.tell(*(ReleaseJob(cell=CELL, job=job_id) for job_id in self._held))
+        self.planned.tell(*(HoldJob(cell=CELL, job=job_id) for job_id in hold))
+        self._held = hold
+
+    def go_on(self, seconds: int, *, plans: bool = True) -> None:
+        """Time passes."""
+        for _ in range(seconds):
+            self.planned.pass_time(self.planned.world.now_ms + 1_000, plans=False)
+            if plans:
+                self._plan()
+            self.is_late |= self._is_one_late()
+
+    def _plan(self) -> None:
+        plan, before = self.planned.plan(), self.passed_over
+        self.planned.pass_time(self.planned.world.now_ms + PLAN_TAKES_MS, plans=False)
+        self.planned.tell(plan)
+        now = [start.job for start in plan.starts if start.start_ms <= plan.at_ms]
+        self.passed_over = Counter({each: before[each] + 1 for each in now if each not in self.planned.starts})
+        assert max(self.passed_over.values(), default=0) <= PASSED_OVER_MOST, self.passed_over
+
+    def _is_one_late(self) -> bool:
+        state = self.planned.world.state
+        behind = [job_id for job_id in state.reservations if state.jobs[job_id].deferred is PendingReason.BEHIND_HEAD]
+        return any((state.reservations[job_id].first_ms or state.at_ms) < state.at_ms for job_id in behind)
+
+
+@given(stories(LATE_ROUNDS_MOST))
+def test_a_job_that_could_start_by_each_plan_starts_though_runs_outlive_their_estimates(story: Story) -> None:
+    late = Late(story)
+    for _ in story.rounds():
+        late.submit(story)
+        late.go_on(2)
+        late.go_on(story.choice((0, 12)), plans=story.random() < 0.2)
+    late.go_on(6)
+    reaches("a job behind a head has not started by its first planned start", late.is_late)

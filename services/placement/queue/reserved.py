@@ -128,7 +128,9 @@ class Reserved:
         return [kept for kept in self._own if kept.job.spec.tenant != tenant or kept.order < order]
 
     def _kept_from_planned(self, job: Job, own: ReservationSet) -> Off:
-        """The same of a job that has a reservation: on its own nodes those that are planned later do not count."""
+        """The same of a job that has a reservation: on its own nodes those that are planned later do not count, also
+        where it keeps these from nobody any more. Else two that are planned one behind the other would both wait.
+        """
         mine = next((kept for kept in self._all if kept.job is job), None)
         if mine is None:
             return {}, None
@@ -137,10 +139,10 @@ class Reserved:
             if kept is not mine:
                 is_later = (kept.start_ms, kept.order) > (own.start_ms, mine.order)
                 (later if is_later else earlier).append(kept)
-        owned = fits_in(self._state, in_line(job))
+        owned, own_nodes = fits_in(self._state, in_line(job)), reach_of_places(self._state, own.workers)
         (found, first), (more, other) = self._union(earlier, job, owned), self._union(later, job, owned)
         for name, mask in more.items():
-            found[name] = found.get(name, 0) | mask & ~mine.reach.get(name, 0)
+            found[name] = found.get(name, 0) | mask & ~own_nodes.get(name, 0)
         return found, first or other
 
     def _union(self, kept: list[Kept], job: Job, owned: Mapping[str, Account]) -> Off:
