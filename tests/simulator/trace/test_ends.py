@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.search.gang import POLICIES
@@ -136,7 +136,6 @@ def jobs_of(draw: st.DrawFn, queues: tuple[str, ...]) -> list[Arrival]:
 
 
 @given(st.data())
-@settings(max_examples=20)
 def test_every_simulation_ends_and_each_job_is_over_or_unfinished(data: st.DataObject) -> None:
     file = data.draw(files())
     jobs = data.draw(jobs_of(tuple(queue.name for queue in file.cells[0].queues)))
