@@ -262,14 +262,24 @@ STEPS: dict[str, Callable[[int], Event]] = {
 
 
 ORDERS = st.lists(st.sampled_from([*STEPS, "reload"]), min_size=1, max_size=6)
+BATCHES = st.lists(
+    st.tuples(ORDERS, st.sampled_from(["train", "late", None]), st.sampled_from(["decide", "rest", "wait"])),
+    min_size=1,
+    max_size=4,
+)
+
+
+def with_reloads_together(
+    batches: list[tuple[list[str], str | None, str]], first: str
+) -> list[tuple[list[str], str | None, str]]:
+    """These, and behind them a reload that waits while another one with another file comes."""
+    second = "late" if first == "train" else "train"
+    (names, _, then), *more = batches
+    return [*more, (["reload"], first, "wait"), (["reload", *names], second, then)]
 
 
 @given(
-    batches=st.lists(
-        st.tuples(ORDERS, st.sampled_from(["train", "late", None]), st.sampled_from(["decide", "rest", "wait"])),
-        min_size=1,
-        max_size=4,
-    ),
+    batches=BATCHES | st.builds(with_reloads_together, BATCHES, st.sampled_from(["train", "late"])),
     fates=st.lists(st.sampled_from(Fate), max_size=4),
     stepped=st.booleans(),
 )

@@ -105,14 +105,27 @@ def test_behind_a_head_it_changes_back_when_that_node_is_lost() -> None:
     assert why(world, "job") is PendingReason.NO_SUCH_NODES
 
 
+SUBMIT = st.tuples(st.just("submit"), st.sampled_from((1, 4, 8)), st.integers(1, 4))
 MOVES = st.one_of(
     st.tuples(st.just("wait"), st.sets(st.sampled_from(NODES)), st.sampled_from((5, 30, 90))),
-    st.tuples(st.just("submit"), st.sampled_from((1, 4, 8)), st.integers(1, 4)),
+    SUBMIT,
     st.tuples(st.just("remove"), st.sampled_from(NODES), st.just(0)),
 )
+FULL, TOO_MANY = ("submit", 8, len(NODES)), ("submit", 8, len(NODES) + 1)
+"""A gang that takes the whole cell, and one that the cell does not hold."""
+
+CROWD = st.builds(
+    lambda first, then, last: [FULL, *first, *then, TOO_MANY, *last],
+    st.lists(SUBMIT, min_size=1, max_size=3),
+    st.lists(MOVES, max_size=2),
+    st.lists(MOVES, max_size=2),
+)
+"""More jobs come than the cell has room for."""
+
+STORIES = st.lists(MOVES, min_size=3, max_size=10) | CROWD
 
 
-@given(st.lists(MOVES, min_size=3, max_size=10))
+@given(STORIES)
 def test_a_new_writer_records_no_other_reason(moves: list[tuple[str, object, int]]) -> None:
     world = cell_of(*NODES)
     for number, (move, what, how) in enumerate(moves):

@@ -24,7 +24,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import PendingReason, RequeueReason
 from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobKind, JobSpec, Level, NodeStatus, WorkerPlace
+from fallow.shared.events.values import JobKind, JobSpec, Level, NodeStatus, TopologyRequest, Wish, WorkerPlace
 from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import MACHINES, Machine, gang, indices_of, network, start, walked
 from tests.placement.policy.test_every_policy import GANGS, SHARES
@@ -119,7 +119,17 @@ def first_found(
     return found
 
 
-@given(machines=ZONED, spec=GANGS | SHARES, policy=NAMES, numbers=AVOIDED, which=WHICH)
+TOGETHER = st.builds(
+    gang,
+    st.just("gang"),
+    st.integers(2, 4),
+    st.integers(2, 5),
+    topology=st.builds(TopologyRequest, level=st.sampled_from((Level.LEAF, Level.SPINE)), wish=st.just(Wish.PREFERRED)),
+)
+"""Gangs that wish to be in one unit of the network, as most of those that are worse off elsewhere do."""
+
+
+@given(machines=ZONED, spec=GANGS | SHARES | TOGETHER, policy=NAMES, numbers=AVOIDED, which=WHICH.filter(bool))
 @example(machines=[Machine("a"), Machine("a")], spec=gang("gang", 1), policy="best-fit", numbers=[], which=[0])
 def test_a_gang_gets_what_a_cell_without_these_nodes_gives_unless_the_whole_one_gives_better(
     machines: list[Machine], spec: JobSpec, policy: str, numbers: list[int], which: list[int]
