@@ -2,7 +2,7 @@
 
 Jobs of a mix arrive at a steady rate, start, run and end, in virtual time: 80 % have one GPU, 15 % eight, and 5 % are
 gangs of two to eight nodes. What is timed is each side's own work from the bytes that it reads to the bytes that it
-writes; nothing of making the inputs up, and nothing of Kafka's client. With `--flood` more arrive than can start.
+writes; nothing of making the inputs up, and nothing of Kafka's client. With `--rate 20000` more arrive than can start.
 """
 
 from __future__ import annotations
