@@ -798,7 +798,7 @@ class PlacementService:
         self, line: deque[Input], takes: Callable[[int], bool], decision: DecisionBuilder, wall_ms: int
     ) -> None:
         """Take inputs from the front of a line, as far as the record has room."""
-        known, taken = self.state.inputs, self._taken
+        known, taken, is_narrow = self.state.inputs, self._taken, self._room.is_narrow
         while line and self._words_left > 0 and takes(line[0].size_bytes):
             item = line.popleft()
             if item.next_offset <= known.get(item.source, 0):
@@ -807,7 +807,7 @@ class PlacementService:
             if not self._keeps_time(decision, item.event):
                 line.appendleft(taken.pop())
                 return
-            if self._room.is_narrow:
+            if is_narrow:
                 item = self._first_words(line)
             done = self._handle(decision, item, wall_ms)
             parts = None if done is None else item.cut(done)
@@ -1088,8 +1088,8 @@ class PlacementService:
                 passing[job.spec.tenant] = None
             if not job.spec.gang:
                 return _enter(decision, job, places, over)
-            has_started = decision.start(job.id, job.attempt + 1, places, over)
-            if has_started and job.id in self.state.reservations:
+            has_started = decision.start(job.spec.id, job.attempt + 1, places, over)
+            if has_started and job.spec.id in self.state.reservations:
                 decision.emit(e.ReservationCleared(job=job.id, reason=ClearReason.STARTED))
             return has_started and not decision.is_full
 

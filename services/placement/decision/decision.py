@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import msgspec
 
@@ -76,7 +75,7 @@ _RELEASES: frozenset[type[e.Effect]] = frozenset(
 _ENCODE_TEXT = msgspec.json.Encoder().encode
 
 
-class RunEnd(NamedTuple):
+class RunEnd(msgspec.Struct, frozen=True, gc=False):
     """A run that ended by itself, well or badly, or (`by_node`) by its node's own fault. `cause` is the job, or the
     array of which it is an element: elements are alike, and fail for one reason. That reason is not the node's fault:
     there each element is a cause of its own.

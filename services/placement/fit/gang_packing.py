@@ -16,6 +16,8 @@ from fallow.shared.cluster.capacity.masks import each_bit
 from fallow.shared.cluster.capacity.topology import OUTWARD, Ranking, Topology
 from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
 
+_DOMAIN, _LEAF = Level.DOMAIN, Level.LEAF  # to look them up for each job that comes alone costs more than to go by them
+
 Portion = tuple[range, Level, int]
 """So many workers within these slots, on as few units of this level as possible."""
 
@@ -135,7 +137,7 @@ class GangPacker:
         fullest leaf, and there the lowest.
         """
         topology, gpus = self.topology, workers * self.gpus
-        begins = topology.levels[Level.DOMAIN].begins
+        begins = topology.levels[_DOMAIN].begins
         for free in sorted([free for free in topology.holding if free >= gpus]):
             for leaf in _fullest(topology, free):
                 for group in topology.groups_of_leaf[leaf]:
@@ -150,7 +152,7 @@ def _fullest(topology: Topology, free: int) -> Iterator[int]:
     leaves = topology.holding[free]
     if not leaves & (leaves - 1):
         return iter((leaves.bit_length() - 1,))
-    ranking = topology.ranking(Level.LEAF, 1)
+    ranking = topology.ranking(_LEAF, 1)
     if not topology.in_use:
         return ranking.tightest(free, leaves)
     used = leaves & topology.in_use

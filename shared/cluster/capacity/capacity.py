@@ -97,9 +97,7 @@ class Capacity:
                 for name in sorted(self._pools):
                     self._pools[name] = self._pools.pop(name)
                 self._has_new_pool = False
-            for node_id, node in self.noted.items():
-                self._count(node_id, node)
-            self.noted.clear()
+            self._count_noted()
         return self._pools
 
     @property
@@ -139,14 +137,25 @@ class Capacity:
         if not pool.ids:
             del self._pools[node.pool]
 
-    def _count(self, node_id: str, node: Node) -> None:
-        before, now = self._counted.get(node_id, NOTHING), share_of(node)
-        pool, free = self._pools[node.lent_to or node.spec.pool], now.free or 0
-        if now is not before and now != before:
-            move(pool, node_id, before, now)
-            self._counted[node_id] = now
-        for view in pool.views.values():
-            view.note(node, free)
+    def _count_noted(self) -> None:
+        """Count each noted node, and tell of it to who follows its pool: nearly all of them are of the pool of the one
+        before.
+        """
+        pools, counted = self._pools, self._counted
+        pool: PoolCapacity
+        last: str | None = None
+        for node_id, node in self.noted.items():
+            before, now, name = counted.get(node_id, NOTHING), share_of(node), node.lent_to or node.spec.pool
+            if name != last:
+                pool, last = pools[name], name
+                notes = [view.note for view in pool.views.values()]
+            if now is not before and now != before:
+                move(pool, node_id, before, now)
+                counted[node_id] = now
+            free = now.free or 0
+            for note in notes:
+                note(node, free)
+        self.noted.clear()
 
     def _count_all(self) -> None:
         self._pools = recount(self._nodes)

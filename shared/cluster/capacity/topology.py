@@ -27,6 +27,9 @@ from fallow.shared.events.values import JobSpec, Level, NodeSpec
 OUTWARD: tuple[Level, ...] = (Level.NODE, Level.DOMAIN, Level.LEAF, Level.SPINE, Level.SUPERSPINE)
 """The levels from near to far."""
 
+# To look up a member of an enumeration costs more than what is done with it for each node that changes.
+_DOMAIN, _LEAF = Level.DOMAIN, Level.LEAF
+
 Path = tuple[str, ...]
 """The names of a unit: its own last, those of the levels around it first; "" where a name is not known."""
 
@@ -209,7 +212,8 @@ class Topology:
         if slot is None or self.is_stale:
             return
         self.idle += 1
-        if self.idle > len(self.nodes) + _IDLE_NOTES:
+        size = len(self.specs)
+        if self.idle > size + _IDLE_NOTES:
             self.is_stale = True
             return
         if self._used_in and (not node.jobs) is (self._is_used[slot] == 1):
@@ -223,8 +227,9 @@ class Topology:
             return
         self.free[slot] = free
         self._move(slot, before, free)
-        self._changes.append((slot, before, free))
-        if len(self._changes) > _CHANGES_A_NODE_MOST * len(self.nodes):
+        changes = self._changes
+        changes.append((slot, before, free))
+        if len(changes) > _CHANGES_A_NODE_MOST * size:
             self._settle()
 
     def _use(self, slot: int) -> None:
@@ -242,7 +247,7 @@ class Topology:
         self.specs[slot] = spec
 
     def _move(self, slot: int, before: int, now: int) -> None:
-        groups = self.levels[Level.DOMAIN]
+        groups = self.levels[_DOMAIN]
         group = groups.of_slot[slot]
         table, bit = self.by_free[group], 1 << slot - groups.begins[group]
         left = table[before] ^ bit
@@ -255,7 +260,7 @@ class Topology:
             table[now] |= bit
         else:
             table[now] = bit
-            self.holding[now] = self.holding.get(now, 0) | 1 << self.levels[Level.LEAF].of_slot[slot]
+            self.holding[now] = self.holding.get(now, 0) | 1 << self.levels[_LEAF].of_slot[slot]
 
     def _let_go(self, slot: int, free: int) -> None:
         """A group has no node with so many free any more; its leaf may have one in another group."""

@@ -297,16 +297,20 @@ def running(state: CellState, effect: e.JobRunning, at_ms: int) -> None:
         in_status(job, _STARTING)
     if state.unacknowledged is not None and job.spec.gang:
         state.unacknowledged.leave(state, job)
-    undo.append((setattr, job, "running_ms", job.running_ms))
-    undo.append((setattr, job, "status", _STARTING))
     runs = job.runs
-    if job.spec.gang:
-        for node, status in runs.items():
-            if status is _STARTING_RUN:
-                undo.append((dict.__setitem__, runs, node, status))
-                runs[node] = _RUNNING_RUN
+    were_starting = [node for node, status in runs.items() if status is _STARTING_RUN] if job.spec.gang else []
+    undo.append((_start_again, job, were_starting, job.running_ms))
+    for node in were_starting:
+        runs[node] = _RUNNING_RUN
     job.status = _RUNNING
     job.running_ms = at_ms
+
+
+def _start_again(job: Job, starting: list[str], running_ms: int | None) -> None:
+    """Put back what `running` changes."""
+    job.status, job.running_ms = _STARTING, running_ms
+    for node in starting:
+        job.runs[node] = _STARTING_RUN
 
 
 def resizing(state: CellState, effect: e.JobResizing, at_ms: int) -> None:

@@ -14,7 +14,9 @@ from fallow.shared.events.values import GPU, LoanStatus, NodeRole, NodeSpec, Nod
 ZONE_LABEL, ZONE_NAME = "zone", "inference"
 """A node with this label belongs to the inference zone whatever its role."""
 
+# To look up a member of an enumeration costs more than most of what is done with it here.
 _INFERENCE = NodeRole.INFERENCE
+_READY, _LOST, _GOING_HOME = NodeStatus.READY, NodeStatus.LOST, LoanStatus.DRAINING
 
 
 @lru_cache(maxsize=4096)
@@ -178,8 +180,8 @@ class Node:
         """Whether new work may be placed here now."""
         return (
             not self.is_full
-            and self.status is NodeStatus.READY  # not by `takes_work`: this is asked for every node and start
-            and self.loan_status is not LoanStatus.DRAINING
+            and self.status is _READY  # not by `takes_work`: this is asked for every node and start
+            and self.loan_status is not _GOING_HOME
             and not self.silent_wall_ms
             and self.offered is None
         )

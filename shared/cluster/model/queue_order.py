@@ -21,7 +21,9 @@ def order_in(queue: Queue, spec: JobSpec, submit_ms: int, number: int) -> Order:
     if not queue.aging_ms:
         return (-spec.priority, submit_ms, number, spec.id)
     # Of two of one priority that stand at the same time, the submit times are the same too.
-    return (submit_ms - worth_ms(queue, spec.priority), -spec.priority, number, spec.id)
+    priority = spec.priority
+    worth = worth_ms(queue, priority) if priority else 0
+    return (submit_ms - worth, -priority, number, spec.id)
 
 
 def worth_ms(queue: Queue, priority: int) -> int:

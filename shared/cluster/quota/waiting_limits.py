@@ -43,5 +43,7 @@ class WaitingLimits:
 
     def _part(self, own: int | None, cell_most: int) -> int:
         if own is None:
-            own = max(1, cell_most // 2) if self._is_shared else cell_most
+            if not self._is_shared:
+                return cell_most
+            own = max(1, cell_most // 2)
         return min(own, cell_most)

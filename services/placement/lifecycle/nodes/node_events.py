@@ -37,6 +37,8 @@ from fallow.shared.events.nodes import (
 )
 from fallow.shared.events.values import NodeStatus
 
+_LOST = NodeStatus.LOST  # to look it up for each word costs more than what is done with it
+
 
 class NodeEvents:
     """What this writer has heard of each node."""
@@ -132,7 +134,7 @@ class NodeEvents:
         if node is None:
             past = self.sequences.past(word, None, most=most)
         else:
-            is_lost = node.status is NodeStatus.LOST
+            is_lost = node.status is _LOST
             past = self.sequences.past(word, node.boot, seq=node.seq, is_lost=is_lost, most=most)
         if past is not None:
             self._past[past] += 1

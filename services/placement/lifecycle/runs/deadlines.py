@@ -26,6 +26,8 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import PendingReason, StopReason
 from fallow.shared.events.values import NodeStatus
 
+_STARTING = JobStatus.STARTING  # to look it up for each start costs more than what is done with it
+
 _Due = tuple[int, str, str, int]
 """When, what, of which job or node, and of which attempt."""
 
@@ -34,6 +36,9 @@ UNREAD_MS = 5_000
 
 _Awaited = dict[tuple[str, str, int], int]
 """When, by what, of which job, and of which attempt."""
+
+_BRING_NOTHING: frozenset[type[e.Effect]] = frozenset({e.JobEnqueued, e.JobRunning, e.JobFinished})
+"""The most frequent effects besides starts: no time is due by them."""
 
 _OF_NODES = frozenset({e.NodeChanged, e.MaintenanceSet, e.LeaseExpired, e.PolicySet, e.NodeRemoved})
 
@@ -105,6 +110,8 @@ class Deadlines:
         has_singly = bool(state.independent_jobs)
         for effect in effects:
             kind = type(effect)
+            if kind in _BRING_NOTHING:
+                continue
             if has_singly and (kind is e.JobStarted or kind is e.JobResizing):
                 self._entrances.note(state, effect, wall_ms)  # type: ignore[arg-type]  # said by the line above
             if kind is e.JobStarted or kind is e.JobStopping:
@@ -169,12 +176,12 @@ class Deadlines:
             self._push(state, (job.started_ms + job.spec.max_run_ms, "run", job.id, job.attempt))
 
     def _await(self, state: CellState, job: Job, wall_ms: int) -> None:
-        if job.status is JobStatus.STARTING:
+        if job.status is _STARTING:
             due_ms = wall_ms + state.policy.start_timeout_wall_ms
             if self._starting and self._starting[-1][0] > due_ms:  # the policy has changed
                 self._by_wall.push((due_ms, "start", job.id, job.attempt), _lives_in(state, self._looks))
             else:
-                self._starting.append((due_ms, job.id, job.attempt))
+                self._starting.append((due_ms, job.spec.id, job.attempt))
         elif job.status is JobStatus.STOPPING:
             self._await_stop(state, job, wall_ms, None)
 
@@ -371,4 +378,4 @@ def _lives_in(state: CellState, looks: Mapping[tuple[str, str], int]) -> Callabl
 def _starts(state: CellState, job_id: str, attempt: int) -> bool:
     """Whether this attempt is still to be confirmed by its nodes."""
     job = state.jobs.get(job_id)
-    return job is not None and job.attempt == attempt and job.status is JobStatus.STARTING
+    return job is not None and job.attempt == attempt and job.status is _STARTING

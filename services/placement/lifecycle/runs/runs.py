@@ -33,6 +33,10 @@ _TOLD = frozenset(_STATUS.values())
 _RANK = {status: 2 if status in RUN_IS_OVER else int(status is not RunStatus.STARTING) for status in RunStatus}
 """A run only gets on: starting, running, over."""
 
+# To look up a member of an enumeration costs more than most of what is done with it here.
+_RUNNING, _FINISHED, _FAILED = RunStatus.RUNNING, RunStatus.FINISHED, RunStatus.FAILED
+_STARTING_JOB, _STOPPING_JOB = JobStatus.STARTING, JobStatus.STOPPING
+
 _ENDS = frozenset({RunStatus.FINISHED, RunStatus.FAILED})
 """The ends that a run comes to by itself."""
 
@@ -52,8 +56,8 @@ def note_run(decision: DecisionBuilder, event: RunStarted | RunStopped | RunFini
 
 def note_word(decision: DecisionBuilder, word: RunStatusUpdate) -> bool:
     """The same for a word among others. Whether the log still wants this run on its node; if not, nothing follows."""
-    job = _current(decision, word.job, word.attempt)
-    if job is None:
+    job = decision.state.jobs.get(word.job)
+    if job is None or job.attempt != word.attempt or job.status not in HOLDING:
         return False
     key: str | None = word.node
     if not job.spec.gang or key not in job.runs:  # most words are of gangs, and of runs that are there
@@ -61,7 +65,7 @@ def note_word(decision: DecisionBuilder, word: RunStatusUpdate) -> bool:
         if key is None:
             return False
     status = word.status
-    if status is RunStatus.FAILED:
+    if status is _FAILED:
         status = _failure(decision, word, key)
     if status in _TOLD:  # of a run that is about to start or to stop nothing follows
         _note(decision, job, key, status)
@@ -112,8 +116,10 @@ def note(
 
 def _note(decision: DecisionBuilder, job: Job, key: str, status: RunStatus) -> None:
     run = (job.spec.id, job.attempt)
-    said = decision.runs.get(run)
-    if _RANK[status] > _RANK[job.runs[key] if said is None else said.get(key, job.runs[key])]:
+    said, before = decision.runs.get(run), job.runs[key]
+    if said is not None:
+        before = said.get(key, before)
+    if _RANK[status] > _RANK[before]:
         decision.record_status(run, said, key, status)
 
 
@@ -161,8 +167,9 @@ def has_runs(state: CellState, node_id: str) -> bool:
 
 def settle(decision: DecisionBuilder) -> None:
     """Turn the news of this turn into effects, job by job."""
+    jobs = decision.state.jobs
     for (job_id, attempt), noted in decision.take_heard().items():
-        job = decision.state.jobs.get(job_id)
+        job = jobs.get(job_id)
         if job is None or job.attempt != attempt or job.status not in HOLDING:
             continue
         if not job.spec.gang:
@@ -174,13 +181,13 @@ def settle(decision: DecisionBuilder) -> None:
 def _settle_lone_run(decision: DecisionBuilder, job: Job, noted: dict[str, RunStatus]) -> bool:
     """Whether the news is what nearly all news is: the only run of a job has started, or has ended well."""
     ((node, status),) = noted.items()
-    if status is RunStatus.FINISHED:
-        if job.status is not JobStatus.STOPPING:
+    if status is _FINISHED:
+        if job.status is not _STOPPING_JOB:
             decision.ended.append(run_end(node, job, is_good=True))
-        decision.emit(e.JobFinished(job=job.id, attempt=job.attempt))
+        decision.emit(e.JobFinished(job=job.spec.id, attempt=job.attempt))
         return True
-    if status is RunStatus.RUNNING and job.status is JobStatus.STARTING:
-        decision.emit(e.JobRunning(job=job.id, attempt=job.attempt))
+    if status is _RUNNING and job.status is _STARTING_JOB:
+        decision.emit(e.JobRunning(job=job.spec.id, attempt=job.attempt))
         return True
     return False
 

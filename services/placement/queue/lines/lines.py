@@ -234,7 +234,8 @@ class Lines:
         if need is None or need.owner != spec.tenant:
             need = self._need(room, spec.tenant)
         key = class_of(need, job, spec, run_ms)
-        row = line.rows.get(key) or self._row(line, key, need, spec.tenant)
+        found = line.rows.get(key)  # not by its truth: that is how many wait in it, which is dear to ask
+        row = self._row(line, key, need, spec.tenant) if found is None else found
         line.add(row, order)
         self.touched.add(row, line)
         self._places[spec.id] = (line, row, order)
