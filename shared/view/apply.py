@@ -29,20 +29,25 @@ LOAD_CHARS = 1_000_000
 class Touched:
     """Entities whose rows may have changed, in the order in which they were first touched. The tenants above a tenant
     follow from the quotas, and are not named here.
+
+    `oldest` are jobs that are over and may have been forgotten, with the numbers under which they are remembered: of
+    one that still is nothing has changed.
     """
 
     jobs: dict[str, None] = field(default_factory=dict)
     nodes: dict[str, None] = field(default_factory=dict)
     tenants: dict[str, None] = field(default_factory=dict)
+    oldest: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self.jobs) + len(self.nodes) + len(self.tenants)
+        return len(self.jobs) + len(self.nodes) + len(self.tenants) + len(self.oldest)
 
     def clear(self) -> None:
         """Nothing is touched."""
         self.jobs.clear()
         self.nodes.clear()
         self.tenants.clear()
+        self.oldest.clear()
 
     def note(self, state: CellState, decision: Decision) -> None:
         """Take in what a decision touches. `state` is the one BEFORE it, which tells what an ending job gives back."""
@@ -59,7 +64,7 @@ class Touched:
             job_id = state.finished.id_of(number)
             if job_id is None:
                 return
-            self.jobs[job_id] = None
+            self.oldest[job_id] = number
 
 
 def _job(touched: Touched, _: CellState, effect: e.JobEffect) -> None:
@@ -288,7 +293,8 @@ def stand_of(state: CellState) -> Stand:
 def rows_of_touched(state: CellState, touched: Touched) -> Rows:
     """What the state says of everything that was touched."""
     rows = Rows()
-    for job_id in touched.jobs:
+    forgotten = [job_id for job_id, number in touched.oldest.items() if number < state.over_first]
+    for job_id in dict.fromkeys([*touched.jobs, *forgotten]):
         text = text_of_job(state, job_id)
         if text is None:
             rows.jobs_gone.append(job_id)

@@ -317,3 +317,17 @@ def test_an_entity_that_was_touched_twice_has_one_row() -> None:
     assert len(rows.arguments()) == 6 + 2 * (len(rows.jobs) + len(rows.nodes) + len(rows.tenants)) + len(
         rows.jobs_gone + rows.nodes_gone + rows.tenants_gone
     )
+
+
+def test_a_job_that_is_over_and_still_remembered_has_no_row_again() -> None:
+    state, remembered = CellState(CELL), 0
+    for record in log_records(History(4).decisions(80)):
+        assert isinstance(record.decision, Decision)
+        touched = Touched()
+        touched.note(state, record.decision)
+        fold(state, record)
+        put_again = {job_id for job_id, _ in rows_of_touched(state, touched).jobs}
+        oldest = [job_id for job_id in touched.oldest if job_id in state.finished and job_id not in touched.jobs]
+        remembered += len(oldest)
+        assert put_again.isdisjoint(oldest)
+    assert remembered
