@@ -26,6 +26,8 @@ from fallow.shared.events.unknown_fields import finite
 
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
 
+Command = SubmitJob | CancelJob | UpdateJob
+
 KINDS: dict[str, str] = {type_.rpartition(".")[0]: command for type_, command in COMMANDS.items()}
 """The commands by their types without the version."""
 
@@ -66,17 +68,19 @@ class AdmissionService:
         self._arrays.back()
         self.rates.back(kept)
 
-    def answer(self, type_: str, value: bytes | None, topic_tenant: str | None, came_ms: int) -> Event | Undecodable:
+    def answer(
+        self, type_: str, value: bytes | None, topic_tenant: str | None, came_ms: int, sent_ms: int | None = None
+    ) -> Event | Undecodable:
         """What to publish for one record of a submissions topic, or why it can only be set aside.
 
         `topic_tenant` is the tenant whose own topic the record came by; it may speak for nobody else, and a no to it
         is its own. None is the common topic, which speaks for nobody who has one. `came_ms` is the cell time at which
-        it came.
+        it came; `sent_ms` is the same where what is passed on has to tell it.
         """
-        return self._to_sender(self._answer_any(type_, value, topic_tenant, came_ms), topic_tenant)
+        return self._to_sender(self._answer_any(type_, value, topic_tenant, came_ms, sent_ms), topic_tenant)
 
     def _answer_any(
-        self, type_: str, value: bytes | None, topic_tenant: str | None, came_ms: int
+        self, type_: str, value: bytes | None, topic_tenant: str | None, came_ms: int, sent_ms: int | None
     ) -> Event | Undecodable:
         if type_ not in COMMANDS:
             why = Undecodable(
@@ -92,14 +96,14 @@ class AdmissionService:
         event = decode(type_, value)
         if isinstance(event, Undecodable):
             return _reject_or_set_aside(command, value, event, RejectCode.INVALID_FIELD)
-        assert isinstance(event, SubmitJob | CancelJob | UpdateJob)
+        assert isinstance(event, Command)
         twice = key_twice(value or b"", event)
         if twice is not None:
             job, tenant = _of_whom(event)
             return _rejected(
                 event, job, tenant, Rejection(RejectCode.INVALID_FIELD, shorten(twice), "", "duplicate field")
             )
-        return self._answer(event, topic_tenant, came_ms)
+        return self._answer(event, topic_tenant, came_ms, sent_ms)
 
     def over_rate(
         self, type_: str, value: bytes | None, topic_tenant: str | None, at_wall_ms: int
@@ -159,7 +163,7 @@ class AdmissionService:
         """The same answer. A no to what came by a tenant's own topic is that tenant's, whomever the command names. By
         the common topic a tenant that has its own has said nothing, so a no is none to it, and about no job of it.
         """
-        if not isinstance(answer, JobRejected):
+        if type(answer) is not JobRejected:
             return answer
         if topic_tenant is not None:
             return replace(answer, tenant=topic_tenant)
@@ -167,7 +171,7 @@ class AdmissionService:
             return answer
         return _rejected(answer.command, own_id(answer.job), None, _not_by_the_common_topic(answer.tenant))
 
-    def _answer(self, event: SubmitJob | CancelJob | UpdateJob, topic_tenant: str | None, came_ms: int) -> Event:
+    def _answer(self, event: Command, topic_tenant: str | None, came_ms: int, sent_ms: int | None) -> Event:
         job, tenant = _of_whom(event)
         if topic_tenant is not None and tenant != topic_tenant:
             rule = f"this topic is {topic_tenant}'s own"
@@ -175,7 +179,7 @@ class AdmissionService:
         if topic_tenant is None and tenant in self._own_topics:
             return _rejected(event, job, tenant, _not_by_the_common_topic(tenant))
         if isinstance(event, SubmitJob):
-            return self._submit(event, came_ms)
+            return self._submit(event, came_ms, sent_ms)
         strange = beside_room.names_another_tenants(tenant, job)
         if strange is not None:
             return _rejected(event, job, tenant, strange)
@@ -183,7 +187,9 @@ class AdmissionService:
             cell = cell_of_cancel(self._file, tenant, event.cell)
             if isinstance(cell, Rejection):
                 return _rejected(event, job, tenant, cell)
-            return JobCancelRequested(cell=cell.name, job=full_id(tenant, job), tenant=tenant, reason=event.reason)
+            return JobCancelRequested(
+                cell=cell.name, job=full_id(tenant, job), tenant=tenant, reason=event.reason, sent_ms=sent_ms
+            )
         known = tenant_of(self._file, tenant)
         cell = known if isinstance(known, Rejection) else cell_of(self._file, known, event.cell)
         if isinstance(cell, Rejection):
@@ -194,9 +200,11 @@ class AdmissionService:
             over = self._admissible.priority_too_high(tenant, changes.priority, "changes.priority")
         if over is not None:
             return _rejected(event, job, tenant, over)
-        return JobUpdateRequested(cell=cell.name, job=full_id(tenant, job), tenant=tenant, changes=changes)
+        return JobUpdateRequested(
+            cell=cell.name, job=full_id(tenant, job), tenant=tenant, changes=changes, sent_ms=sent_ms
+        )
 
-    def _submit(self, event: SubmitJob, came_ms: int) -> Event:
+    def _submit(self, event: SubmitJob, came_ms: int, sent_ms: int | None) -> Event:
         spec = in_short(event.job)
         submit_ms = came_ms if event.submit_ms is None else event.submit_ms
         found = beside_room.misnamed(spec) or self._admissible.home(spec)
@@ -218,7 +226,8 @@ class AdmissionService:
             late = beside_room.rejection(self._file, resolved, came_ms)
         if late is not None:
             return _rejected(event, spec.id, spec.tenant, late)
-        return JobAdmitted(cell=home.cell.name, spec=resolved, submit_ms=submit_ms, digest=digest_of(spec))
+        digest = digest_of(spec)
+        return JobAdmitted(cell=home.cell.name, spec=resolved, submit_ms=submit_ms, digest=digest, sent_ms=sent_ms)
 
 
 def _reject_or_set_aside(command: str, value: bytes | None, why: Undecodable, code: RejectCode) -> Event | Undecodable:
@@ -244,7 +253,7 @@ def _not_by_the_common_topic(tenant: str) -> Rejection:
     return Rejection(RejectCode.TENANT_NOT_OF_TOPIC, "tenant", tenant, rule)
 
 
-def _of_whom(event: SubmitJob | CancelJob | UpdateJob) -> tuple[str, str]:
+def _of_whom(event: Command) -> tuple[str, str]:
     """The job and the tenant that a command names."""
     return (event.job.id, event.job.tenant) if isinstance(event, SubmitJob) else (event.job, event.tenant)
 
@@ -265,8 +274,25 @@ def _rejected(event: Event | str, job: str, tenant: str | None, why: Rejection) 
     )
 
 
+class _Job(msgspec.Struct, gc=False):
+    """What is read of the job of a submission to know whose it is."""
+
+    id: str | None = None
+    tenant: str | None = None
+
+
+class _Plain(msgspec.Struct, gc=False):
+    """What is read of a command to know whose it is, where what says so is text or is not there."""
+
+    job: _Job | str | None = None
+    tenant: str | None = None
+
+
+_PLAIN = msgspec.json.Decoder(_Plain)
+
+
 class _Whose(msgspec.Struct):
-    """What is read of a command, or of the job in it, to answer it: nothing is made of all else in it."""
+    """The same of any command, and of the job in it, whatever stands there."""
 
     job: msgspec.Raw = msgspec.Raw()
     id: msgspec.Raw = msgspec.Raw()
@@ -279,12 +305,26 @@ _WHOSE = msgspec.json.Decoder(_Whose)
 def _job_and_tenant(value: bytes | None) -> tuple[str, str | None] | None:
     """The job's id and tenant of a command, broken or not, as far as they can be read and obey the naming rule."""
     try:
+        return _plainly_named(value or b"")
+    except UNREAD:
+        return _named_somehow(value or b"")
+
+
+def _named_somehow(text: bytes) -> tuple[str, str | None] | None:
+    try:
         try:
-            return _named(value or b"")
+            return _named(text)
         except UNREAD:
-            return _named(finite(value or b""))
+            return _named(finite(text))
     except UNREAD:
         return None
+
+
+def _plainly_named(text: bytes) -> tuple[str, str | None] | None:
+    """What `_named` tells, by one reading. Raises what UNREAD names where something else than text says whose it is."""
+    found = _PLAIN.decode(text)
+    job = found.job
+    return _as_names(job.id, job.tenant) if isinstance(job, _Job) else _as_names(job, found.tenant)
 
 
 def _named(text: bytes) -> tuple[str, str | None] | None:

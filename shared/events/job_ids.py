@@ -5,6 +5,7 @@ to its tenant: whatever others call their jobs, it is free.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 from typing import get_args
 
@@ -13,14 +14,20 @@ from fallow.shared.events.encoding import encode
 from fallow.shared.events.value import replace
 from fallow.shared.events.values import Dependency, JobSpec
 
-_TENANT = re.compile(get_args(Name)[1].pattern[1:-1])
+_NAME = re.compile(get_args(Name)[1].pattern[1:-1])
 
 
 def full_id(tenant: str, job: str) -> str:
     """`TENANT/ID` of a job that one of this tenant calls so: by its id alone, or by its full id, whosever it is. By the
     id alone it stays where `tenant` is no name, so that nobody's job can be meant.
     """
-    return job if "/" in job or _TENANT.fullmatch(tenant) is None else f"{tenant}/{job}"
+    return job if "/" in job or not is_name(tenant) else f"{tenant}/{job}"
+
+
+@lru_cache(maxsize=1_024)
+def is_name(name: str) -> bool:
+    """Whether a tenant or a queue may be called so: asked for each job, and most of them have many."""
+    return _NAME.fullmatch(name) is not None
 
 
 def parted(job: str) -> tuple[str, str]:
@@ -36,12 +43,16 @@ def own_id(job: str) -> str:
 
 def in_full(spec: JobSpec) -> tuple[str, tuple[Dependency, ...]]:
     """The id of the job, and what it waits for, with all jobs in full."""
-    tenant = spec.tenant
-    return full_id(tenant, spec.id), tuple(replace(each, job=full_id(tenant, each.job)) for each in spec.after)
+    tenant, after = spec.tenant, spec.after
+    if after:
+        after = tuple(replace(each, job=full_id(tenant, each.job)) for each in after)
+    return full_id(tenant, spec.id), after
 
 
 def in_short(spec: JobSpec) -> JobSpec:
     """The same job as its tenant would name it and those that it waits for; another tenant's stand in full."""
+    if not spec.after and "/" not in spec.id:
+        return spec
     start = f"{spec.tenant}/"
     after = tuple(replace(each, job=each.job.removeprefix(start)) for each in spec.after)
     if spec.id.startswith(start) or after != spec.after:

@@ -9,6 +9,7 @@ from msgspec import Meta
 from pydantic import StringConstraints
 
 from fallow.shared.events.base import LANGUAGE, CellEvent, Event, JobId, Millis, Name, Text, Value
+from fallow.shared.events.job_ids import is_name
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.submissions import JobChanges
 from fallow.shared.events.values import JobSpec
@@ -24,11 +25,7 @@ JOBS_MOST = 100
 _ID, _NAME, _DIGEST = (get_args(alias)[1].pattern[1:-1] for alias in (JobId, Name, Digest))
 _JOB = re.compile(_ID)
 _REQUEST = re.compile(f"{_ID} {_NAME}")
-_ADMITTED = re.compile(f"{_ID} {_NAME} {_DIGEST}")
-_ADMITTED_TO_QUEUE = re.compile(f"{_ID} {_NAME} {_DIGEST} {_NAME}")
-"""A job's id, its tenant, the digest, and the queue where one is named: all at once, since each admitted job is looked
-at. None of them has a space, so none can pass for two.
-"""
+_OF_CONTENT = re.compile(_DIGEST)
 
 
 def _check_admitted(spec: JobSpec, digest: str) -> None:
@@ -36,9 +33,8 @@ def _check_admitted(spec: JobSpec, digest: str) -> None:
     no id. All else that a name stands for is looked up among what the cell has. These enter the state as they are,
     and from there the view, where they stand in one line; and of a digest the state keeps 16 bytes.
     """
-    held = f"{spec.id} {spec.tenant} {digest}"
-    is_held = _ADMITTED.fullmatch(held) if spec.queue is None else _ADMITTED_TO_QUEUE.fullmatch(f"{held} {spec.queue}")
-    if is_held is None:
+    are_names = is_name(spec.tenant) and (spec.queue is None or is_name(spec.queue))
+    if not are_names or _JOB.fullmatch(spec.id) is None or _OF_CONTENT.fullmatch(digest) is None:
         raise ValueError("spec: its id, tenant or queue is no name, or the digest is none")
     if spec.after or spec.array_of is not None:
         named = [*(each.job for each in spec.after), *(() if spec.array_of is None else (spec.array_of,))]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from typing import Any, Protocol
 
 import msgspec
@@ -64,10 +65,9 @@ def bytes_of(record: Record) -> int:
     """How much of a batch's room a record takes: its bytes, and HEADER_BYTES for each header, which costs also where
     it is empty.
     """
-    size_bytes = len(record.key or b"") + len(record.value or b"") + HEADER_BYTES * len(record.headers)
-    for name, value in record.headers:
-        size_bytes += len(name) + len(value)
-    return size_bytes
+    headers = record.headers
+    size_bytes = len(record.key or b"") + len(record.value or b"") + HEADER_BYTES * len(headers)
+    return size_bytes + sum(map(len, chain.from_iterable(headers)))
 
 
 class Outgoing(msgspec.Struct, frozen=True):

@@ -355,7 +355,7 @@ def test_a_batch_in_parts_is_the_same_batch() -> None:
     for part in parts:
         taken.append(take_batch(part, as_json, NO_LIMIT, tally))
         tally = taken[-1].tally
-    assert joined(taken, batch, tally) == take_batch(batch, as_json, NO_LIMIT, Tally())
+    assert joined(taken, tally) == take_batch(batch, as_json, NO_LIMIT, Tally())
     assert list(in_parts([], 10)) == []
 
 
@@ -368,7 +368,7 @@ def test_parts_of_a_batch_say_stop_when_the_whole_would_also_where_the_last_part
         tally = taken[-1].tally
     whole = take_batch(batch, as_json, limit, Tally())
     assert whole.stop is not None
-    assert joined(taken, batch, tally) == whole
+    assert joined(taken, tally) == whole
 
 
 class Uncounted(tuple[tuple[str, bytes], ...]):

@@ -18,9 +18,9 @@ from fallow.services.admission.service import AdmissionService, not_by_the_commo
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.fold.fold import OtherRelease
 from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.events.base import Event, replace
+from fallow.shared.events.base import Event
 from fallow.shared.events.encoding import TYPE_HEADER, Undecodable, encode
-from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected
 from fallow.shared.events.operations import AdvanceTime, ReloadCell
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.log.dead_letters import TOLD_MOST, dead_letter
@@ -314,14 +314,14 @@ class Admission:
             parts.append(take_batch(part, self._answer, self._limit, tally))
             tally = parts[-1].tally
             await asyncio.sleep(0)
-        return joined(parts, records, tally)
+        return joined(parts, tally)
 
     async def _few_of_gone(self, answers: Sequence[Handled[Event]]) -> tuple[Handled[Event], ...]:
         """The same answers, but few cancels of tenants that are gone from the cell file; and by the common topic none
         of one that still has a topic of its own. Raises LogUnavailable.
         """
         # Judged once: another file may come while Kafka is asked.
-        gone = [(place, each.record, each.item) for place, each in enumerate(answers) if self._is_of_gone(each)]
+        gone = [(place, each.record, each.item) for place, each in _not_admitted(answers) if self._is_of_gone(each)]
         tenants = {cancel.tenant for _, record, cancel in gone if record.topic == self._plain}
         own = {tenant: self._layout.submissions(tenant) for tenant in tenants}
         counts = await self._log.partition_counts(list(own.values())) if own else {}
@@ -340,9 +340,10 @@ class Admission:
 
     def _goes_by_file(self, taken: Taken[Event]) -> bool:
         """Whether another cell file might let pass something that is rejected here, or have the tenant of a cancel."""
-        if any(map(self._is_of_gone, taken.handled)):
+        others = [each for _, each in _not_admitted(taken.handled)]
+        if any(map(self._is_of_gone, others)):
             return True
-        answers = [handled.item for handled in taken.handled if isinstance(handled.item, JobRejected)]
+        answers = [handled.item for handled in others if isinstance(handled.item, JobRejected)]
         too_many = RejectCode.TOO_MANY_SUBMISSIONS
         return any(
             answer.code not in WITH_ANY_FILE or (answer.code == too_many and not self._service.knows(answer.tenant))
@@ -394,11 +395,9 @@ class Admission:
         lost = unreadable(record)
         if lost is not None:
             return Bad(lost.reason, str(lost))
-        answer = self._service.answer(type_, record.value, tenant, came_ms)
+        answer = self._service.answer(type_, record.value, tenant, came_ms, sent_ms)
         if isinstance(answer, Undecodable):
             return Bad(answer.reason, str(answer))
-        if sent_ms is not None and isinstance(answer, JobAdmitted | JobCancelRequested | JobUpdateRequested):
-            answer = replace(answer, sent_ms=sent_ms)
         return self._service.within_rate(answer, tenant, at_wall_ms)
 
     def _tenant_of(self, record: Record) -> str | None:
@@ -547,6 +546,11 @@ class Admission:
         self._context.health.noted("topics", note)
 
 
+def _not_admitted(answers: Sequence[Handled[Event]]) -> list[tuple[int, Handled[Event]]]:
+    """All answers but the jobs that are admitted, which most are, with their places."""
+    return [(place, each) for place, each in enumerate(answers) if not isinstance(each.item, JobAdmitted)]
+
+
 def _answered(handled: Handled[Event]) -> Answered:
     record = handled.record
     # What is admitted may be much larger than what was asked for: all pools of a cell are written out.
@@ -557,4 +561,4 @@ def _answered(handled: Handled[Event]) -> Answered:
 def _name_of(handled: Handled[Event]) -> str:
     """An answer as the metrics name it: what it is, and of a rejection why."""
     answer = handled.item
-    return f"JobRejected {answer.code}" if isinstance(answer, JobRejected) else type(answer).__name__
+    return f"JobRejected {answer.code}" if type(answer) is JobRejected else type(answer).__name__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.events.reasons import RejectCode
@@ -32,11 +32,11 @@ class Home:
     cell: CellPart
     queue: str
     pools: tuple[Pool, ...]
+    pool_names: tuple[str, ...] = field(init=False)
+    """The pools, in the order in which they are tried. Made once: a home is remembered for many jobs."""
 
-    @property
-    def pool_names(self) -> tuple[str, ...]:
-        """The pools, in the order in which they are tried."""
-        return tuple(pool.name for pool in self.pools)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pool_names", tuple(pool.name for pool in self.pools))
 
 
 def tenant_of(file: CellFile, name: str) -> Tenant | Rejection:

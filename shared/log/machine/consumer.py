@@ -174,12 +174,16 @@ def in_parts(records: Sequence[Record], bytes_most: int) -> Iterator[Sequence[Re
         yield records[start:]
 
 
-def joined(parts: Sequence[Taken[T]], records: Sequence[Record], tally: Tally) -> Taken[T]:
-    """The batch of these records, that was taken in these parts. `tally` is what was counted with the last one."""
+def joined(parts: Sequence[Taken[T]], tally: Tally) -> Taken[T]:
+    """The batch that was taken in these parts. `tally` is what was counted with the last one."""
     handled = tuple(one for part in parts for one in part.handled)
     dead = tuple(one for part in parts for one in part.dead)
     stop = next((part.stop for part in parts if part.stop is not None), None)
-    return Taken(handled, dead, next_offsets(records), tally, stop)
+    offsets: dict[TopicPartition, int] = {}
+    for part in parts:
+        for tp, offset in part.next_offsets.items():
+            offsets[tp] = max(offset, offsets.get(tp, 0))
+    return Taken(handled, dead, offsets, tally, stop)
 
 
 def next_offsets(records: Sequence[Record]) -> dict[TopicPartition, int]:
