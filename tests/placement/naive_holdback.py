@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from fallow.services.placement.owners.holdback import LOOKS_MOST
 from fallow.services.placement.owners.kept_index import KeptFrom, kept_in
-from fallow.services.placement.policy.policies import Places
+from fallow.services.placement.policy.placement_policy import Places
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import KeptPlace, taken

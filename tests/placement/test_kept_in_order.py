@@ -11,7 +11,8 @@ from hypothesis import given
 from fallow.services.placement.owners.holdback import off_kept_places
 from fallow.services.placement.owners.kept_index import KeptIndex, kept_in
 from fallow.services.placement.owners.owners import Owners
-from fallow.services.placement.policy.policies import POLICIES, Places
+from fallow.services.placement.policy.placement_policy import Places
+from fallow.services.placement.policy.policies import POLICIES
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.services.placement.requests.arrays import elements, may_start_one_more
 from fallow.services.placement.search.gang import place_gang

@@ -12,7 +12,8 @@ from typing import get_args
 
 import pytest
 
-from fallow.services.placement.policy.policies import POLICIES, PlacementPolicy
+from fallow.services.placement.policy.placement_policy import PlacementPolicy
+from fallow.services.placement.policy.policies import POLICIES
 from fallow.services.placement.search.reason_precedence import PRECEDENCE, ReasonKind, is_of_quota
 from fallow.shared.events import effects, reasons
 from fallow.shared.events.reasons import PendingReason
@@ -264,4 +265,4 @@ def test_whether_a_quota_keeps_a_job_off_goes_by_the_kind_of_the_reason() -> Non
 
 def test_a_policy_that_says_nothing_of_what_it_learns_is_not_asked_on_other_nodes_than_the_cells() -> None:
     policy = POLICIES["first-fit"]
-    assert PlacementPolicy(policy.gang, policy.alone).learns
+    assert PlacementPolicy(policy.name, policy.what_for, policy.gang, policy.alone).learns

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from fallow.services.placement.owners.kept_index import KeptFrom, kept_in
-from fallow.services.placement.policy.policies import POLICIES, Places
+from fallow.services.placement.policy.placement_policy import Places
+from fallow.services.placement.policy.policies import POLICIES
 from fallow.services.placement.search.beside_kept import search_beside
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.model.state import CellState

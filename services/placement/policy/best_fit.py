@@ -8,12 +8,18 @@ fits.
 from __future__ import annotations
 
 from fallow.services.placement.fit.device_selection import devices_of_one
-from fallow.services.placement.fit.filling import fill, fullest
+from fallow.services.placement.fit.filling import fill, fullest, places_of_gang
 from fallow.services.placement.fit.free_capacity import FreeCapacity, first_suitable
+from fallow.services.placement.policy.placement_policy import PlacementPolicy, Places
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.node_filter_index import allowed
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
+
+
+def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
+    """Places for all workers of a gang, or None."""
+    return places_of_gang(FreeCapacity.of(state, pool, spec), spec, fullest)
 
 
 def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPlace | None:
@@ -51,3 +57,14 @@ def place_alike(state: CellState, pool: PoolCapacity, spec: JobSpec, most: int) 
         WorkerPlace(rank=0, node=node, devices=devices, gpu_milli=milli, cpu_milli=cpu, memory_mib=memory)
         for node, devices, _ in fill(FreeCapacity.of(state, pool, spec), spec, most, fullest)
     ]
+
+
+POLICY = PlacementPolicy(
+    name="best-fit",
+    what_for="Jobs of mixed sizes, and a network that does not matter.",
+    gang=place_gang,
+    alone=place_alone,
+    alike=place_alike,
+    packs=True,
+    learns=False,
+)

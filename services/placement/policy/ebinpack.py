@@ -14,6 +14,7 @@ from fallow.services.placement.fit.filling import fullest, places_of_gang
 from fallow.services.placement.fit.free_capacity import FreeCapacity
 from fallow.services.placement.fit.gang_packing import GangPacker, fill, places_of_each, places_on
 from fallow.services.placement.fit.min_units import Part
+from fallow.services.placement.policy.placement_policy import PlacementPolicy
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.topology import OUTWARD, topology_for
 from fallow.shared.cluster.model.state import CellState
@@ -74,3 +75,14 @@ def pack(gang: GangPacker, workers: int) -> list[Part]:
             units = gang.topology.levels[level]
             return fill(gang, units.slots(unit), min(level, Level.LEAF, key=OUTWARD.index), workers)
     return fill(gang, range(len(gang.topology.nodes)), Level.LEAF, workers)
+
+
+POLICY = PlacementPolicy(
+    name="e-binpack",
+    what_for="Large gangs that talk much, and nodes that say where they are in the network.",
+    gang=place_gang,
+    alone=place_alone,
+    alike=place_alike,
+    packs=True,
+    learns=False,
+)

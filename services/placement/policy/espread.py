@@ -14,6 +14,7 @@ from fallow.services.placement.fit.gang_packing import GangPacker, places_on
 from fallow.services.placement.fit.ranks import by_node
 from fallow.services.placement.policy import ebinpack
 from fallow.services.placement.policy.ebinpack import pack
+from fallow.services.placement.policy.placement_policy import PlacementPolicy
 from fallow.services.placement.policy.spread import spread
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.constraints import is_general
@@ -86,3 +87,14 @@ def _packed(state: CellState, pool: PoolCapacity, general: Topology, spec: JobSp
 
 def _room(state: CellState, pool: PoolCapacity, spec: JobSpec, part: Topology) -> FreeCapacity:
     return FreeCapacity.of(state, pool, spec, numbers_of(pool, part, range(len(part.nodes))))
+
+
+POLICY = PlacementPolicy(
+    name="e-spread",
+    what_for="The default: with and without services.",
+    gang=place_gang,
+    alone=place_alone,
+    alike=place_alike,
+    packs=True,
+    learns=False,
+)

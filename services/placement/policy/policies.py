@@ -1,77 +1,40 @@
-"""The placement policies by their names."""
+"""The placement policies by their names, gathered from the modules of this folder that have a `POLICY`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import pkgutil
+from collections.abc import Iterable
+from importlib import import_module
 
-from fallow.services.placement.fit.filling import fullest, lowest, places_of_gang
-from fallow.services.placement.fit.free_capacity import FreeCapacity
-from fallow.services.placement.policy import best_fit, ebinpack, espread, spread
-from fallow.services.placement.policy.frag_aware import frag_aware
-from fallow.services.placement.policy.lifetime import lifetime
-from fallow.shared.cluster.capacity.capacity import PoolCapacity
-from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec, WorkerPlace
-
-Places = tuple[WorkerPlace, ...]
+from fallow.services.placement import policy
+from fallow.services.placement.policy.placement_policy import PlacementPolicy
+from fallow.shared.cluster.model.config import PLACEMENTS
 
 
-PlaceGang = Callable[[CellState, PoolCapacity, JobSpec], Places | None]
-PlaceAlike = Callable[[CellState, PoolCapacity, JobSpec, int], list[WorkerPlace]]
-PlaceAlone = Callable[[CellState, PoolCapacity, JobSpec], WorkerPlace | None]
+class PolicyError(Exception):
+    """Two policies have one name."""
 
 
-class PlacementPolicy(NamedTuple):
-    """How a policy places a gang in a pool, or a job's only worker of whole GPUs, which comes to the same. Wishes for a
-    place in the network are granted, and replicas of services are placed, alike under all policies.
-
-    `alike`, where a policy has it, gives places for several such jobs that are alike, or for the first of them: the
-    same as if each was placed and started before the next. `order`, where a policy has it, is the order in which the
-    pools of a job are tried, if not the job's own. One that `packs` gives such a worker the node with the fewest free
-    devices of those that have enough; which one of equals is its own. One that `learns` also uses history; if
-    unsure, leave True, which is slower but never wrong.
+def by_name(found: Iterable[tuple[str, PlacementPolicy]]) -> dict[str, PlacementPolicy]:
+    """These policies, each with its module: in the order in which a cell file is told of them, then by name. In which
+    order the modules were found decides nothing.
     """
-
-    gang: PlaceGang
-    alone: PlaceAlone
-    alike: PlaceAlike | None = None
-    order: Callable[[CellState, JobSpec], Sequence[str]] | None = None
-    packs: bool = False
-    learns: bool = True
-
-
-def _best_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
-    return places_of_gang(FreeCapacity.of(state, pool, spec), spec, fullest)
+    policies, modules = dict[str, PlacementPolicy](), dict[str, str]()
+    for module, each in sorted(found, key=lambda pair: pair[0]):
+        if each.name in policies:
+            raise PolicyError(f"policy {each.name!r} stands in both {modules[each.name]} and {module}")
+        policies[each.name], modules[each.name] = each, module
+    first = [name for name in PLACEMENTS if name in policies]
+    return {name: policies[name] for name in (*first, *sorted(policies.keys() - first))}
 
 
-def _first_fit(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:
-    """A baseline: each worker goes to the lowest node that fits it, however full it is."""
-    return places_of_gang(FreeCapacity.of(state, pool, spec), spec, lowest)
+def _found() -> Iterable[tuple[str, PlacementPolicy]]:
+    for module in pkgutil.walk_packages(policy.__path__, f"{policy.__name__}."):
+        if module.name != __name__:
+            declared = getattr(import_module(module.name), "POLICY", None)
+            if isinstance(declared, PlacementPolicy):
+                yield module.name, declared
 
 
-def _first(place: PlaceGang) -> PlaceAlone:
-    def place_alone(state: CellState, pool: PoolCapacity, spec: JobSpec) -> WorkerPlace | None:
-        places = place(state, pool, spec)
-        return None if places is None else places[0]
-
-    return place_alone
-
-
-_BEST_FIT = PlacementPolicy(_best_fit, best_fit.place_alone, best_fit.place_alike, packs=True, learns=False)
-
-POLICIES: dict[str, PlacementPolicy] = {
-    "best-fit": _BEST_FIT,
-    "binpack": _BEST_FIT,
-    "first-fit": PlacementPolicy(_first_fit, _first(_first_fit), learns=False),
-    "spread": PlacementPolicy(spread.place_gang, _first(spread.place_gang), learns=False),
-    "e-binpack": PlacementPolicy(
-        ebinpack.place_gang, ebinpack.place_alone, ebinpack.place_alike, packs=True, learns=False
-    ),
-    "frag-aware": PlacementPolicy(
-        frag_aware.place_gang, frag_aware.place_alone, order=frag_aware.best_first, learns=True
-    ),
-    "lifetime": PlacementPolicy(lifetime.place_gang, lifetime.place_alone, learns=True),
-    "e-spread": PlacementPolicy(espread.place_gang, espread.place_alone, espread.place_alike, packs=True, learns=False),
-}
-"""The placement policies by the names that a cell file may use. Plain binpack looks at nodes only: it is best fit."""
+POLICIES: dict[str, PlacementPolicy] = by_name(_found())
+"""The placement policies by the names that a cell file may use."""

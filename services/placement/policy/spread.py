@@ -9,6 +9,7 @@ from __future__ import annotations
 from fallow.services.placement.fit.filling import count_room, fill_shares, places_in
 from fallow.services.placement.fit.free_capacity import FreeCapacity
 from fallow.services.placement.fit.ranks import by_node
+from fallow.services.placement.policy.placement_policy import PlacementPolicy, first_of
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.masks import mask_from
 from fallow.shared.cluster.capacity.topology import Topology, Units, numbers_of, topology_for
@@ -74,3 +75,12 @@ def _round(
 
 def _unit_around(room: FreeCapacity, topology: Topology, units: Units, node: Node) -> int:
     return numbers_of(room.pool, topology, units.slots(units.of_slot[topology.slots[node.id]]))
+
+
+POLICY = PlacementPolicy(
+    name="spread",
+    what_for="Jobs that a single failure must not take many workers of.",
+    gang=place_gang,
+    alone=first_of(place_gang),
+    learns=False,
+)

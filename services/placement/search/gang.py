@@ -8,7 +8,8 @@ from fallow.services.placement.fit.filling import fill, fullest
 from fallow.services.placement.fit.free_capacity import FreeCapacity
 from fallow.services.placement.fit.usable_types import types_in
 from fallow.services.placement.owners.holdback import Search, each_off_kept_places, off_kept_places
-from fallow.services.placement.policy.policies import POLICIES, Places
+from fallow.services.placement.policy.placement_policy import Places
+from fallow.services.placement.policy.policies import POLICIES
 from fallow.services.placement.search.constraint_reasons import narrowed
 from fallow.services.placement.search.open_longest import place_where_open_longest, tells_no_time
 from fallow.services.placement.search.quota_check import is_parted, refusal_in_pool, refusal_of_places

@@ -14,7 +14,7 @@ from fallow.services.placement.fit.fewest_gpus import cheapest
 from fallow.services.placement.fit.filling import fullest, places_of_gang
 from fallow.services.placement.fit.free_capacity import FreeCapacity
 from fallow.services.placement.fit.whole_units import Choice, fewest_in_units, gpus_in_units, is_in_units, offers_of
-from fallow.services.placement.policy.policies import Places
+from fallow.services.placement.policy.placement_policy import Places
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.hardware import hardware_of
 from fallow.shared.cluster.capacity.node_filter_index import allowed

@@ -44,7 +44,9 @@ Gpus = Annotated[int, Field(strict=True, ge=0, le=GPUS_MOST)]
 
 
 PLACEMENTS = ("best-fit", "binpack", "first-fit", "spread", "e-binpack", "frag-aware", "lifetime", "e-spread")
-"""The placement policies that a cell file may name: those of `POLICIES` in placement, which a test holds against it."""
+"""The placement policies that a cell file may name. Placement gathers its policies by itself; a test tells the line
+that is to stand here.
+"""
 
 
 class Part(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallow.services.placement.policy import policies
 from fallow.services.placement.search.gang import place_alike, place_gang
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
@@ -16,7 +17,7 @@ from fallow.shared.events.values import JobSpec, WorkerPlace
 from tests.hypothesis_profile import reaches
 from tests.placement.policy.networks import MACHINES, Machine, gang, network, start, walked
 
-POLICIES = st.sampled_from(("best-fit", "e-binpack", "e-spread"))
+POLICIES = st.sampled_from([name for name, policy in policies.POLICIES.items() if policy.alike is not None])
 
 
 def one_after_the_other(state: CellState, spec: JobSpec, most: int) -> list[WorkerPlace]:

@@ -14,6 +14,7 @@ from fallow.services.placement.policy import ebinpack
 from fallow.services.placement.policy.frag_aware.demand import ask_of
 from fallow.services.placement.policy.frag_aware.node_fragmentation import Seats
 from fallow.services.placement.policy.frag_aware.node_score_index import board_of
+from fallow.services.placement.policy.placement_policy import PlacementPolicy
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.node_filter_index import allowed
 from fallow.shared.cluster.model.node import Node
@@ -77,3 +78,13 @@ def best_first(state: CellState, spec: JobSpec) -> Sequence[str]:
     order = [at for _, at in sorted(costs)]
     fits = frozenset(order)
     return [names[at] for at in (*order, *(at for at in range(len(names)) if at not in fits))]
+
+
+POLICY = PlacementPolicy(
+    name="frag-aware",
+    what_for="Many shares of GPUs and small jobs of uneven sizes.",
+    gang=place_gang,
+    alone=place_alone,
+    order=best_first,
+    learns=True,
+)

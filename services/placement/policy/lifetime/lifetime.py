@@ -18,6 +18,7 @@ from fallow.services.placement.fit.device_selection import devices_of_one
 from fallow.services.placement.fit.free_capacity import first_suitable, suits
 from fallow.services.placement.policy import best_fit, ebinpack
 from fallow.services.placement.policy.lifetime.estimated_ends import EstimatedEnds, ends_of
+from fallow.services.placement.policy.placement_policy import PlacementPolicy
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.node_filter_index import allowed
 from fallow.shared.cluster.model.run_time import run_estimate_ms
@@ -127,3 +128,12 @@ class _Search:
             numbers = [at for at in numbers if suits(nodes[ids[at]], spec, 1)]
         self._ends.work_out(state, numbers)
         return numbers
+
+
+POLICY = PlacementPolicy(
+    name="lifetime",
+    what_for="Jobs that tell how long they run, beside gangs that need whole nodes.",
+    gang=place_gang,
+    alone=place_alone,
+    learns=True,
+)
