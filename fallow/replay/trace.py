@@ -1,8 +1,7 @@
 """Reads job and node traces (CSV, also gzipped) into commands and nodes.
 
-Job files have job_id, tenant, submit_s, gpus, workers, gpus_per_worker, gpu_type, duration_s and kind; times are
-seconds from the beginning of the trace. A job of which no workers are told, and that is larger than a node, is split
-into the fewest equal workers that fit into one. Node files have node_id, gpu_type, gpus, cpus and memory_gib.
+What each column means stands in `columns.py`. A job of which no workers are told, and that is larger than a node, is
+split into the fewest equal workers that fit into one.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from pathlib import Path
 from msgspec.structs import force_setattr
 from pydantic import ValidationError
 
+from fallow.replay.columns import JOBS, NODES, needed_of
 from fallow.replay.names import job_ids, label, node_ids, tenant_names
 from fallow.replay.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
 from fallow.shared.digits import is_written_with_digits
@@ -31,8 +31,7 @@ from fallow.shared.runtime.files.table import Table
 from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
 from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
 
-JOB_COLUMNS = ("job_id", "tenant", "submit_s", "gpus", "duration_s")
-NODE_COLUMNS = ("node_id", "gpus")
+JOB_COLUMNS, NODE_COLUMNS = needed_of(JOBS), needed_of(NODES)
 JOB_NAMES, NODE_NAMES = ("job_id", "tenant", "gpu_type", "kind"), ("node_id", "gpu_type")
 MS_PER_S = 1000
 MIB_PER_GIB = 1024

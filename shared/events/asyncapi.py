@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ from typing import Any
 import yaml
 from pydantic.json_schema import models_json_schema
 
-from fallow.shared.events.base import TYPES, Event
+from fallow.shared.events.base import TYPES, Event, Value
 from fallow.shared.events.decisions import BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER, Decision
 from fallow.shared.events.encoding import TYPE_HEADER
+from fallow.shared.events.meanings import meanings_of
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.value import model_of
 
@@ -217,8 +219,22 @@ def _schemas() -> Json:
     for cls in TYPES.values():
         if cls.is_command:
             schemas[cls.__name__]["additionalProperties"] = False
+    _describe_fields(schemas)
     _name_tags(schemas, schemas)
     return {name: schemas[name] for name in sorted(schemas)}
+
+
+def _describe_fields(schemas: Json) -> None:
+    """What each field means, of the classes that say so."""
+    for cls in _values_below(Value):
+        for field, meaning in (meanings_of(cls) if cls.__name__ in schemas else {}).items():
+            schemas[cls.__name__]["properties"][field]["description"] = meaning
+
+
+def _values_below(cls: type[Value]) -> Iterator[type[Value]]:
+    for each in cls.__subclasses__():
+        yield each
+        yield from _values_below(each)
 
 
 def _name_tags(part: Any, schemas: Json) -> None:

@@ -169,37 +169,51 @@ class CellPolicy(Value, omit_defaults=False):
     """The numbers by which a cell decides. They stand in the log, so that every reader folds alike. The bounds here
     hold for what is asked for; a log may hold larger numbers, since earlier releases took them, and is folded.
 
-    Times with `wall` in their name run by the wall clock, all others by the cell's. `backfill_wait_ms` is how long a
-    queue's head may be passed by jobs that could use what it needs, in queues that backfill. A node with
-    `max_unacknowledged_starts_per_node` workers that were started and not yet confirmed gets nothing new (0: no limit).
-    When many nodes are silent at once, none is declared lost before its own `breaker_wait_wall_ms` are over, and then
-    `breaker_nodes_per_minute`. A lost node without work is forgotten after `remove_lost_ms` (0: never),
-    one that was silent for too long after an hour at the earliest.
-    After `fair_half_life_ms` what a tenant used counts half for its fair share (0: only what it holds now counts).
-    Of the waiting jobs that do not fit the first `reservations_max` get a planned start (0: none does), and in queues
-    that backfill their nodes are kept for them; a plan that is not confirmed for `reservation_ttl_ms` lapses.
-    At most `max_pending_jobs` jobs wait, and the specifications of those that wait or run take `live_bytes_max`.
+    Times with `wall` in their name run by the wall clock, all others by the cell's.
     """
 
     start_timeout_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=DAY_MS)] = 120_000
+    """A gang that does not run whole so long after its start is stopped and queued again."""
     stop_grace_wall_ms: Annotated[Millis, Field(le=DAY_MS)] = 30_000
+    """The time between the order to stop a run and its kill."""
     node_lease_wall_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=DAY_MS)] = 30_000
+    """A node that is silent for this and the margin is lost."""
     lease_margin_wall_ms: Annotated[Millis, Field(le=DAY_MS // 2)] = 10_000
+    """How much longer than the lease the cell waits, and how much earlier than its end the node ends its work. At
+    most half of `node_lease_wall_ms`.
+    """
     finished_jobs_max: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=100_000_000)] = 1_000_000
+    """How many jobs that are over the cell remembers by their ids."""
     finished_jobs_ttl_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=10 * YEAR_MS)] = 7 * DAY_MS
+    """How long the cell remembers a job that is over. Its id may be used again after that."""
     max_pending_jobs: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=100_000_000)] = 1_000_000
+    """A job is refused while so many jobs wait."""
     live_bytes_max: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER), Field(le=2**40)] = 268_435_456
+    """A job is refused where the texts of all jobs that wait or run would take more."""
     placement: Name = "e-spread"
+    """The placement policy: which nodes a job gets."""
     backfill_wait_ms: Annotated[Millis, Field(le=YEAR_MS)] = 1_800_000
+    """In a queue that backfills, other jobs may pass a head without a planned start for so long."""
     fair_half_life_ms: Annotated[int, Meta(ge=0, le=90 * DAY_MS)] = 0
+    """After this time past use counts half for a tenant's share. 0: only what the tenant holds now counts."""
     max_unacknowledged_starts_per_node: Annotated[Count, Field(le=1_000_000)] = 0
+    """A node with so many workers that were started and not yet confirmed gets no new ones. 0: no limit."""
     unknown_dependency_ms: Annotated[Millis, Field(le=YEAR_MS)] = 60_000
+    """A job waits so long for a job that the cell does not know, and is cancelled then."""
     default_run_estimate_ms: Annotated[Millis, Field(le=YEAR_MS)] = 0
+    """The run time that counts for a job that declares none, where maintenance is ahead. 0: it is not known."""
     breaker_wait_wall_ms: Annotated[int, Meta(ge=0, le=DAY_MS)] = 300_000
+    """When many nodes are silent at once, none of them is declared lost for so long."""
     breaker_nodes_per_minute: Annotated[int, Meta(ge=1, le=100_000)] = 10
+    """After that wait so many of these nodes are declared lost in a minute."""
     remove_lost_ms: Annotated[int, Meta(ge=0, le=YEAR_MS)] = DAY_MS
+    """A lost node without work or orders is forgotten after this time, one that was silent for too long after an
+    hour at the earliest. 0: never.
+    """
     reservations_max: Annotated[int, Meta(ge=0, le=256)] = 8
+    """So many waiting jobs that do not fit have a planned start. 0: none has."""
     reservation_ttl_ms: Annotated[int, Meta(ge=1, le=YEAR_MS)] = 300_000
+    """A planned start that the queueing service does not confirm lapses after this time."""
 
 
 class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):

@@ -28,6 +28,8 @@ _PATTERNS |= {
     get_args(LabelRule)[2].pattern: "must be KEY=A, KEY=A|B, KEY!=A, KEY or !KEY, without spaces",
 }
 
+FIELDS_PAGE = "docs/reference/job-fields.md"
+
 _UNSUPPORTED = frozenset({"scaling", "fungible", "heterogeneous"})
 """Fields that no value makes right: who is told of the wrong type of one would mend it in vain."""
 
@@ -39,7 +41,7 @@ _ASKED_ELSEWHERE = {
 """What other schedulers call the resources of a worker; with our field and its unit."""
 
 _KINDS = {
-    "union_tag_not_found": "is missing: 'virtual' or 'process' (docs/jobs.md)",
+    "union_tag_not_found": f"is missing: 'virtual' or 'process' ({FIELDS_PAGE})",
     "dict_type": "must be a mapping",  # of JSON the checker says the same as of a mapping of fields
 }
 
@@ -77,7 +79,7 @@ def rule_of(field: str, kind: str, message: str, context: Mapping[str, Any], *, 
     for what is `of_a_job` the page about jobs is named.
     """
     if of_a_job and field.partition("[")[0].partition(".")[0] in _UNSUPPORTED:
-        return "is unsupported in this version: leave it out (docs/jobs.md)"
+        return f"is unsupported in this version: leave it out ({FIELDS_PAGE})"
     if kind in _LENGTHS:
         words, bound, noun = _LENGTHS[kind]
         return f"must have at {words} {context[bound]:,} {noun}{'' if context[bound] == 1 else 's'}"
@@ -86,7 +88,7 @@ def rule_of(field: str, kind: str, message: str, context: Mapping[str, Any], *, 
     if kind == "union_tag_invalid":
         return f"must be {context['expected_tags'].replace(', ', ' or ')}"
     if kind == "string_pattern_mismatch":
-        plain = f"is not written as docs/jobs.md says of {field.partition('.')[0].partition('[')[0]}"
+        plain = f"is not written as {FIELDS_PAGE} says of {field.partition('.')[0].partition('[')[0]}"
         return _PATTERNS.get(context["pattern"], plain if of_a_job else f"must match {context['pattern']}")
     if kind == "extra_forbidden" and of_a_job:
         return unknown_field(field.split("."))
@@ -98,10 +100,10 @@ def unknown_field(path: Sequence[int | str], known: Collection[str] = ()) -> str
     name, around = str(path[-1]), path[:-1]
     if name.lower() in _ASKED_ELSEWHERE and around in ([], (), ["resources"], ("resources",)):
         ours, unit = _ASKED_ELSEWHERE[name.lower()]
-        return f"unknown field (did you mean {'' if around else 'resources.'}{ours}? {unit}; docs/jobs.md lists all)"
+        return f"unknown field (did you mean {'' if around else 'resources.'}{ours}? {unit}; {FIELDS_PAGE} lists all)"
     if (alike := near(name, known)) is not None:
-        return f"unknown field (did you mean {alike}? docs/jobs.md lists all)"
-    return "unknown field (docs/jobs.md lists them)"
+        return f"unknown field (did you mean {alike}? {FIELDS_PAGE} lists all)"
+    return f"unknown field ({FIELDS_PAGE} lists them)"
 
 
 def causes(problems: Sequence[Any]) -> list[Any]:

@@ -352,7 +352,7 @@ def test_a_gpu_type_where_a_pool_belongs_and_a_pool_where_a_gpu_type_does_are_to
     assert found.rule.endswith(" (spare is a pool: pools; there are gpu, h100)")
 
 
-ONE_GPU, LISTS_ALL = "1000 is one GPU", "docs/jobs.md lists all"
+ONE_GPU, LISTS_ALL = "1000 is one GPU", "docs/reference/job-fields.md lists all"
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ ONE_GPU, LISTS_ALL = "1000 is one GPU", "docs/jobs.md lists all"
         ({"tolerations": ["a b"]}, "tolerations[0]", LABEL_RULE),
         ({"queue": "a b"}, "queue", NAME_RULE),
         ({"node_labels": ["a b"]}, "node_labels[0]", "must be KEY=A, KEY=A|B, KEY!=A, KEY or !KEY, without spaces"),
-        ({"colour": 1}, "colour", "unknown field (docs/jobs.md lists them)"),
+        ({"colour": 1}, "colour", "unknown field (docs/reference/job-fields.md lists them)"),
         ({"gpus": 1}, "gpus", f"unknown field (did you mean resources.gpu_milli? {ONE_GPU}; {LISTS_ALL})"),
         (
             {"resources": {"gpus": 1}},

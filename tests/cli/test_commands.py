@@ -158,7 +158,7 @@ def test_a_job_that_is_not_valid_is_not_sent_and_every_mistake_is_named() -> Non
         "fallow: standard input: job 1 (a): workers = 'x': must be a whole number",
         (
             "standard input: job 1 (a): gpus = 3: unknown field (did you mean resources.gpu_milli? 1000 is one GPU; "
-            "docs/jobs.md lists all)"
+            "docs/reference/job-fields.md lists all)"
         ),
     ]
 

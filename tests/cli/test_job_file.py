@@ -11,14 +11,15 @@ from fallow.cli.failures import Exit
 from fallow.cli.job.file import MISTAKES_TOLD, JobFileError, read_jobs, read_text
 from fallow.cli.job.units import odd_units
 from fallow.local.service_set import KINDS, service_set
-from fallow.shared.events.rules_told import JOB_RULE, LABEL_RULE, NAME_RULE
+from fallow.shared.events.rules_told import FIELDS_PAGE, JOB_RULE, LABEL_RULE, NAME_RULE
 from fallow.shared.events.value import plain
 from fallow.shared.events.values import Dependency
 
 DOCS = Path(__file__).parents[2] / "docs"
 VARIABLE_RULE = "the name of a variable must have a character, and neither '=' nor a control character"
 ELEMENTS_ALONE = "must not end in a dot and a number: only elements of arrays are named so"
-ASKED_OTHERWISE = "unknown field (did you mean gpu_milli? 1000 is one GPU; docs/jobs.md lists all)"
+OF_MEMORY = "memory_mib? 1024 is one GiB"
+ASKED_OTHERWISE = f"unknown field (did you mean gpu_milli? 1000 is one GPU; {FIELDS_PAGE} lists all)"
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("run: {duration_ms: 1000}", "run.driver: is missing: 'virtual' or 'process' (docs/jobs.md)"),
+        ("run: {duration_ms: 1000}", f"run.driver: is missing: 'virtual' or 'process' ({FIELDS_PAGE})"),
         ("run: {driver: process, argv: [x], env: {driver: 5}}", "run.env.driver = 5: must be text"),
         ("run: {driver: docker}", "run.driver = 'docker': must be 'virtual' or 'process'"),
         ("run: {driver: process, argv: []}", "run.argv: must have at least 1 item"),
@@ -207,7 +208,7 @@ def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -
         ),
         (
             "gpus: 8",
-            "gpus = 8: unknown field (did you mean resources.gpu_milli? 1000 is one GPU; docs/jobs.md lists all)",
+            f"gpus = 8: unknown field (did you mean resources.gpu_milli? 1000 is one GPU; {FIELDS_PAGE} lists all)",
         ),
         (
             "resources: {nvidia.com/gpu: 8}",
@@ -215,30 +216,39 @@ def test_a_mistake_is_told_with_job_field_value_and_rule(text: str, said: str) -
         ),
         (
             "resources: {cpus: 8}",
-            "resources.cpus = 8: unknown field (did you mean cpu_milli? 1000 is one CPU; docs/jobs.md lists all)",
+            f"resources.cpus = 8: unknown field (did you mean cpu_milli? 1000 is one CPU; {FIELDS_PAGE} lists all)",
         ),
         (
             "resources: {memory: 8G}",
-            "resources.memory = '8G': unknown field (did you mean memory_mib? 1024 is one GiB; docs/jobs.md lists all)",
+            f"resources.memory = '8G': {ASKED_OTHERWISE}".replace("gpu_milli? 1000 is one GPU", OF_MEMORY),
         ),
-        ("run: {driver: virtual, gpus: 1}", "run.gpus = 1: unknown field (docs/jobs.md lists them)"),
-        ("tenat: b", "tenat = 'b': unknown field (did you mean tenant? docs/jobs.md lists all)"),
+        ("run: {driver: virtual, gpus: 1}", f"run.gpus = 1: unknown field ({FIELDS_PAGE} lists them)"),
+        ("tenat: b", f"tenat = 'b': unknown field (did you mean tenant? {FIELDS_PAGE} lists all)"),
         (
             "resources: {gpu_mili: 1}",
-            "resources.gpu_mili = 1: unknown field (did you mean gpu_milli? docs/jobs.md lists all)",
+            f"resources.gpu_mili = 1: unknown field (did you mean gpu_milli? {FIELDS_PAGE} lists all)",
         ),
         (
             "run: {driver: process, argv: [x], envs: {}}",
-            "run.envs: unknown field (did you mean env? docs/jobs.md lists all)",
+            f"run.envs: unknown field (did you mean env? {FIELDS_PAGE} lists all)",
         ),
-        ("run: {driver: virtual, argvs: 1}", "run.argvs = 1: unknown field (docs/jobs.md lists them)"),
+        ("run: {driver: virtual, argvs: 1}", f"run.argvs = 1: unknown field ({FIELDS_PAGE} lists them)"),
         (
             "after: [{job: b, whn: any}]",
-            "after[0].whn = 'any': unknown field (did you mean when? docs/jobs.md lists all)",
+            f"after[0].whn = 'any': unknown field (did you mean when? {FIELDS_PAGE} lists all)",
         ),
-        ("scaling: {min: 1}", "scaling = {'min': 1}: is unsupported in this version: leave it out (docs/jobs.md)"),
-        ("scaling: [x]", "scaling[0] = 'x': is unsupported in this version: leave it out (docs/jobs.md)"),
-        ("heterogeneous: 3", "heterogeneous = 3: is unsupported in this version: leave it out (docs/jobs.md)"),
+        (
+            "scaling: {min: 1}",
+            "scaling = {'min': 1}: is unsupported in this version: leave it out (docs/reference/job-fields.md)",
+        ),
+        (
+            "scaling: [x]",
+            f"scaling[0] = 'x': is unsupported in this version: leave it out ({FIELDS_PAGE})",
+        ),
+        (
+            "heterogeneous: 3",
+            f"heterogeneous = 3: is unsupported in this version: leave it out ({FIELDS_PAGE})",
+        ),
         ("array: 2000", "array = 2000: must be at most 1000"),
         ("kind: batch", "kind = 'batch': must be 'training' or 'inference'"),
     ],
@@ -258,7 +268,7 @@ def test_a_manifest_of_kubernetes_is_told_in_one_line_and_its_page_tells_how_a_j
         read_jobs(manifest, "f", tenant)
     assert str(raised.value) == (
         "f: job 1: looks like a Kubernetes manifest (apiVersion); docs/coming-from.md says how a job is written here, "
-        "and docs/jobs.md lists its fields"
+        f"and {FIELDS_PAGE} lists its fields"
     )
     assert "apiVersion" in (DOCS / "coming-from.md").read_text(encoding="utf-8")
 

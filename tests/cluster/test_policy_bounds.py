@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +24,6 @@ from tests.placement.test_settings import file_with as file_of
 from tests.placement.test_settings import refusal
 from tests.placement.world import World, set_policy
 
-DOCS = Path(__file__).parents[2] / "docs" / "quota.md"
 NUMBERS = tuple(name for name in CellPolicy.__struct_fields__ if name != "placement")
 SCHEMA: dict[str, dict[str, Any]] = model_of(CellPolicy).model_json_schema()["properties"]
 REAL_MOST = 2**40
@@ -114,12 +111,3 @@ def test_a_lease_that_an_earlier_release_took_is_in_the_way_of_no_other_setting(
     assert [effect.code for effect in made if isinstance(effect, ProposalRefused)] == [ProposalCode.NOT_ALLOWED]
     world.tell(replace(set_policy(lease_margin_wall_ms=15_000), fields=("lease_margin_wall_ms",)))
     assert world.state.policy.lease_margin_wall_ms == 15_000
-
-
-def test_the_docs_name_each_bound() -> None:
-    rows = [line.split("|")[1:3] for line in DOCS.read_text().splitlines() if line.startswith("| `")]
-    told = {name: most.split("(")[0].strip() for names, most in rows for name in re.findall(r"`(\w+)`", names)}
-    assert {name: told.get(name) for name in NUMBERS} == {
-        name: "half of `node_lease_wall_ms`" if name == "lease_margin_wall_ms" else str(SCHEMA[name]["maximum"])
-        for name in NUMBERS
-    }

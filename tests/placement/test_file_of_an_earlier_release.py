@@ -176,7 +176,7 @@ def test_a_file_of_more_quotas_than_a_cell_takes_now_is_read_on_and_refused_from
 
 
 def is_within(policy: dict[str, int]) -> bool:
-    """Whether a file with this policy is taken: judged by the table of docs/quota.md in test_policy_bounds."""
+    """Whether a file with this policy is taken: judged by the bounds in test_policy_bounds."""
     try:
         CellFile.model_validate(content_with(policy))
     except ValueError:

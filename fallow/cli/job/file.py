@@ -41,7 +41,7 @@ SCRIPT = (
 )
 MANIFEST = (
     "looks like a Kubernetes manifest (apiVersion); docs/coming-from.md says how a job is written here, and "
-    "docs/jobs.md lists its fields"
+    "docs/reference/job-fields.md lists its fields"
 )
 
 

@@ -72,18 +72,26 @@ FORMS = {
 
 
 class Pool(Part):
-    """Nodes of one GPU type. `gpus` is how many the pool is to have in all, by which jobs and quotas are judged, and no
-    node that joins; `gpus_per_node` is the most that one node may have. `driver` is what its nodes can run: real
-    processes, or virtual runs that only take time; `nodes` is which may join.
-    """
+    """Nodes of one GPU type."""
 
     name: Name
+    """The name of the pool, which stands once in the file. Nodes name it when they join."""
     gpu_type: Label = "gpu"
+    """The type of GPU that all nodes of the pool have, as jobs and quotas name it."""
     role: NodeRole = NodeRole.TRAINING
+    """The kind of jobs the nodes are for. An inference pool may be lent to training."""
     driver: Literal["virtual", "process"] = "virtual"
+    """What its nodes can run: `process` runs real programs, `virtual` runs that only take time."""
     gpus: Annotated[int, Field(strict=True, ge=1, le=GPUS_MOST)]
+    """How many GPUs the pool is to have in all. A larger job is rejected at once, and no more may be guaranteed. It
+    keeps no node from joining: raise it before the pool grows.
+    """
     gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=DEVICES_MOST)] = 8
+    """The largest number of GPUs that a node of the pool may have. A larger worker is rejected, a larger node does
+    not join.
+    """
     nodes: Annotated[tuple[NodePattern, ...], Field(min_length=1, max_length=NODE_PATTERNS_MOST)] = ("*",)
+    """The ids of nodes that may join, where `*` stands for any characters. It is looked at when a node joins."""
 
     def admits(self, node: str) -> bool:
         """Whether a node of this id may join."""
@@ -99,7 +107,11 @@ class PublicKey(Part):
     """
 
     public: Annotated[str, Field(pattern=PUBLIC_KEY)]
+    """The public key, as `fallow cell key` prints it."""
     until_version: VersionNumber | None = None
+    """The key is retired: it proves decisions up to this version, and no service writes with it. Without it the key
+    is in use.
+    """
 
     @field_validator("public")
     @classmethod
@@ -124,7 +136,9 @@ class Signing(Part):
     """Whose decisions a cell's readers believe: from `from_version` on those alone that one of the keys proves."""
 
     from_version: VersionNumber
+    """The first version of the decision log that has to be signed: 1 in a new cell."""
     keys: Annotated[tuple[PublicKey, ...], Field(min_length=1, max_length=KEYS_MOST)]
+    """The keys that prove decisions. At least one of them is not retired."""
 
     @model_validator(mode="after")
     def _one_key_writes(self) -> Signing:
@@ -135,18 +149,21 @@ class Signing(Part):
 
 
 class Queue(Part):
-    """A line in which jobs wait, and how it lets jobs past one that does not fit.
-
-    `order` says whose job is next: the oldest, or one of the tenant with the smallest share. With `aging_ms` the first
-    steps of priority are worth so much waiting each, and all of them together at most `aging_max_ms`; with 0 priority
-    is everything.
-    """
+    """A line in which jobs wait, and how it lets jobs past one that does not fit."""
 
     name: Name
+    """The name of the queue, which stands once in its cell."""
     discipline: QueueDiscipline = QueueDiscipline.BEST_EFFORT_FIFO
+    """How the queue lets jobs past a job that does not fit. `strict-fifo`: a job that could use what the head needs
+    waits behind it. `best-effort-fifo`: every job that fits may start. `backfill`: the planned start of the head is
+    kept.
+    """
     order: QueueOrder = QueueOrder.FIFO
+    """Which job is next: `fifo` takes the oldest, `fair-share` a job of the tenant with the smallest share."""
     aging_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 3_600_000
+    """How much waiting one step of priority is worth. 0: priority is everything."""
     aging_max_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 7 * 86_400_000
+    """How much waiting all steps of priority are worth together. At least `aging_ms`."""
 
     @model_validator(mode="after")
     def _a_step_counts_in_full(self) -> Queue:
@@ -163,11 +180,19 @@ class CellPart(Part):
     """
 
     name: Name
+    """The name of the cell, which stands once in the file."""
     ordinal: Annotated[int, Field(strict=True, ge=0, le=9_999)]
+    """The partition of the cell in every topic. Give each cell its own, counted from 0, and never change it."""
     pools: Annotated[tuple[Pool, ...], Field(min_length=1, max_length=POOLS_MOST)]
+    """The nodes of the cell, by GPU type."""
     queues: Annotated[tuple[Queue, ...], Field(min_length=1)] = (Queue(name="default"),)
+    """Where jobs wait. A job without a queue, of a tenant without one, waits in the first."""
     policy: CellPolicy = CellPolicy()
+    """The numbers by which the cell decides. They enter the log when the cell begins; later changes count from the
+    next `fallow cell reload` on.
+    """
     signing: Signing | None = None
+    """Which keys prove the decisions of the cell. Without it decisions are not signed."""
 
     @field_validator("policy", mode="before")
     @classmethod
@@ -206,20 +231,36 @@ class CellPart(Part):
 
 
 class TenantQuota(Part):
-    """A tenant's share of one GPU type, in whole GPUs; what each field means says `Quota`. A parent that names no
-    guarantee has what is guaranteed to its children.
-    """
+    """A tenant's share of one GPU type, in whole GPUs."""
 
     gpu_type: Label = "gpu"
+    """The GPU type of the quota."""
     guaranteed: Gpus = 0
+    """GPUs that are there for the tenant and the tenants below it whenever it wants them, as far as they were not
+    lent. A parent that names none has what its children have together; one that names more shares it between them.
+    """
     limit: Gpus | None = None
+    """The largest number of GPUs that the tenant and all below it may use. Without it only the cell is the limit."""
     weight: Annotated[int, Field(strict=True, ge=0, le=1_000_000)] = 1
+    """In fair-share queues the use of the tenant is divided by its weight. Weight 0 comes behind all others of its
+    level.
+    """
     lends: bool = True
+    """`false`: no other tenant may use what the tenant leaves idle of its guarantee."""
     borrows: bool = True
+    """`false`: the tenant uses no more than its guarantee. Else it may also use GPUs that others leave idle, and
+    GPUs that are guaranteed to no tenant.
+    """
     borrow_limit: Gpus | None = None
+    """The largest number of GPUs that the tenant uses beyond its guarantee. Without it as many as there are."""
     lend_limit: Gpus | None = None
+    """The largest number of GPUs of its idle guarantee that others may use. Without it all of them."""
     reclaim: ReclaimFrom = ReclaimFrom.ANY
+    """From whose jobs the tenant may take back what it lent. This version takes nothing back."""
     min_run_ms: Annotated[Millis, Field(strict=True)] | None = None
+    """How long a job runs before GPUs may be reclaimed from it. Without it what holds for the parent. This version
+    takes nothing back.
+    """
 
     @model_validator(mode="after")
     def _limit_covers_the_guarantee(self) -> TenantQuota:
@@ -253,7 +294,11 @@ class SubmissionRate(Part):
     """
 
     per_s: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+    """How many jobs or updates a second the tenant may send in the long run. An array counts as its elements, and
+    cancels may be ten times as many.
+    """
     burst: Annotated[int, Field(strict=True, ge=1, le=100_000_000)] | None = None
+    """How many may come at once after a pause. Without it as many as `per_s`."""
 
     @property
     def at_once(self) -> int:
@@ -262,45 +307,70 @@ class SubmissionRate(Part):
 
 
 class Tenant(Part):
-    """Who may submit. Without pools it may use all; without a queue it waits in its cell's first one; without a limit
-    of submissions it may send as many as come. No job of its own or of tenants below it may have a higher priority than
-    `max_priority`. Of its own jobs at most `max_pending_jobs` wait in a cell, and the specifications of those that
-    wait or run take at most `live_bytes_max` (None: half of what the cell's policy allows, or all of it in a file of
-    one tenant).
-    """
+    """Who may submit, and how much."""
 
     name: Name
+    """The name of the tenant, which stands once in the file."""
     pools: tuple[Name, ...] = ()
+    """The pools that the tenant may use. Without them all."""
     queue: Name | None = None
+    """The queue in which its jobs wait that name none. Without it the first queue of the cell."""
     parent: Name | None = None
+    """Another tenant of the file, whose guarantee and limit hold for both together. A line from the top to the
+    lowest tenant has at most 16 levels. Tenants without a parent share the cell.
+    """
     quotas: tuple[TenantQuota, ...] = ()
+    """What the tenant has of each GPU type."""
     own_topic: bool = False
+    """`true`: its submissions come in a topic of its own, which Kafka's ACLs can confine to it. What comes in its
+    name by the common topic is rejected (`tenant_not_of_topic`).
+    """
     submissions: SubmissionRate | None = None
+    """How many submissions the tenant may send. Beyond that they are rejected (`too_many_submissions`). Without it
+    as many as come.
+    """
     max_priority: Annotated[int, Field(strict=True, ge=-1_000_000, le=1_000_000)] | None = None
+    """No job of the tenant, or of a tenant below it, may have a higher priority. Without it there is no ceiling."""
     max_pending_jobs: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
+    """At most so many of its jobs wait in each cell. Without it half of the policy's `max_pending_jobs`, or all of
+    it in a file of one tenant.
+    """
     live_bytes_max: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] | None = None
+    """At most so much may the texts of its jobs that wait or run take in each cell. Without it half of the policy's
+    `live_bytes_max`, or all of it in a file of one tenant.
+    """
 
 
 class Limits(Part):
-    """What no single job may pass, in every cell. `submit_skew_ms` bounds how far a submit time may be from the cell
-    time at which the submission came (None: as far as it says), `not_before_ahead_ms` how far ahead of that a job's own
-    earliest start.
-    """
+    """What no single job may pass, in every cell."""
 
     workers_per_job: Annotated[int, Field(strict=True, ge=1, le=WORKERS_MOST)] = 10_000
+    """The largest number of workers of a job."""
     gpus_per_job: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] = 100_000
+    """The largest number of GPUs of a job."""
     retry_budget: Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)] = 100
+    """The largest `retry.budget` of a job."""
     submit_skew_ms: Annotated[int, Field(strict=True, ge=0, le=LATEST_MS)] | None = 10_000
+    """How far a submit time may be from the cell time at which the submission came. `null`: any distance, for
+    traces.
+    """
     not_before_ahead_ms: Annotated[int, Field(strict=True, ge=0, le=LATEST_MS)] = 30 * 86_400_000
+    """How far ahead of now the `not_before_ms` of a job may be."""
 
 
 class CellFile(Part):
     """Everything that an operator decides before the first job comes."""
 
     cells: Annotated[tuple[CellPart, ...], Field(min_length=1)]
+    """The cells of the installation."""
     tenants: Annotated[tuple[Tenant, ...], Field(min_length=1)]
+    """Who may submit jobs. Those that are not named here may not."""
     limits: Limits = Limits()
+    """What no single job may pass, in every cell."""
     retention_hours: dict[str, Annotated[int, Field(strict=True, ge=1, le=876_000)]] = {}
+    """How long a topic keeps its records, where `deploy/kafka/topics.yaml` is to be overridden. The key is the
+    topic without its namespace, such as `decisions`.
+    """
 
     @model_validator(mode="after")
     def _fits_together(self, info: ValidationInfo) -> CellFile:
