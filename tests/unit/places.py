@@ -13,6 +13,8 @@ from typing import get_args
 
 from fallow.cli.log.sentences import SENTENCES
 from fallow.cli.log.why import DEFERRED
+from fallow.reference import pages
+from fallow.reference.fields import rows_of
 from fallow.services.placement.policy.policies import POLICIES
 from fallow.services.placement.search.reason_precedence import PRECEDENCE
 from fallow.shared.cluster.fold.apply import APPLY
@@ -20,11 +22,11 @@ from fallow.shared.cluster.model.config import PLACEMENTS
 from fallow.shared.events import asyncapi, effects
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.values import JobSpec
 from fallow.shared.view.apply import TOUCH
 from tests.cli.test_sentences import TABLE
 from tests.reasons.cells import CELLS
 from tests.reasons.test_waits import NUMBERS
-from tests.unit.test_job_fields_are_documented import fields, named_first
 
 TOP = Path(__file__).parents[2]
 CELL_FILE, PLACEMENT_PAGE, REASONS_PAGE = "deploy/cell.yaml", "docs/placement.md", "docs/reasons.md"
@@ -100,9 +102,13 @@ def of_policies() -> Lacking:
 
 
 def of_job_fields() -> Lacking:
-    """The page that tells of all fields of a job."""
-    set_by_the_cell = {"array_of", "array_index"}
-    yield from _not_in("docs/jobs.md", sorted(fields() - set_by_the_cell), sorted(named_first()))
+    """The sentence that tells what a field means, and the page that shows it."""
+    for row in rows_of(JobSpec):
+        if not row.meaning:
+            yield f"JobSpec (shared/events/values.py) lacks the sentence below {row.field}"
+    for name, text in pages.texts().items():
+        if (TOP / "docs" / "reference" / name).read_text(encoding="utf-8") != text:
+            yield f"docs/reference/{name} is stale: python -m fallow.reference writes it"
 
 
 def of_schemas() -> Lacking:
