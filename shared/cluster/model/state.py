@@ -21,6 +21,17 @@ from fallow.shared.events.operations import CellPolicy
 Resume = tuple[str, int, int]
 """An input that was read to the first offset is read on from the second."""
 
+NOT_OF_DECISIONS = {
+    "offset": "Where this reader stands in its log: the shell moves it, also behind records that are no decisions.",
+    "skipped": "How many records this reader has passed over: it follows from what was read, and is never undone.",
+    "clock_ms": "The cell time of the decision in the making: the writer sets it anew before each.",
+    "tree.kept": "What owners have places kept for: placement derives it from the rest before each look.",
+    "capacity.effort": "How much work a search has made: it bounds a walk, and is no part of what the log says.",
+}
+"""What a shell or placement sets by itself. All else is written by the fold alone, which leaves the old value in
+`undo_log` wherever a decision that is tried may be undone.
+"""
+
 
 @dataclass(slots=True)
 class CellState:
