@@ -25,6 +25,7 @@ from fallow.shared.events.reasons import PendingReason
 from fallow.shared.events.values import JobSpec
 from fallow.shared.view.apply import TOUCH
 from tests.cli.test_sentences import TABLE
+from tests.placement.test_scheduling_key import VARIANTS
 from tests.reasons.cells import CELLS
 from tests.reasons.test_waits import NUMBERS
 
@@ -102,7 +103,8 @@ def of_policies() -> Lacking:
 
 
 def of_job_fields() -> Lacking:
-    """The sentence that tells what a field means, and the page that shows it."""
+    """The test of the scheduling key, the sentence that tells what a field means, and the page that shows it."""
+    yield from _not_in("VARIANTS (tests/placement/test_scheduling_key.py)", JobSpec.__struct_fields__, VARIANTS)
     for row in rows_of(JobSpec):
         if not row.meaning:
             yield f"JobSpec (shared/events/values.py) lacks the sentence below {row.field}"

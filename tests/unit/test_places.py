@@ -116,6 +116,7 @@ def test_of_a_field_of_a_job_that_only_has_its_line_each_place_that_lacks_it_is_
     behind = "    def __post_init__(self) -> None:\n        # What equals a default"
     change(copy, "shared/events/values.py", behind, f"    under_full_moon: bool = False\n\n{behind}")
     assert printed(copy, "-m", "tests.unit.places") == [
+        "VARIANTS (tests/placement/test_scheduling_key.py) lacks under_full_moon",
         "JobSpec (shared/events/values.py) lacks the sentence below under_full_moon",
         "docs/reference/job-fields.md is stale: python -m fallow.reference writes it",
         "deploy/asyncapi.yaml is stale: python -m fallow.shared.events.asyncapi writes it",

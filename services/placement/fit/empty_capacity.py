@@ -33,7 +33,9 @@ from fallow.shared.events.values import (
 
 
 class Form(NamedTuple):
-    """What of a job decides this in one pool: equal for jobs that could be on the same nodes, and as many of them."""
+    """What of a job decides this in one pool: equal for jobs that could be on the same nodes, and as many of them.
+    It is a part of the scheduling key (`room_of` in `queue/lines/classes.py`), and adds nothing to it.
+    """
 
     workers: int
     resources: Resources

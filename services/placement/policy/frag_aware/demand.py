@@ -19,7 +19,9 @@ JOBS_MOST = 8_192
 
 
 class ResourceRequest(NamedTuple):
-    """What one worker asks for. Two jobs of one ask are alike to the score."""
+    """What one worker asks for. Two jobs of one ask are alike to the score. It is a part of the scheduling key
+    (`room_of` in `queue/lines/classes.py`), and adds nothing to it.
+    """
 
     gpu_milli: int
     cpu_milli: int

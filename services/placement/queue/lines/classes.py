@@ -1,4 +1,9 @@
-"""The scheduling key of a job: two jobs of one queue with the same key start or wait alike, in the same state."""
+"""The scheduling key of a job: two jobs of one queue with the same key start or wait alike, in the same state.
+
+This is the only one. `room_of` is the part that says whether there is room, `class_of` is the whole of it. What else
+goes by a part of a job takes less of the same: `ask_of` here three fields of the room, `Form` (`fit/empty_capacity.py`)
+what decides in one pool, and `ResourceRequest` (`policy/frag_aware/demand.py`) what one worker costs.
+"""
 
 from __future__ import annotations
 
