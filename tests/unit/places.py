@@ -95,10 +95,13 @@ def of_policies() -> Lacking:
     if line != right:
         yield f"{CELL_FILE} lacks the line: {right}"
     part = _part(PLACEMENT_PAGE, "Which policy")
-    rows = dict(re.findall(r"^\| `([^`]+)` \| [^|]+ \| ([^|]+) \|$", part, re.MULTILINE))
+    rows = dict(re.findall(r"^\| `([^`]+)` \| [^|]+ \| ([^|]+) \| [^|]+ \| [^|]+ \|$", part, re.MULTILINE))
     for name, policy in POLICIES.items():
         if rows.pop(name, None) != policy.what_for:
-            yield f"'Which policy' ({PLACEMENT_PAGE}) lacks the row: | `{name}` | (what it does) | {policy.what_for} |"
+            row = f"| `{name}` | (what it does) | {policy.what_for} | (ties) | (cost) |"
+            yield f"'Which policy' ({PLACEMENT_PAGE}) lacks the row: {row}"
+    if f"**`{CellPolicy().placement}` is the default**, since" not in part:
+        yield f"'Which policy' ({PLACEMENT_PAGE}) lacks why {CellPolicy().placement} is the default"
     yield from (f"'Which policy' ({PLACEMENT_PAGE}) names {name}, which there is not" for name in rows)
 
 

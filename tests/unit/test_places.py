@@ -81,7 +81,8 @@ def test_one_file_makes_a_policy_that_decides_and_the_lines_that_lack_it_are_tol
     assert config.endswith('"e-spread", "highest")')
     assert cell_file.startswith("deploy/cell.yaml lacks the line: placement: ")
     assert cell_file.endswith("lifetime, highest or first-fit (e-spread)")
-    assert page == "'Which policy' (docs/placement.md) lacks the row: | `highest` | (what it does) | Only here. |"
+    row = "| `highest` | (what it does) | Only here. | (ties) | (cost) |"
+    assert page == f"'Which policy' (docs/placement.md) lacks the row: {row}"
 
 
 def test_of_a_reason_to_wait_that_only_has_its_code_each_place_that_lacks_it_is_told(copy: Path) -> None:
