@@ -13,7 +13,7 @@ import pytest
 
 from fallow.services.executor.app.wiring import execute
 from fallow.services.executor.settings import ExecutorSettings
-from fallow.services.metrics.app import measure
+from fallow.services.metrics.app.wiring import measure
 from fallow.services.metrics.settings import MetricsSettings
 from fallow.services.placement.app.writer import main as placement
 from fallow.services.placement.settings import PlacementSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client import generate_latest
 
-from fallow.services.metrics.app import measure
+from fallow.services.metrics.app.wiring import measure
 from fallow.services.metrics.settings import MetricsSettings
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, next_chain
 from fallow.shared.events.encoding import encode

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fallow.services.metrics.app import measure
+from fallow.services.metrics.app.wiring import measure
 from fallow.services.metrics.settings import MetricsSettings
 from fallow.services.projector.app import main
 from fallow.services.projector.settings import ProjectorSettings

@@ -16,7 +16,7 @@ from fallow.services.executor.app.own_machine import OwnMachine
 from fallow.services.executor.diaries import GROWN_BYTES, Diaries
 from fallow.services.executor.processes.supervisor import must_end
 from fallow.services.executor.settings import AgentSettings, ExecutorSettings
-from fallow.services.metrics import app as metrics_app
+from fallow.services.metrics.app import wiring as metrics_app
 from fallow.services.metrics.settings import MetricsSettings
 from fallow.services.placement.app import appending, cell_writer, intake, writer
 from fallow.services.placement.service import PlacementService
