@@ -29,7 +29,7 @@ test: $(READY)
 	@$(BIN)/pytest -rsfE --numprocesses $(CORES) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 # In a minute or two what needs no server: the language, the model, policies, the judge. Choose: make quick ARGS="-k quota"
-QUICK := admission cluster events metrics placement/policy projector queueing reasons simulator/history unit view
+QUICK := admission cluster events metrics placement/explain placement/fit placement/policy placement/queue placement/search projector queueing reasons simulator/history unit view
 quick: $(READY)
 	@HYPOTHESIS_EXAMPLES=5 $(BIN)/pytest -q --no-servers --numprocesses auto --dist loadgroup $(QUICK:%=tests/%) $(ARGS)
 

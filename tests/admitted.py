@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fallow.shared.events.base import Event
-from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.codec.encoding import Undecodable
 from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
 
 

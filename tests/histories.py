@@ -15,12 +15,12 @@ from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.node import lowest
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, WorkerPlace
 from fallow.shared.events.operations import CellPolicy, Quota
 from fallow.shared.events.reasons import ClearReason, FailReason, PendingReason, RequeueReason, StopReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, NodeRole, NodeSpec, NodeStatus, Resources, WorkerPlace
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Outgoing
 

@@ -8,6 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.codec.encoding import TYPE_HEADER, encode
 from fallow.shared.events.decisions import (
     BEFORE_HEADER,
     CHAIN_HEADER,
@@ -16,12 +17,11 @@ from fallow.shared.events.decisions import (
     Decision,
     next_chain,
 )
-from fallow.shared.events.encoding import TYPE_HEADER, encode
-from fallow.shared.log.ed25519 import SigningKey
+from fallow.shared.log.keys.ed25519 import SigningKey
+from fallow.shared.log.keys.signers import Signers
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.writer import Draft
 from fallow.shared.log.port import Outgoing
-from fallow.shared.log.signers import Signers
 from fallow.shared.runtime.files.cell_file import parse_cell_file
 from tests.histories import folded
 

@@ -21,8 +21,8 @@ from pydantic.fields import FieldInfo
 from fallow.shared.events import TYPES
 from fallow.shared.events.base import LARGEST_INTEGER, Value
 from fallow.shared.events.effects import AnyEffect, Effect, JobResized, JobResizing, JobStarted, ReservationSet
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeSpec, ProcessRun, Resources, WorkerRange
 from fallow.shared.events.submissions import JobChanges
-from fallow.shared.events.values import GPU, JobSpec, NodeSpec, ProcessRun, Resources, WorkerRange
 
 V = TypeVar("V", bound=Value)
 Fields = dict[str, Any]

@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from itertools import pairwise
@@ -17,6 +18,7 @@ ROOT = Path(__file__).parent.parent
 CODE = sorted(path for top in ("fallow", "services", "shared") for path in (ROOT / top).rglob("*.py"))
 ALL_PYTHON = [*CODE, *sorted((ROOT / "tests").rglob("*.py"))]
 LINES_PER_FUNCTION_MAX = 60
+MODULES_PER_FOLDER_MAX = 15
 
 PURE = re.compile(
     r"services/[^/]+/(policy/.*|policy\.py|service\.py)|services/placement/(fit|search|owners|queue|lifecycle|decision|requests|explain)/.*|"
@@ -190,3 +192,8 @@ def test_the_rules_find_what_they_forbid() -> None:
     assert len(list(swallowing_handlers(bad))) == 2
     assert len(list(banned_calls(bad))) == 2
     assert len(list(long_functions(ast.parse("def f():\n" + "    x = 1\n" * 70)))) == 1
+
+
+def test_no_folder_holds_more_modules_than_one_takes_in_at_a_glance() -> None:
+    held = Counter(name_of(path.parent) for path in ALL_PYTHON if path.name != "__init__.py")
+    assert {folder: count for folder, count in held.items() if count > MODULES_PER_FOLDER_MAX} == {}

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fallow.cli.failures import refuse
+from fallow.cli.arguments.paths import file_to_read, folder_to_write
+from fallow.cli.errors.failures import refuse
 from fallow.cli.output.output import AsJson
-from fallow.cli.paths import file_to_read, folder_to_write
 
 if TYPE_CHECKING:
     from fallow.bench.figure import Figure

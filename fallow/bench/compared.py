@@ -10,7 +10,7 @@ from statistics import median
 from rich.console import Console
 
 from fallow.bench.figure import Figure
-from fallow.cli.failures import refuse
+from fallow.cli.errors.failures import refuse
 from fallow.shared.runtime.addresses import without_password
 from fallow.shared.runtime.stack.server import Source
 from fallow.shared.runtime.stack.valkey import Program, program_on_path

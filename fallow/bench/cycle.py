@@ -25,9 +25,9 @@ from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, WorkerPlace
 from fallow.shared.events.jobs import AdmittedJob, JobsAdmitted
 from fallow.shared.events.nodes import RunsReported, RunStatusUpdate
-from fallow.shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, RunStatus, WorkerPlace
 from fallow.shared.log.machine.writer import Draft, Writer
 from fallow.shared.runtime.collector import tune_collector
 

@@ -27,9 +27,9 @@ from fallow.bench.pipeline import BASELINE_JOBS_MOST
 from fallow.bench.real.pipeline import GROWTH_MOST_PART
 from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import CELL
-from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.stack.child import StackError
+from fallow.shared.runtime.tasks.cancels import end_tasks
 
 MOST_PER_S = 8_000.0
 """No higher rate is searched; runs are so short that the GPUs hold it."""

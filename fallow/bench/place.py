@@ -34,9 +34,9 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import NOTHING_KEPT
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import JobStarted, NodeChanged
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeStatus, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
 from fallow.shared.log.machine.writer import readable
 from fallow.shared.runtime.collector import tune_collector
 

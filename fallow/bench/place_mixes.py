@@ -10,9 +10,9 @@ from fallow.bench.load.networked_cell import DIGEST, LAB, Network, gang
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, Resources, TopologyRequest, Wish, WorkerPlace
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, Level, Resources, TopologyRequest, Wish, WorkerPlace
 
 LEAF, IN_LEAF = TopologyRequest(level=Level.LEAF), TopologyRequest(level=Level.LEAF, wish=Wish.REQUIRED)
 FITS_NOWHERE = "too-large"

@@ -23,10 +23,10 @@ from fallow.local.local_cell import Servers
 from fallow.replay.workload import CELL, QUEUE
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import AnyEffect, JobStarted, WriterStarted
-from fallow.shared.events.job_ids import own_id
+from fallow.shared.events.fields.job_ids import own_id
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import JobSpec
-from fallow.shared.log.kafka.group_timers import QUICK
+from fallow.shared.log.kafka.groups.group_timers import QUICK
 from fallow.shared.log.port import Reader
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.clocks import wall_ms

@@ -25,10 +25,10 @@ from fallow.replay.run_session import folder_for
 from fallow.services.executor.app.own_machine import Driver, OwnMachine, as_node
 from fallow.services.executor.policy.turn import Start
 from fallow.services.executor.policy.worker_environment import Gang
-from fallow.services.executor.processes.state_folder import StateFolder
+from fallow.services.executor.processes.folders.state_folder import StateFolder
 from fallow.services.executor.processes.worker_users import WorkerUsersUnusable
 from fallow.services.executor.settings import AgentSettings
-from fallow.shared.events.values import NodeSpec, ProcessRun, RunStatus, WorkerPlace
+from fallow.shared.events.fields.values import NodeSpec, ProcessRun, RunStatus, WorkerPlace
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.runtime.stack.child import StackError
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import typer
 
-from fallow.cli.failures import Exit, end_with, refuse
-from fallow.cli.fence_line import FenceLine
-from fallow.cli.interrupts import cancelled_by_signals, end_if_interrupted
+from fallow.cli.errors.failures import Exit, end_with, refuse
+from fallow.cli.errors.fence_line import FenceLine
+from fallow.cli.errors.interrupts import cancelled_by_signals, end_if_interrupted
 from fallow.shared.near import meant, there
 from fallow.shared.runtime.addresses import REDIS_RULE, is_redis, without_password
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 
 if TYPE_CHECKING:
-    from fallow.cli.passed_over import Places
+    from fallow.cli.errors.passed_over import Places
     from fallow.shared.client.direct import DirectClient
     from fallow.shared.cluster.model.config import CellFile
     from fallow.shared.log.layout import Layout
@@ -86,7 +86,7 @@ class Access:
 
     def _layout_of(self, file: CellFile) -> Layout:
         # Not by shared.log.opening, which brings along everything that a service needs and a command does not.
-        from fallow.cli.passed_over import TellingSigners  # noqa: PLC0415 - keeps `fallow --help` quick
+        from fallow.cli.errors.passed_over import TellingSigners  # noqa: PLC0415 - keeps `fallow --help` quick
         from fallow.shared.log.layout import Layout  # noqa: PLC0415 - the same
 
         ordinals = {cell.name: cell.ordinal for cell in file.cells}

@@ -15,13 +15,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from fallow.cli.access import DEFAULT_KAFKA, DEFAULT_REDIS, Access
-from fallow.cli.digits_alone import read_digits_alone
-from fallow.cli.failures import Exit, explain, say, say_error, without_address
-from fallow.cli.given_once import check_given_once, refuse_repeated
-from fallow.cli.given_text import no_text
+from fallow.cli.arguments.digits_alone import read_digits_alone
+from fallow.cli.arguments.given_once import check_given_once, refuse_repeated
+from fallow.cli.arguments.given_text import no_text
+from fallow.cli.arguments.paths import file_to_read
+from fallow.cli.errors.failures import Exit, explain, say, say_error, without_address
+from fallow.cli.errors.wrong_use import WrongValue, in_one_line
 from fallow.cli.output.output_stream import drop_output, open_streams
-from fallow.cli.paths import file_to_read
-from fallow.cli.wrong_use import WrongValue, in_one_line
 from fallow.shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis, without_password
 
 COMMANDS: dict[str, tuple[str, str]] = {

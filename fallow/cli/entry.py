@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from traceback import clear_frames
 
-from fallow.cli.interrupts import INTERRUPTED, Interrupts
+from fallow.cli.errors.interrupts import INTERRUPTED, Interrupts
 
 NO_MEMORY = 2
-"""As of a file that cannot be used (fallow.cli.failures, which may not have been loaded yet)."""
+"""As of a file that cannot be used (fallow.cli.errors.failures, which may not have been loaded yet)."""
 
 
 def main() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from fallow.cli.failures import Exit, end_with, say
-from fallow.cli.interrupts import INTERRUPTED
+from fallow.cli.errors.failures import Exit, end_with, say
+from fallow.cli.errors.interrupts import INTERRUPTED
 
 NOTHING_DONE = "fallow: nothing was done"
 

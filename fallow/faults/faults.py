@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from fallow.cli.failures import Exit, end_with, refuse, say
+from fallow.cli.errors.failures import Exit, end_with, refuse, say
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.faults.fault_report import Report, body_of, print_report
 from fallow.faults.fault_worlds import Story, Told, shrunk, tell_all

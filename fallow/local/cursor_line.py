@@ -9,9 +9,9 @@ import asyncio
 import json
 from typing import Any, cast
 
+from fallow.shared.runtime.errors.system_words import words_of_system
 from fallow.shared.runtime.stack.http_get import Unanswered
 from fallow.shared.runtime.stack.ports import LOCAL
-from fallow.shared.runtime.system_words import words_of_system
 
 REQUEST = b"GET /cursors HTTP/1.1\r\nhost: localhost\r\n\r\n"
 HEAD_END = b"\r\n\r\n"

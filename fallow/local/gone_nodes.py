@@ -13,8 +13,8 @@ from fallow.cli.output.counts import counted
 from fallow.services.executor.nodes_file import load_nodes
 from fallow.shared.client.port import CellClient, ClientUnavailable
 from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.operations import DeclareLost
-from fallow.shared.events.values import NodeStatus
 from fallow.shared.view.rows import NodeRow
 
 LOOK_S = 1.0

@@ -15,14 +15,13 @@ from fallow.local.given_servers import must_speak_in_the_clear
 from fallow.local.service_set import Clock, service_set
 from fallow.replay.workload import CELL, Workload, WorkloadError
 from fallow.shared.events.base import Event
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.log.admin.topic_admin import create_topics
 from fallow.shared.log.admin.topics import TopicSpec
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.opening import declared_topics, layout_of, log_for
 from fallow.shared.log.port import Outgoing
-from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.stack.child import StackError
@@ -30,6 +29,7 @@ from fallow.shared.runtime.stack.choose import Choice
 from fallow.shared.runtime.stack.embedded_broker import make_topics
 from fallow.shared.runtime.stack.server import Source
 from fallow.shared.runtime.stack.services import Say, Services
+from fallow.shared.runtime.tasks.cancels import end_tasks
 from fallow.shared.runtime.telemetry import rss_peak_bytes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import access_of
-from fallow.cli.failures import refuse
+from fallow.cli.errors.failures import refuse
 from fallow.local.service_set import KINDS
 
 app = typer.Typer()

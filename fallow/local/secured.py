@@ -10,7 +10,7 @@ from secrets import token_hex
 from fallow.local.service_set import KINDS
 from fallow.shared.cluster.model.config import CellFile, PublicKey, Signing
 from fallow.shared.log.admin.access_admin import put_access_in_force
-from fallow.shared.log.ed25519 import SigningKey
+from fallow.shared.log.keys.ed25519 import SigningKey
 from fallow.shared.log.opening import declared_access
 from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.stack import kafka_jars, valkey
@@ -19,8 +19,8 @@ from fallow.shared.runtime.stack.choose import Choice, first_of
 from fallow.shared.runtime.stack.secured.kafka import SUPER, SecuredKafka
 from fallow.shared.runtime.stack.secured.valkey import SecuredValkey
 from fallow.shared.runtime.stack.server import Server, Source
+from fallow.shared.view.access.users import ADMIN, acl_file, declared_users
 from fallow.shared.view.redis_view import RedisFunctions
-from fallow.shared.view.users import ADMIN, acl_file, declared_users
 
 OPERATOR = "operator"
 """Who submits, and reads all that the cell writes."""

@@ -17,9 +17,9 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import CELL_FILE, PACKAGE, Access, access_of, run
-from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.arguments.paths import file_to_read, folder_to_write
+from fallow.cli.errors.failures import Exit, end_with, refuse
 from fallow.cli.output.output import print_line
-from fallow.cli.paths import file_to_read, folder_to_write
 from fallow.local.data_folder import held
 from fallow.local.given_servers import must_speak_in_the_clear, none_answers
 from fallow.local.gone_nodes import declare_gone_nodes
@@ -30,17 +30,17 @@ from fallow.local.upkeep import Upkeep
 from fallow.replay.workload import uniform_nodes
 from fallow.services.executor.nodes_file import load_nodes
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool
-from fallow.shared.events.encoding import encode
-from fallow.shared.events.value import replace as replace_value
-from fallow.shared.events.values import NodeSpec
+from fallow.shared.events.codec.encoding import encode
+from fallow.shared.events.fields.value import replace as replace_value
+from fallow.shared.events.fields.values import NodeSpec
 from fallow.shared.log.opening import declared_topics
 from fallow.shared.near import meant, there
 from fallow.shared.runtime.addresses import without_password
-from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.stack.child import StackError
 from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
 from fallow.shared.runtime.stack.server import Source
 from fallow.shared.runtime.stack.services import Services
+from fallow.shared.runtime.tasks.cancels import end_tasks
 
 app = typer.Typer()
 

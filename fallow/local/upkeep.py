@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fallow.shared.runtime.clocks import monotonic_ms
-from fallow.shared.runtime.endings import FENCED, WRONG_SETTINGS
+from fallow.shared.runtime.errors.endings import FENCED, WRONG_SETTINGS
 from fallow.shared.runtime.stack.child import StackError, telling_line
 from fallow.shared.runtime.stack.restarts import WORDLESS, Deaths, Restarts, how_it_ended
 from fallow.shared.runtime.stack.server import Server, Source

@@ -10,10 +10,10 @@ from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL
 from fallow.shared.cluster.model.job import WAITING
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, NodeStatus
+from fallow.shared.events.fields.values import GPU, NodeStatus
 from fallow.shared.log.follower import Follower
-from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.stack.services import told_late
+from fallow.shared.runtime.tasks.cancels import end_tasks
 
 POLL_WAIT_MS = 200
 LOOK_AGAIN_S = 0.1

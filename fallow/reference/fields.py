@@ -9,9 +9,9 @@ from pydantic import BaseModel
 
 from fallow.shared.cluster.model.config import FORMS, GPUS_MOST, PLACEMENTS
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, JobId, Label, Name, NodeId
+from fallow.shared.events.fields.value import Value, model_of
 from fallow.shared.events.meanings import meanings_of
-from fallow.shared.events.rules_told import rule_broken
-from fallow.shared.events.value import Value, model_of
+from fallow.shared.events.validation.rules_told import rule_broken
 
 Json = Mapping[str, Any]
 

@@ -20,8 +20,7 @@ from fallow.shared.cluster.model.config import (
     Tenant,
     TenantQuota,
 )
-from fallow.shared.events.operations import CellPolicy
-from fallow.shared.events.values import (
+from fallow.shared.events.fields.values import (
     Dependency,
     JobSpec,
     NodeSpec,
@@ -32,6 +31,7 @@ from fallow.shared.events.values import (
     TopologyRequest,
     VirtualRun,
 )
+from fallow.shared.events.operations import CellPolicy
 
 NUMBERS: Final = (
     "A number without an upper bound is at most 9,007,199,254,740,991; a time or a duration is at most "

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fallow.cli.failures import Exit
+from fallow.cli.errors.failures import Exit
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json
 from fallow.replay.generate import DAY_MS, generate

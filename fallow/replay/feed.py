@@ -11,8 +11,8 @@ from fallow.local.local_cell import LocalCell
 from fallow.local.watch import Watch
 from fallow.replay.workload import CELL, Timed, Workload
 from fallow.shared.events.base import Command, Event
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.value import replace
 from fallow.shared.log.port import Log, Outgoing, TopicPartition
 from fallow.shared.runtime.clocks import WallCellClock, monotonic_ms
 

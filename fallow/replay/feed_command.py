@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import refuse, say
+from fallow.cli.errors.failures import refuse, say
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.replay.feed import Feed
@@ -22,14 +22,14 @@ from fallow.replay.time_scaling import squeezed
 from fallow.replay.workload import Workload
 from fallow.shared.client.own_topics import as_kafka_shows
 from fallow.shared.events.base import Event
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.submissions import CancelJob, SubmitJob
-from fallow.shared.events.value import replace
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import LogRefused, LogUnavailable, Outgoing
-from fallow.shared.runtime.backoff import BackOff
-from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import WallCellClock, wall_ms
+from fallow.shared.runtime.tasks.backoff import BackOff
+from fallow.shared.runtime.tasks.cancels import end_tasks
 
 app = typer.Typer()
 

@@ -15,10 +15,19 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fallow.replay.workload import Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
-from fallow.shared.events.job_ids import own_id
+from fallow.shared.events.fields.job_ids import own_id
+from fallow.shared.events.fields.values import (
+    GPU,
+    JobKind,
+    JobSpec,
+    NodeRole,
+    NodeSpec,
+    Resources,
+    RetryPolicy,
+    VirtualRun,
+)
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.submissions import CancelJob, SubmitJob
-from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeRole, NodeSpec, Resources, RetryPolicy, VirtualRun
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

@@ -11,8 +11,8 @@ from fallow.local.watch import Watch
 from fallow.replay.feed import Feed, drain
 from fallow.replay.progress import Display, day_time
 from fallow.replay.workload import Workload
-from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import WallCellClock
+from fallow.shared.runtime.tasks.cancels import end_tasks
 
 SHOW_EVERY_S = 0.125
 

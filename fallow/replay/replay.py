@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fallow.cli.failures import Exit
+from fallow.cli.arguments.paths import count_or_file, file_to_read, folder_to_write, is_count
+from fallow.cli.errors.failures import Exit
 from fallow.cli.output.output import AsJson, print_json
-from fallow.cli.paths import count_or_file, file_to_read, folder_to_write, is_count
 from fallow.replay.report.report import show_report, write_report
 from fallow.replay.run_session import Plan, folder_for, run_of
 from fallow.replay.trace import counted_nodes, read_nodes, read_trace, workload_of
 from fallow.replay.workload import Workload, WorkloadError
+from fallow.shared.events.fields.values import DEVICES_MOST
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.values import DEVICES_MOST
 from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
 
 app = typer.Typer()

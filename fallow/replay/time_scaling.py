@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fallow.replay.workload import Timed, Workload
 from fallow.shared.events.base import Command
-from fallow.shared.events.job_ids import full_id, parted
+from fallow.shared.events.fields.job_ids import full_id, parted
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec, RetryPolicy, VirtualRun
 from fallow.shared.events.submissions import CancelJob, SubmitJob
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, RetryPolicy, VirtualRun
 
 
 def squeezed(workload: Workload, *, factor: float, prefix: str) -> Workload:

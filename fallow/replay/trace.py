@@ -20,13 +20,13 @@ from fallow.replay.columns import JOBS, NODES, needed_of
 from fallow.replay.names import job_ids, label, node_ids, tenant_names
 from fallow.replay.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
 from fallow.shared.digits import is_written_with_digits
-from fallow.shared.events.encoding import shorten
-from fallow.shared.events.job_ids import full_id
+from fallow.shared.events.codec.encoding import shorten
+from fallow.shared.events.fields.job_ids import full_id
+from fallow.shared.events.fields.value import build_valid
+from fallow.shared.events.fields.values import GPU, WORKERS_MOST, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.rules_told import LINE_RULE, rule_broken
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.value import build_valid
-from fallow.shared.events.values import GPU, WORKERS_MOST, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
+from fallow.shared.events.validation.rules_told import LINE_RULE, rule_broken
 from fallow.shared.runtime.files.table import Table
 from fallow.shared.runtime.files.text_file import TextFileError, must_be_file
 from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread

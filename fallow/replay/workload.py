@@ -9,12 +9,12 @@ from pydantic import ValidationError
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant
 from fallow.shared.events.base import Command
-from fallow.shared.events.encoding import shorten
+from fallow.shared.events.codec.encoding import shorten
+from fallow.shared.events.fields.values import NodeRole, NodeSpec, Position
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.rules_told import rule_broken
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import NodeRole, NodeSpec, Position
+from fallow.shared.events.validation.rules_told import rule_broken
 
 CELL = "cell-a"
 QUEUE = "default"

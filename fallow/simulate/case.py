@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fallow.cli.failures import Exit
+from fallow.cli.arguments.paths import file_to_read
+from fallow.cli.errors.failures import Exit
 from fallow.cli.output.output import AsJson, print_json, print_line
-from fallow.cli.paths import file_to_read
 from fallow.replay.workload import WorkloadError
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.files.yaml_text import YamlTextError, read_yaml

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from math import exp, isfinite
 from random import Random
 
-from fallow.cli.failures import refuse
+from fallow.cli.errors.failures import refuse
 from fallow.shared.digits import is_written_with_digits
 from fallow.shared.events.base import LARGEST_INTEGER
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, VirtualRun
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec, VirtualRun
 from fallow.simulator.trace.run import Arrival
 
 KINDS = "exact, limits:FACTOR (such as limits:3), noise:SIGMA (such as noise:1.0), none"

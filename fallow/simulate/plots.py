@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fallow.cli.paths import file_in
+from fallow.cli.arguments.paths import file_in
 from fallow.simulator.trace.course import Steps
 from fallow.simulator.trace.run import TraceRun
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fallow.cli.failures import refuse
+from fallow.cli.errors.failures import refuse
 from fallow.services.placement.search.gang import POLICIES
 from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
-from fallow.shared.events.value import replace
 
 DISCIPLINES = tuple(each.value for each in QueueDiscipline)
 ORDERS = (QueueOrder.FAIR_SHARE.value,)

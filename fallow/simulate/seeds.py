@@ -13,7 +13,7 @@ from dataclasses import asdict
 from random import Random
 from statistics import fmean, stdev
 
-from fallow.shared.events.value import replace
+from fallow.shared.events.fields.value import replace
 from fallow.simulator.trace.figures import TraceFigures
 from fallow.simulator.trace.run import Arrival
 

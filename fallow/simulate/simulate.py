@@ -8,17 +8,17 @@ from typing import Annotated
 
 import typer
 
-from fallow.cli.failures import say
+from fallow.cli.arguments.paths import count_or_file, file_to_read, folder_to_write, is_count
+from fallow.cli.errors.failures import say
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_line
-from fallow.cli.paths import count_or_file, file_to_read, folder_to_write, is_count
 from fallow.replay.replay import workload_for
 from fallow.replay.workload import Workload, WorkloadError
 from fallow.shared.cluster.model.config import CellFile, CellPart
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import DEVICES_MOST
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import DEVICES_MOST
 from fallow.shared.runtime.collector import tune_collector
 from fallow.shared.runtime.files.cell_file import load_cell_file
 from fallow.simulate.estimates import KINDS, Estimates, estimates_of

@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from fallow.cli.arguments.paths import file_in
 from fallow.cli.output.durations import duration
 from fallow.cli.output.output import print_table
-from fallow.cli.paths import file_in
-from fallow.shared.events.values import NodeSpec
+from fallow.shared.events.fields.values import NodeSpec
 from fallow.simulate.seeds import Told
 from fallow.simulator.trace.books import JOB_COLUMNS, PLACEMENT_COLUMNS
 from fallow.simulator.trace.run import TraceRun

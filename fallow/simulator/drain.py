@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.base import Event, replace
 from fallow.shared.events.decisions import input_name
+from fallow.shared.events.fields.values import JobKind, NodeStatus
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from fallow.shared.events.operations import ReleaseJob, SetQuota, Uncordon
-from fallow.shared.events.values import JobKind, NodeStatus
 from fallow.simulator.history.record import ENDS_THE_STORY
 from fallow.simulator.storage.broker import message_of
 

@@ -13,7 +13,7 @@ from fallow.services.executor.policy.desired import RunKey
 from fallow.services.executor.policy.lease import KeptLease
 from fallow.services.executor.policy.turn import Observation, Start, Stop
 from fallow.services.executor.policy.virtual import end_of
-from fallow.shared.events.values import GPU, NodeSpec, RunStatus, VirtualRun
+from fallow.shared.events.fields.values import GPU, NodeSpec, RunStatus, VirtualRun
 from fallow.simulator.history.record import NodeMoment
 from fallow.simulator.process import ORIGIN_MS
 from fallow.simulator.storage.disk import Folder

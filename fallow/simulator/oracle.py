@@ -10,9 +10,9 @@ from fallow.shared.cluster.checks.audit import Ledger
 from fallow.shared.cluster.checks.invariants import Offence, check_state
 from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.codec.encoding import Undecodable
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import InputResumed
-from fallow.shared.events.encoding import Undecodable
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.simulator.history.record import Logged
 

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Collection
 from functools import partial
 
-from fallow.shared.events.values import NodeSpec
+from fallow.shared.events.fields.values import NodeSpec
 from fallow.shared.log.port import LogTruncated
 from fallow.shared.log.sharing.cell_work import FENCING
 from fallow.simulator.clients.client import SUBMISSION_PARTITIONS, Clients

@@ -17,12 +17,12 @@ from fallow.services.admission.policy.rates import GONE, NOBODY, OF_NOBODY, Kept
 from fallow.services.admission.policy.resolve import Rejection, cell_of, cell_of_cancel, tenant_of
 from fallow.shared.cluster.model.config import CellFile, SubmissionRate
 from fallow.shared.events.base import Event, JobId, replace
-from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, shorten
-from fallow.shared.events.job_ids import digest_of, full_id, in_full, in_short, own_id
+from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, shorten
+from fallow.shared.events.fields.job_ids import digest_of, full_id, in_full, in_short, own_id
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from fallow.shared.events.unknown_fields import finite
+from fallow.shared.events.validation.unknown_fields import finite
 
 COMMANDS: dict[str, str] = {SubmitJob.type: "submit", CancelJob.type: "cancel", UpdateJob.type: "update"}
 

@@ -27,9 +27,9 @@ from fallow.services.executor.policy.journal_recovery import key_of
 from fallow.services.executor.service import slot_of
 from fallow.shared.cluster.checks.run_journal import HORIZON_BEGINS, DiaryHorizon, DiaryLine
 from fallow.shared.events.base import LARGEST_INTEGER
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.nodes import SEQ_LEAD_WALL_MS, SEQ_PER_MS
-from fallow.shared.events.unknown_fields import must_be_text
+from fallow.shared.events.validation.unknown_fields import must_be_text
 
 Read = TypeVar("Read")
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from fallow.services.executor.processes.machine import cpu_milli, memory_mib
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool
-from fallow.shared.events.encoding import shorten
-from fallow.shared.events.value import build_valid
-from fallow.shared.events.values import NodeSpec
+from fallow.shared.events.codec.encoding import shorten
+from fallow.shared.events.fields.value import build_valid
+from fallow.shared.events.fields.values import NodeSpec
 
 
 class WrongOffer(ValueError):

@@ -9,10 +9,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from fallow.shared.events.base import Name, Value
-from fallow.shared.events.encoding import shorten, written
-from fallow.shared.events.rules_told import is_shown, rule_broken
-from fallow.shared.events.unknown_fields import read_valid
-from fallow.shared.events.values import NodeSpec
+from fallow.shared.events.codec.encoding import shorten, written
+from fallow.shared.events.fields.values import NodeSpec
+from fallow.shared.events.validation.rules_told import is_shown, rule_broken
+from fallow.shared.events.validation.unknown_fields import read_valid
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 
 

@@ -24,9 +24,9 @@ from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import NodeSpec, NodeStatus, RunStatus
 from fallow.shared.events.nodes import LivingNode
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import NodeSpec, NodeStatus, RunStatus
 
 LEASE_CHECK_MS = 1_000
 """How often (monotonic) every node's lease is looked at."""

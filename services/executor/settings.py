@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field, ValidationInfo, field_validator
 
 from fallow.shared.events.base import Label, Name, NodeId
-from fallow.shared.events.values import DEVICES_MOST, LABELS_MOST, TAINTS_MOST
+from fallow.shared.events.fields.values import DEVICES_MOST, LABELS_MOST, TAINTS_MOST
 from fallow.shared.runtime.settings import ServiceSettings
 
 UIDS_FROM, UIDS_TO = 1_000, 2**32 - 2

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from fallow.shared.events.values import RunStatus
+from fallow.shared.events.fields.values import RunStatus
 from fallow.shared.runtime.telemetry import STEP_SECONDS
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fallow.shared.runtime.background import Rank, step_back
+from fallow.shared.runtime.tasks.background import Rank, step_back
 
 if __name__ == "__main__":
     step_back(Rank.WATCH)

@@ -50,8 +50,9 @@ from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
 from fallow.shared.events import effects as e
 from fallow.shared.events import operations as o
 from fallow.shared.events.base import LARGEST_INTEGER, Event
+from fallow.shared.events.codec.encoding import Undecodable
 from fallow.shared.events.decisions import input_name
-from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.jobs import (
     AdmittedJob,
     JobAdmitted,
@@ -64,7 +65,6 @@ from fallow.shared.events.nodes import NodeEvent, NodesReported, RunsReported
 from fallow.shared.events.proposals import Proposal
 from fallow.shared.events.queue import QueueDiscipline, StartsPlanned
 from fallow.shared.events.reasons import ClearReason, DeadLetterReason, PendingReason, ProposalCode
-from fallow.shared.events.values import NodeStatus
 
 __all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "IDLE_WALL_MS", "Input", "PendingDecision", "PlacementService"]
 

@@ -9,10 +9,10 @@ from enum import StrEnum
 from fallow.shared.client.port import News
 from fallow.shared.cluster.model.arrays import element_id
 from fallow.shared.events import effects as e
-from fallow.shared.events.job_ids import digest_of, full_id
+from fallow.shared.events.fields.job_ids import digest_of, full_id
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobSpec
 
 
 class Stage(StrEnum):

@@ -13,9 +13,9 @@ from fallow.shared.client.port import ClientUnavailable, Mark, News, NotYet, Vie
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.base import Command, Event
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.operations import Operation
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from fallow.shared.events.values import JobSpec
 from fallow.shared.log.layout import Layout, tenant_of
 from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, NoTopics
 from fallow.shared.runtime.clocks import wall_ms

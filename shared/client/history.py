@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Iterable, Iterator
 from fallow.shared.client.port import Mark, News, is_of_a_stranger, job_of
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import JobEnqueued
-from fallow.shared.events.job_ids import own_id
+from fallow.shared.events.fields.job_ids import own_id
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable, Reader, Record, TopicPartition

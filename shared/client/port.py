@@ -15,11 +15,11 @@ from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.base import Name
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import Effect, JobRefused
-from fallow.shared.events.job_ids import parted
+from fallow.shared.events.fields.job_ids import parted
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import Operation
 from fallow.shared.events.submissions import JobChanges
-from fallow.shared.events.values import JobSpec
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow
 

@@ -78,10 +78,11 @@ Every change of all these lives is an effect inside one `Decision`, and a `Decis
 """
 
 from fallow.shared.events.base import *  # noqa: F403 - every name of every file belongs to the language
+from fallow.shared.events.codec.encoding import *  # noqa: F403
 from fallow.shared.events.decisions import *  # noqa: F403
 from fallow.shared.events.demand import *  # noqa: F403
 from fallow.shared.events.effects import *  # noqa: F403
-from fallow.shared.events.encoding import *  # noqa: F403
+from fallow.shared.events.fields.values import *  # noqa: F403
 from fallow.shared.events.jobs import *  # noqa: F403
 from fallow.shared.events.nodes import *  # noqa: F403
 from fallow.shared.events.operations import *  # noqa: F403
@@ -90,4 +91,3 @@ from fallow.shared.events.queue import *  # noqa: F403
 from fallow.shared.events.reasons import *  # noqa: F403
 from fallow.shared.events.snapshots import *  # noqa: F403
 from fallow.shared.events.submissions import *  # noqa: F403
-from fallow.shared.events.values import *  # noqa: F403

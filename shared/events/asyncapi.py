@@ -17,11 +17,11 @@ import yaml
 from pydantic.json_schema import models_json_schema
 
 from fallow.shared.events.base import TYPES, Event, Value
+from fallow.shared.events.codec.encoding import TYPE_HEADER
 from fallow.shared.events.decisions import BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER, Decision
-from fallow.shared.events.encoding import TYPE_HEADER
+from fallow.shared.events.fields.value import model_of
 from fallow.shared.events.meanings import meanings_of
 from fallow.shared.events.reasons import DeadLetterReason
-from fallow.shared.events.value import model_of
 
 DEFAULT_PATH = Path("deploy/asyncapi.yaml")
 VERSION = "0.1.0"

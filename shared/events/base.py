@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta
 from pydantic import Field, StringConstraints
 
-from fallow.shared.events.value import Value, ValueMeta, plain, replace
+from fallow.shared.events.fields.value import Value, ValueMeta, plain, replace
 
 __all__ = [
     "CALENDAR_FROM_MS",

@@ -13,9 +13,20 @@ from msgspec.structs import force_setattr
 from pydantic import Field
 
 from fallow.shared.events.base import LARGEST_INTEGER, Attempt, Count, JobId, Label, Millis, Name, NodeId, Text, Value
+from fallow.shared.events.codec.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
+from fallow.shared.events.fields.value import ValueMeta, replace
+from fallow.shared.events.fields.values import (
+    WORKERS_MOST,
+    JobSpec,
+    NodeSpec,
+    NodeStatus,
+    RunStatus,
+    Setback,
+    WorkerPlace,
+    WorkerRange,
+)
 from fallow.shared.events.jobs import Digest
 from fallow.shared.events.operations import CellPolicy, Quota
-from fallow.shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
 from fallow.shared.events.reasons import (
     CancelReason,
     ClearReason,
@@ -25,17 +36,6 @@ from fallow.shared.events.reasons import (
     RefuseCode,
     RequeueReason,
     StopReason,
-)
-from fallow.shared.events.value import ValueMeta, replace
-from fallow.shared.events.values import (
-    WORKERS_MOST,
-    JobSpec,
-    NodeSpec,
-    NodeStatus,
-    RunStatus,
-    Setback,
-    WorkerPlace,
-    WorkerRange,
 )
 
 

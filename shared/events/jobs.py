@@ -9,10 +9,10 @@ from msgspec import Meta
 from pydantic import StringConstraints
 
 from fallow.shared.events.base import LANGUAGE, CellEvent, Event, JobId, Millis, Name, Text, Value
-from fallow.shared.events.job_ids import is_name
+from fallow.shared.events.fields.job_ids import is_name
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.submissions import JobChanges
-from fallow.shared.events.values import JobSpec
 
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 """16 bytes of BLAKE2b in hexadecimal."""

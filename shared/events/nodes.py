@@ -24,7 +24,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from fallow.shared.events.base import LANGUAGE, Attempt, CellEvent, Count, JobId, Millis, NodeId, Text, Value
-from fallow.shared.events.values import NodeSpec, ObservedRun, RunStatus
+from fallow.shared.events.fields.values import NodeSpec, ObservedRun, RunStatus
 
 RUN_WORDS_MOST = 1_000
 """So many words of runs fit into one record."""

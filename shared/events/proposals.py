@@ -10,8 +10,8 @@ from typing import Annotated, get_args
 from msgspec import Meta
 
 from fallow.shared.events.base import LANGUAGE, Attempt, CellEvent, Count, JobId, Millis, Name, NodeId, Text, Value
+from fallow.shared.events.fields.values import WORKERS_MOST, WorkerPlace
 from fallow.shared.events.reasons import StopReason
-from fallow.shared.events.values import WORKERS_MOST, WorkerPlace
 
 _ID = re.compile(get_args(JobId)[1].pattern[1:-1])
 

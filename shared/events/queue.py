@@ -12,7 +12,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from fallow.shared.events.base import LANGUAGE, CellEvent, Count, JobId, Millis, Name, Value
-from fallow.shared.events.values import WorkerPlace
+from fallow.shared.events.fields.values import WorkerPlace
 
 
 class QueueDiscipline(StrEnum):

@@ -7,8 +7,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from fallow.shared.events.base import LARGEST_INTEGER, Command, JobId, Line, Millis, Name, Value
-from fallow.shared.events.job_ids import full_id
-from fallow.shared.events.values import WORKERS_MOST, JobSpec
+from fallow.shared.events.fields.job_ids import full_id
+from fallow.shared.events.fields.values import WORKERS_MOST, JobSpec
 
 
 class SubmitJob(Command, type="fallow.job.submit.v1", topic="submissions"):

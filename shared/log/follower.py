@@ -12,13 +12,13 @@ from fallow.shared.cluster.fold.fold import BehindForged, DamagedLog, LogRecord,
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import CellFileSet
+from fallow.shared.log.inputs.losses import LOOKING_WAIT_MS, PlaceWatch
+from fallow.shared.log.keys.signers import asks_too_early, keys_only_in_force
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.losses import LOOKING_WAIT_MS, PlaceWatch
 from fallow.shared.log.machine.losses import LossKind, Place
 from fallow.shared.log.machine.own_records import OwnRecords
 from fallow.shared.log.port import Log, LogTruncated, Outgoing, Reader, Record
 from fallow.shared.log.reading import checksum_of, log_record
-from fallow.shared.log.signers import asks_too_early, keys_only_in_force
 from fallow.shared.log.snapshots import newest_snapshot
 
 BeforeFold = Callable[[CellState, LogRecord], None]

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from fallow.shared.events.base import Event
-from fallow.shared.events.encoding import SPEC_VERSION, TYPE_HEADER, ce_headers, encode
+from fallow.shared.events.codec.encoding import SPEC_VERSION, TYPE_HEADER, ce_headers, encode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+from fallow.shared.log.keys.signers import Signers
 from fallow.shared.log.port import Headers, Outgoing, TopicPartition
-from fallow.shared.log.signers import Signers
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.log.admin.access_rules import Rule, expected_rules, parse_access
 from fallow.shared.log.admin.topic_admin import check_topics
 from fallow.shared.log.admin.topics import TopicsFile, TopicSpec, expected_topics, parse_topics
-from fallow.shared.log.kafka.group_timers import EMBEDDED
+from fallow.shared.log.inputs.lag import watch_lag
+from fallow.shared.log.kafka.groups.group_timers import EMBEDDED
 from fallow.shared.log.kafka.log import KafkaLog
-from fallow.shared.log.lag import watch_lag
+from fallow.shared.log.keys.service_signers import ServiceSigners
+from fallow.shared.log.keys.signers import Signers
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable, Member
-from fallow.shared.log.service_signers import ServiceSigners
-from fallow.shared.log.signers import Signers
 from fallow.shared.log.watch import watch_log
 from fallow.shared.runtime.files.cell_file import MistakeIn, no_mistake_in
 from fallow.shared.runtime.kafka_access import KafkaAccess

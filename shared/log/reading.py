@@ -7,8 +7,8 @@ from zlib import crc32
 
 from fallow.shared.cluster.fold.fold import LogRecord
 from fallow.shared.events.base import Event
+from fallow.shared.events.codec.encoding import TYPE_HEADER, Undecodable, decode, shorten
 from fallow.shared.events.decisions import BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER, Decision
-from fallow.shared.events.encoding import TYPE_HEADER, Undecodable, decode, shorten
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.log.machine.signatures import CellKeys, Proof
 from fallow.shared.log.port import HEADERS_MOST, UNREADABLE_HEADER, UNREADABLE_TEXT, Record

@@ -15,8 +15,8 @@ import msgspec
 
 from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, OtherRelease, Verdict, judge
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.codec.encoding import TYPE_HEADER, UNREAD, Undecodable, of_another_release
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision
-from fallow.shared.events.encoding import TYPE_HEADER, UNREAD, Undecodable, of_another_release
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, Record, TopicPartition

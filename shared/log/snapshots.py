@@ -9,10 +9,10 @@ from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.codec.encoding import OfAnotherRelease
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import OfAnotherRelease
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.snapshots import SnapshotChunk, SnapshotManifest
-from fallow.shared.events.value import replace
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.snapshot import (
     NEWEST,

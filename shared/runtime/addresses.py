@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from fallow.shared.runtime.system_words import words_of_system
+from fallow.shared.runtime.errors.system_words import words_of_system
 
 KAFKA_RULE = "must be HOST:PORT, or several of these with commas between, with ports from 1 to 65535"
 HOST_RULE = "; between the dots of a host's name stand 1 to 63 characters"

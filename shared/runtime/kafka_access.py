@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from fallow.shared.runtime.system_words import words_of_system
+from fallow.shared.runtime.errors.system_words import words_of_system
 
 
 class Protocol(StrEnum):

@@ -22,16 +22,16 @@ from typing import Any, Generic, TypeVar
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
-from fallow.shared.runtime.backoff import FIRST_S, MOST_S, BackOff
 from fallow.shared.runtime.clocks import SteppedCellClock, WallCellClock, clock_from
 from fallow.shared.runtime.collector import tune_collector
-from fallow.shared.runtime.endings import FAILED, WRONG_SETTINGS, ending_of
+from fallow.shared.runtime.errors.endings import FAILED, WRONG_SETTINGS, ending_of
+from fallow.shared.runtime.errors.system_words import words_of_system
 from fallow.shared.runtime.host import Host
 from fallow.shared.runtime.http.health import Health, HealthServer
 from fallow.shared.runtime.logs import set_up_logs
 from fallow.shared.runtime.settings import ServiceSettings, SettingsError, shown
 from fallow.shared.runtime.standard_streams import open_missing_streams
-from fallow.shared.runtime.system_words import words_of_system
+from fallow.shared.runtime.tasks.backoff import FIRST_S, MOST_S, BackOff
 from fallow.shared.runtime.telemetry import Telemetry
 from fallow.shared.whole_file import whole_file
 

@@ -29,11 +29,11 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from fallow.shared.checker_words import in_our_words
 from fallow.shared.digits import is_written_with_digits
 from fallow.shared.runtime.addresses import KAFKA_RULE, REDIS_RULE, is_kafka, is_redis
+from fallow.shared.runtime.errors.several_lines import ErrorOfSeveralLines
+from fallow.shared.runtime.errors.system_words import words_of_system
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.kafka_access import AccessError, KafkaAccess, Mechanism, Protocol
-from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
-from fallow.shared.runtime.system_words import words_of_system
 from fallow.shared.unshown import without_secrets
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as NoAnswerInTime
 
-from fallow.shared.runtime.system_words import words_of_system
+from fallow.shared.runtime.errors.system_words import words_of_system
 from fallow.shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailable
 
 ONE_PRIMARY = "FALLOW_REDIS must name one primary that holds all keys; a cluster of several primaries cannot be used"
@@ -34,7 +34,7 @@ NEEDS: dict[str, str] = {
     "CROSSSLOT": ONE_PRIMARY,
     "NOAUTH": A_USER,
     "WRONGPASS": A_USER,
-    "NOPERM": "the user of FALLOW_REDIS lacks rights; shared/view/rights.py lists them",
+    "NOPERM": "the user of FALLOW_REDIS lacks rights; shared/view/access/rights.py lists them",
     "DENIED": "Redis runs in protected mode and needs a password, or a bind to this network",
     "WRONGTYPE": "a key of the view holds something that is not Fallow's; delete that key",
 }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from fallow.shared.cluster.model.job import HOLDING, WAITING, JobStatus
-from fallow.shared.events.encoding import shorten
+from fallow.shared.events.codec.encoding import shorten
 from fallow.shared.view.keys import keys_of
 from fallow.shared.view.row_text import NoRow, account_rows, job_row, node_row, pool_rows
 from fallow.shared.view.rows import JobRow, NodeRow, QueueHeadRows, SummaryRow, TenantRow

@@ -16,7 +16,7 @@ from redis.exceptions import ConnectionError as NoConnection
 from redis.exceptions import RedisClusterException, RedisError, ResponseError
 
 from fallow.shared.runtime.addresses import unusable_file, without_password
-from fallow.shared.runtime.cancels import cancels_heeded
+from fallow.shared.runtime.tasks.cancels import cancels_heeded
 from fallow.shared.view.answers import eviction_told, meaning_of
 from fallow.shared.view.library import LIBRARY, function, library_digest, library_source
 from fallow.shared.view.store import ViewMisused, ViewNeedsChange, ViewUnavailable

@@ -14,8 +14,8 @@ from fallow.shared.cluster.model.node import Node, bits
 from fallow.shared.cluster.model.queue_order import order_in
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import Account
+from fallow.shared.events.fields.values import JobKind, LoanStatus, NodeRole, NodeStatus
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 from fallow.shared.view.keys import place_in_queue
 from fallow.shared.view.rows import WAITED_FOR_NAMED_MOST, AccountRow, JobRow, NodeRow, Place, PoolRow
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.node import takes_work
+from fallow.shared.events.fields.values import JobKind, LoanStatus, NodeRole, NodeStatus
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobKind, LoanStatus, NodeRole, NodeStatus
 
 WAITED_FOR_NAMED_MOST = 3
 """So many of the jobs for which a job waits are named in its row."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fallow.shared.view.apply import Rows, Stand, Totals
+from fallow.shared.view.row_batch import Rows, Stand, Totals
 
 OK, FENCED = "OK", "FENCED"
 SHOWS = frozenset({OK, FENCED})

@@ -8,10 +8,10 @@ from typing import Any
 from fallow.services.admission.service import AdmissionService
 from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.events.base import Event
-from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.codec.encoding import Undecodable
+from fallow.shared.events.fields.values import NodeRole
 from fallow.shared.events.jobs import JobAdmitted, JobRejected
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from fallow.shared.events.values import NodeRole
 
 SUBMIT, CANCEL, UPDATE = SubmitJob.type, CancelJob.type, UpdateJob.type
 NOW_MS = 1_000_000_000

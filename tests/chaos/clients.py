@@ -7,8 +7,8 @@ import random
 import time
 from dataclasses import dataclass, field
 
+from fallow.shared.events.fields.values import JobSpec, ProcessRun, RetryPolicy
 from fallow.shared.events.submissions import CancelJob, SubmitJob
-from fallow.shared.events.values import JobSpec, ProcessRun, RetryPolicy
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import LogUnavailable
@@ -16,7 +16,7 @@ from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.view.reader import NoSuchCell, ViewBehind, ViewReader, ViewRebuilding
 from fallow.shared.view.store import ViewUnavailable
 from fallow.simulator.history.evidence import Reading, Wish
-from tests.e2e.running_cell import CELL, a_job, in_full
+from tests.e2e.worlds.running_cell import CELL, a_job, in_full
 
 RATE = 50
 """Jobs a second."""

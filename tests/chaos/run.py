@@ -38,8 +38,8 @@ from tests.chaos.brokers import BROKERS, BrokerMishaps, Brokers
 from tests.chaos.clients import Submitter, Watcher
 from tests.chaos.mishaps import Mishaps
 from tests.chaos.witness import doubled, evidence_of, longest_gap_s, records, whole_view
-from tests.e2e.running_cell import CELL, RunningCell, running_cell
-from tests.e2e.test_process_jobs import an_agent
+from tests.e2e.jobs.test_process_jobs import an_agent
+from tests.e2e.worlds.running_cell import CELL, RunningCell, running_cell
 
 CELL_FILE = """
 cells:

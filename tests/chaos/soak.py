@@ -25,15 +25,15 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from redis.asyncio import Redis
 
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import JobSpec
 from fallow.shared.log.port import LogUnavailable
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.process import loop_factory
 from fallow.shared.runtime.stack.choose import choose_redis
 from fallow.shared.runtime.stack.kafka_jars import KafkaFromJars
 from fallow.simulator.history.evidence import Wish
-from tests.e2e.running_cell import RunningCell, a_job, in_full, running_cell
+from tests.e2e.worlds.running_cell import RunningCell, a_job, in_full, running_cell
 
 REMEMBERED = 5_000
 CELL_FILE = f"""

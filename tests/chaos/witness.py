@@ -15,7 +15,7 @@ from fallow.shared.log.reading import event_of
 from fallow.shared.view.reader import ViewReader
 from fallow.simulator.history.evidence import Answer, CellEvidence, Evidence, LogEntry, Reading, View, Wish
 from tests.admitted import singly
-from tests.e2e.running_cell import CELL, RunningCell
+from tests.e2e.worlds.running_cell import CELL, RunningCell
 
 POLL_RECORDS = 2_000
 PAGE = 10_000

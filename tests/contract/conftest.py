@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from fallow.shared.log.port import Log
-from tests.contract.log_worlds import KafkaWorld, MemoryWorld, World
-from tests.contract.simulated_world import SimulatedWorld
+from tests.contract.worlds.log_worlds import KafkaWorld, MemoryWorld, World
+from tests.contract.worlds.simulated_world import SimulatedWorld
 
 
 @pytest_asyncio.fixture(params=["memory", "simulated", pytest.param("kafka", marks=pytest.mark.real_kafka)])

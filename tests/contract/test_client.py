@@ -13,12 +13,12 @@ from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events.base import Event
 from fallow.shared.events.effects import JobEnqueued, JobFinished, JobRefused, JobRunning, JobStarted
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import Cordon, Drain, HoldJob, ReleaseJob, Uncordon
 from fallow.shared.events.reasons import RefuseCode, RejectCode
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec
 from fallow.shared.log.admin.topic_admin import create_topics
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
@@ -28,8 +28,8 @@ from fallow.shared.log.port import Log, Record
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.view.redis_view import RedisFunctions
-from tests.cli.cells import publish, show
-from tests.cli.logs import LogWriter, an_honest_log, enqueued
+from tests.cli.worlds.cells import publish, show
+from tests.cli.worlds.logs import LogWriter, an_honest_log, enqueued
 
 FILE = CellFile(
     cells=(CellPart(name="main", ordinal=0, pools=(Pool(name="training", gpus=16),)),), tenants=(Tenant(name="vision"),)

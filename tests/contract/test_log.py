@@ -24,7 +24,7 @@ from fallow.shared.log.port import (
     Refusal,
 )
 from tests.contract.eventually import eventually
-from tests.contract.log_worlds import World
+from tests.contract.worlds.log_worlds import World
 
 
 async def read(reader: Reader, count: int) -> list[Record]:

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from fallow.shared.log.kafka.group_timers import EMBEDDED
+from fallow.shared.log.kafka.groups.group_timers import EMBEDDED
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.opening import log_for
 from fallow.shared.log.port import Appended, AppendUnknown, LogUnavailable, Outgoing
 from tests.contract.eventually import eventually
-from tests.contract.log_worlds import KafkaWorld
+from tests.contract.worlds.log_worlds import KafkaWorld
 
 BOUND_S = 4.0
 
@@ -49,7 +49,7 @@ class OwnBroker:
 @pytest_asyncio.fixture
 async def broker() -> AsyncIterator[OwnBroker]:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.contract.broker_process", stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "tests.contract.worlds.broker_process", stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     own = OwnBroker(process, (await process.stdout.readline()).decode().strip())
@@ -210,7 +210,7 @@ async def test_a_killed_member_is_replaced(kafka: str) -> None:
     topic = await world.topic(2)
     log = await world.log()
     victim = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.contract.member_process", kafka, f"group-{topic}", topic),
+        *(sys.executable, "-m", "tests.contract.worlds.member_process", kafka, f"group-{topic}", topic),
         stdout=asyncio.subprocess.PIPE,
     )
     assert victim.stdout is not None

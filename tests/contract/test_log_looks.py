@@ -9,7 +9,7 @@ import pytest
 
 from fallow.shared.log.port import Appended, Log, LogTruncated, Outgoing, Reader
 from tests.contract.eventually import eventually
-from tests.contract.log_worlds import World
+from tests.contract.worlds.log_worlds import World
 
 SECOND_MS = 1_000
 

@@ -8,8 +8,8 @@ import pytest
 
 from fallow.shared.client.direct import DirectClient
 from fallow.shared.client.port import ClientUnavailable
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.submissions import JobChanges
-from fallow.shared.events.values import JobSpec
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.view.redis_view import RedisFunctions

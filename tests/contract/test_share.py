@@ -13,7 +13,7 @@ from fallow.shared.log.machine.losses import Loss, LossKind
 from fallow.shared.log.port import LogUnavailable, Record
 from fallow.shared.log.sharing.delivery import Delivery
 from tests.contract.eventually import eventually
-from tests.contract.share_worlds import KafkaShares, ShareWorld, SimulatedShares
+from tests.contract.worlds.share_worlds import KafkaShares, ShareWorld, SimulatedShares
 
 
 @pytest_asyncio.fixture(params=["simulated", pytest.param("kafka", marks=pytest.mark.real_kafka)])

@@ -9,19 +9,20 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from fallow.services.projector.app.apply import all_rows, rows_of_touched, stand_of, totals_of
+from fallow.services.projector.app.machine import Projection
+from fallow.services.projector.app.steps import Outcome, take_step
 from fallow.shared.cluster.fold.fold import LogRecord, fold
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec
-from fallow.shared.view.apply import Rows, Stand, Totals, all_rows, rows_of_touched, stand_of, totals_of
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.view.compare import ViewMoved, compare_view
 from fallow.shared.view.keys import keys_of
-from fallow.shared.view.machine import Projection
 from fallow.shared.view.reader import NoSuchCell, Read, ViewBehind, ViewFenced, ViewReader, ViewRebuilding
-from fallow.shared.view.steps import Outcome, take_step
+from fallow.shared.view.row_batch import Rows, Stand, Totals
 from fallow.shared.view.store import Applied, Behind, Busy, CellView, Further, NotReady, Stands, ViewMisused
 from tests.histories import CELL, History, folded, log_records
 from tests.view.view_worlds import LuaWorld, RedisWorld, World

@@ -10,12 +10,13 @@ import pytest_asyncio
 from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
-from fallow.shared.view.apply import Rows, all_rows, stand_of, totals_of
+from fallow.services.projector.app.apply import all_rows, stand_of, totals_of
+from fallow.shared.view.access.rights import loader_rights, reader_rights, writer_rights
 from fallow.shared.view.compare import compare_view
 from fallow.shared.view.keys import keys_of
 from fallow.shared.view.reader import ViewReader
 from fallow.shared.view.redis_view import RedisFunctions
-from fallow.shared.view.rights import loader_rights, reader_rights, writer_rights
+from fallow.shared.view.row_batch import Rows
 from fallow.shared.view.store import Applied, CellView, ViewNeedsChange
 from tests.histories import CELL, History
 

@@ -11,10 +11,10 @@ import pytest
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError
 
+from fallow.shared.view.access.users import ADMIN
 from fallow.shared.view.library import library_digest
-from fallow.shared.view.users import ADMIN
-from tests.cli.test_commands import call
-from tests.contract.guarded_redis import USERS, GuardedRedis, guarded_redis, password_of, written_passwords
+from tests.cli.usage.test_commands import call
+from tests.contract.worlds.guarded_redis import USERS, GuardedRedis, guarded_redis, password_of, written_passwords
 
 NAMESPACE = "fallow"
 

@@ -20,7 +20,7 @@ from fallow.shared.runtime.kafka_access import KafkaAccess, Mechanism, Protocol
 from fallow.shared.runtime.stack.ports import LOCAL, free_port
 from fallow.shared.view.keys import keys_of
 from tests.docker.composed import TOP, Composed, jobs, obstacle
-from tests.e2e.test_secured import may_write
+from tests.e2e.security.test_secured import may_write
 
 pytestmark = pytest.mark.docker
 

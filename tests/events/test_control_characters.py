@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.cli.job.file import JobFileError, read_jobs
+from fallow.cli.job.files.file import JobFileError, read_jobs
 from fallow.shared.events import TYPES
 from fallow.shared.events.base import Command, Event
-from fallow.shared.events.encoding import Undecodable, decode, encode
+from fallow.shared.events.codec.encoding import Undecodable, decode, encode
+from fallow.shared.events.fields.values import JobSpec, ObservedRun, ProcessRun, RunStatus
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.nodes import (
     DeviceFailed,
@@ -25,7 +26,6 @@ from fallow.shared.events.nodes import (
     RunStatusUpdate,
 )
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import JobSpec, ObservedRun, ProcessRun, RunStatus
 from tests.admission.commands import admitted, answer, bytes_of
 from tests.hypothesis_profile import reaches, shared_among
 from tests.strategies import values

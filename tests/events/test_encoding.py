@@ -16,9 +16,11 @@ from fallow.shared.cluster.fold.fold import DamagedLog, LogRecord, fold
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import TYPES, Decision, Event, Undecodable, ce_headers, decode, encode
 from fallow.shared.events.base import JobId, Name
+from fallow.shared.events.codec.encoding import STRICT, shorten
 from fallow.shared.events.decisions import CHAIN_START, next_chain
 from fallow.shared.events.effects import Effect
-from fallow.shared.events.encoding import STRICT, shorten
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec, NodeSpec, ObservedRun, RunStatus, VirtualRun
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from fallow.shared.events.nodes import RUN_WORDS_MOST, NodeJoined, NodeReport, RunsReported, RunStatusUpdate
 from fallow.shared.events.proposals import Proposal
@@ -26,9 +28,7 @@ from fallow.shared.events.queue import QueuePlanned
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.snapshots import SnapshotChunk
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.unknown_fields import read_valid, with_one_unknown
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, NodeSpec, ObservedRun, RunStatus, VirtualRun
+from fallow.shared.events.validation.unknown_fields import read_valid, with_one_unknown
 from fallow.simulator.trouble.versions import with_fields
 from tests.hypothesis_profile import reaches, shared_among
 from tests.strategies import EFFECTS, effects, events, values

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from fallow.shared.events.base import JobId, Name
-from fallow.shared.events.encoding import encode
-from fallow.shared.events.job_ids import as_file_name, full_id, in_full, in_short, own_id, parted
+from fallow.shared.events.codec.encoding import encode
+from fallow.shared.events.fields.job_ids import as_file_name, full_id, in_full, in_short, own_id, parted
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import Dependency, JobSpec
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import Dependency, JobSpec
 
 IS_ID = TypeAdapter[str](JobId).validate_python
 tenants = st.from_regex(get_args(Name)[1].pattern[1:-1], fullmatch=True)

@@ -10,7 +10,7 @@ import pytest
 
 import fallow.shared.events
 from fallow.shared.events import TYPES, Decision, Event, Undecodable, decode, encode
-from fallow.shared.events.value import model_of
+from fallow.shared.events.fields.value import model_of
 from tests.events.write_golden import GOLDEN, missing_effects, path_of
 from tests.strategies import EFFECTS
 

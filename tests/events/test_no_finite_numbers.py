@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.shared.events.unknown_fields import finite
+from fallow.shared.events.validation.unknown_fields import finite
 from tests.hypothesis_profile import reaches
 
 

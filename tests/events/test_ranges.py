@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallow.shared.events.codec.encoding import Undecodable, decode, encode
+from fallow.shared.events.codec.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import AnyEffect, JobResized, JobResizing, JobStarted, ReservationSet
-from fallow.shared.events.encoding import Undecodable, decode, encode
-from fallow.shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, WorkerPlace
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, WorkerPlace
 from tests.hypothesis_profile import reaches
 
 Places = tuple[WorkerPlace, ...]

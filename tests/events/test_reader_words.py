@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from fallow.shared.events import Undecodable, decode, encode
-from fallow.shared.events.encoding import TOLD_BYTES_MOST
+from fallow.shared.events.codec.encoding import TOLD_BYTES_MOST
+from fallow.shared.events.fields.value import plain
+from fallow.shared.events.fields.values import RunStatus
 from fallow.shared.events.nodes import RUN_WORDS_MOST, RunsReported, RunStatusUpdate
 from fallow.shared.events.reasons import DeadLetterReason
-from fallow.shared.events.value import plain
-from fallow.shared.events.values import RunStatus
 
 WORD = RunStatusUpdate(node="n1", boot="b", seq=1, job=f"ada/train-{'x' * 90}", attempt=1, status=RunStatus.RUNNING)
 FULL = plain(RunsReported(cell="a", words=(WORD,) * RUN_WORDS_MOST))

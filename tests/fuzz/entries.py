@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from fallow.shared.events.encoding import Undecodable
-from fallow.shared.log.dead_letters import dead_letter
+from fallow.shared.events.codec.encoding import Undecodable
+from fallow.shared.log.inputs.dead_letters import dead_letter
 from fallow.shared.log.machine.consumer import Dead
 from fallow.shared.log.port import Record
 from tests.fuzz.pace import Turns

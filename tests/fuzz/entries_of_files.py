@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fallow.cli.cell.archive import ArchiveError, read_archive
-from fallow.cli.job.file import JobFileError, read_jobs, read_text
+from fallow.cli.job.files.file import JobFileError, read_jobs, read_text
 from fallow.cli.log.file import LogFileError
 from fallow.cli.verify.verification import DiaryError, read_diaries, verify_file
 from fallow.services.executor.nodes_file import NodesFileError, load_nodes

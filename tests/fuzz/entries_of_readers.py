@@ -11,23 +11,23 @@ from typing import Any
 from fallow.services.executor.policy.turn import Now
 from fallow.services.executor.service import ExecutorService
 from fallow.services.metrics.service import MetricsService
+from fallow.services.projector.app.apply import Touched, rows_of_touched
 from fallow.services.queueing.policy.estimator import Declared
 from fallow.services.queueing.policy.plan import plan_of
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.fold.fold import DamagedLog, fold
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.codec.encoding import Undecodable, encode
 from fallow.shared.events.decisions import CHAIN_HEADER, Decision, next_chain
-from fallow.shared.events.encoding import Undecodable, encode
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.snapshots import SnapshotChunk
-from fallow.shared.events.value import replace
-from fallow.shared.log.dead_letters import dead_letter
-from fallow.shared.log.letters import letter_of, noted_replay, original_of
+from fallow.shared.log.inputs.dead_letters import dead_letter
+from fallow.shared.log.inputs.letters import letter_of, noted_replay, original_of
 from fallow.shared.log.machine.consumer import Dead
 from fallow.shared.log.machine.snapshot import Collector, DamagedSnapshot, RowsDigest, build, cut, manifest_of
 from fallow.shared.log.port import Record
 from fallow.shared.log.reading import event_of, log_record
 from fallow.shared.runtime.files.cell_file import parse_cell_file
-from fallow.shared.view.apply import Touched, rows_of_touched
 from fallow.shared.view.reader import NoSuchCell, ViewReader, ViewRebuilding
 from fallow.shared.view.store import ViewUnavailable
 from tests.fuzz.entries import Entry, record_of

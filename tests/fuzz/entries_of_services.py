@@ -11,8 +11,8 @@ from fallow.services.admission.service import AdmissionService
 from fallow.services.placement.service import Input
 from fallow.shared.cluster.fold.fold import LogRecord
 from fallow.shared.events.base import TYPES, Event
+from fallow.shared.events.codec.encoding import Undecodable, encode
 from fallow.shared.events.decisions import INPUTS
-from fallow.shared.events.encoding import Undecodable, encode
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.nodes import RunProgressed
 from fallow.shared.events.operations import ReleaseJob, ReloadCell
@@ -24,7 +24,7 @@ from fallow.shared.runtime.files.cell_file import parse_cell_file
 from tests.fuzz.entries import Entry, golden, record_of, set_aside
 from tests.fuzz.pace import NOT_COUNTED, Turns
 from tests.fuzz.targets import CELL_TEXT
-from tests.placement.world import CELL, World, admitted, joined, spec_of
+from tests.placement.worlds.world import CELL, World, admitted, joined, spec_of
 
 NODES, RUNNING, WAITING = 20, 40, 100
 TURNS_MOST = 40

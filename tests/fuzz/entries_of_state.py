@@ -10,9 +10,9 @@ from pathlib import Path
 
 from fallow.services.executor.diaries import Diaries, DiaryUnreadable
 from fallow.services.executor.files import DiskFiles
+from fallow.services.executor.processes.folders.state_folder import StateFolder
+from fallow.services.executor.processes.folders.worker_folder import WorkerEnd, WorkerFolder
 from fallow.services.executor.processes.searches import Searches
-from fallow.services.executor.processes.state_folder import StateFolder
-from fallow.services.executor.processes.worker_folder import WorkerEnd, WorkerFolder
 from tests.fuzz.entries import Entry
 from tests.fuzz.pace import NOT_COUNTED, Turns
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from fallow.cli.cell.archive import ArchiveError, read_archive, write_archive
-from fallow.cli.job.file import JobFileError, read_jobs
+from fallow.cli.job.files.file import JobFileError, read_jobs
 from fallow.cli.log.file import LogFileError, write_line
 from fallow.cli.output.when import duration_of, moment_of
 from fallow.cli.verify.verification import DiaryError, read_diaries, verify_file
@@ -23,18 +23,18 @@ from fallow.shared.cluster.fold.rows import DamagedRow, digest_of, rows_of, stat
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import TYPES, Event
+from fallow.shared.events.codec.encoding import Undecodable, decode, encode
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import Undecodable, decode, encode
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from fallow.shared.log.dead_letters import EXACT, dead_letter
-from fallow.shared.log.letters import letter_of, noted_replay, original_of
+from fallow.shared.log.inputs.dead_letters import EXACT, dead_letter
+from fallow.shared.log.inputs.letters import letter_of, noted_replay, original_of
 from fallow.shared.log.machine.consumer import Dead
 from fallow.shared.log.machine.snapshot import Collector, DamagedSnapshot, RowsDigest, cut, manifest_of, state_of
 from fallow.shared.log.port import Record
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.files.cell_file import CellFileError, parse_cell_file
-from tests.cli.logs import an_honest_log
+from tests.cli.worlds.logs import an_honest_log
 from tests.histories import History
 
 GOLDEN = Path(__file__).parents[1] / "events" / "golden"

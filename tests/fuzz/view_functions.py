@@ -11,14 +11,15 @@ from typing import Any, Protocol
 from redis import Redis
 from redis.exceptions import ResponseError
 
+from fallow.services.projector.app.apply import all_rows, stand_of, totals_of
 from fallow.shared.events.effects import JobCancelled, JobEnqueued
-from fallow.shared.events.values import JobSpec
-from fallow.shared.view.apply import Rows, all_rows, stand_of, totals_of
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.view.keys import keys_of
 from fallow.shared.view.library import function, library_source
 from fallow.shared.view.lupa_view import LuaFunctions, Store
+from fallow.shared.view.row_batch import Rows
 from fallow.shared.view.store import CellView, Functions, ViewMisused
-from tests.cli.logs import DIGEST, an_honest_log, enqueued
+from tests.cli.worlds.logs import DIGEST, an_honest_log, enqueued
 from tests.fuzz.targets import Target, corpus_of
 
 WRITES = ("apply", "begin_rebuild", "load_rows", "finish_rebuild", "fence")

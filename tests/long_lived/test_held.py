@@ -12,17 +12,17 @@ from fallow.services.executor.service import ExecutorService
 from fallow.services.metrics.policy.watch import REMEMBERED_ENDS
 from fallow.services.metrics.service import KEPT_WAITS, MetricsService
 from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES
+from fallow.services.projector.app.machine import Projection
 from fallow.shared.cluster.fold.finished_jobs import SEGMENT_JOBS
 from fallow.shared.cluster.fold.fold import fold
 from fallow.shared.cluster.fold.spec_interning import KINDS_MOST
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.fields.values import Dependency, JobSpec, NodeSpec, RetryPolicy, VirtualRun
 from fallow.shared.events.nodes import NodeJoined, NodeLost, RunFailed
 from fallow.shared.events.operations import RemoveNode
-from fallow.shared.events.values import Dependency, JobSpec, NodeSpec, RetryPolicy, VirtualRun
-from fallow.shared.view.machine import Projection
 from tests.long_lived.held import held_by
-from tests.placement.world import CELL, World, admitted, cancel, set_policy, spec_of, update
+from tests.placement.worlds.world import CELL, World, admitted, cancel, set_policy, spec_of, update
 
 WEEK_MS = 7 * 24 * 3_600_000
 REMEMBERED = 40

@@ -8,9 +8,9 @@ from fallow.shared.cluster.fold.fold import extend
 from fallow.shared.cluster.model.node import lowest
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
-from fallow.shared.events.encoding import encode
-from fallow.shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 
 CELL = "cell-a"
 

@@ -13,7 +13,7 @@ from fallow.services.metrics.policy.kant.fewest import Fewest, Kind
 from fallow.services.metrics.policy.kant.jtted import Jtted
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
-from fallow.shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
 from tests.hypothesis_profile import reaches
 from tests.metrics.logs import Log
 

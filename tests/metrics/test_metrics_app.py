@@ -9,8 +9,8 @@ from prometheus_client import generate_latest
 
 from fallow.services.metrics.app.wiring import measure
 from fallow.services.metrics.settings import MetricsSettings
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, next_chain
-from fallow.shared.events.encoding import encode
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.runtime.process import make_context

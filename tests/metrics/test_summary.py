@@ -13,8 +13,8 @@ from fallow.services.metrics.service import MetricsService
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.fields.values import GPU, WorkerPlace
 from fallow.shared.events.reasons import FailReason, RefuseCode
-from fallow.shared.events.values import GPU, WorkerPlace
 from tests.histories import CELL, History
 from tests.hypothesis_profile import reaches
 from tests.metrics.logs import Log, waits

@@ -15,8 +15,8 @@ from fallow.services.metrics.policy.tenant_labels import OTHERS, TenantLabels
 from fallow.shared.cluster.fold.due import ROOM_LEAST
 from fallow.shared.cluster.model.job import WAITING
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import GPU, WorkerPlace
 from fallow.shared.events.reasons import RequeueReason
-from fallow.shared.events.values import GPU, WorkerPlace
 from tests.histories import History
 from tests.hypothesis_profile import reaches
 from tests.metrics.logs import Log, waits

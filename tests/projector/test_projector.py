@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from fallow.services.projector.app import machine, steps
 from fallow.shared.log.memory.log import MemoryLog
-from fallow.shared.view import machine, steps
 from fallow.shared.view.reader import ViewRebuilding
 from tests.contract.eventually import eventually
 from tests.histories import CELL, History
-from tests.log.snapshot_world import snapshot
+from tests.log.worlds.snapshot_world import snapshot
 from tests.projector.projector_world import ProjectorWorld
 from tests.view.view_worlds import LuaWorld, RedisWorld, World
 

@@ -18,10 +18,10 @@ from time import process_time
 from fallow.services.queueing.policy.estimator import Declared
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.model.config import Queue
+from fallow.shared.events.fields.values import JobSpec, Level, TopologyRequest, Wish
 from fallow.shared.events.queue import PlannedStart, QueueDiscipline, StartsPlanned
-from fallow.shared.events.values import JobSpec, Level, TopologyRequest, Wish
-from tests.placement.planned import Planned, file_of
-from tests.placement.world import CELL, finished, joined, set_policy, spec_of
+from tests.placement.worlds.planned import Planned, file_of
+from tests.placement.worlds.world import CELL, finished, joined, set_policy, spec_of
 
 NODES, WAITING, MOST, ROUNDS = 5_000, 10_000, 64, 15
 DAY = Queue(name="day", discipline=QueueDiscipline.BACKFILL)

@@ -14,13 +14,13 @@ from fallow.services.queueing.app.snapshots import Keeper, SnapshotMetrics
 from fallow.services.queueing.settings import QueueingSettings
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import Event
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from fallow.shared.events.effects import AnyEffect, JobEnqueued, JobStarted, NodeChanged, PolicySet
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import PlannedStart, QueuePlanned, StartsPlanned
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import LogUnavailable, Outgoing, RecordTooLarge

@@ -18,7 +18,7 @@ from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision
 from fallow.shared.events.effects import JobEnqueued, ReservationSet
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import LogUnavailable, Outgoing

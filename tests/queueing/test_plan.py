@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from fallow.services.queueing.policy.plan import JOBS_PER_PART, in_parts, plan_of
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.events import effects as e
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
+from fallow.shared.events.fields.values import Dependency
 from fallow.shared.events.operations import Cordon, Uncordon
 from fallow.shared.events.queue import QueueOrder, QueuePlan, QueuePlanned
-from fallow.shared.events.values import Dependency
 from tests.hypothesis_profile import reaches
-from tests.placement.world import CELL, World, admitted, joined, spec_of
+from tests.placement.worlds.world import CELL, World, admitted, joined, spec_of
 
 FAIR = QueueOrder.FAIR_SHARE
 QUEUES = (Queue(name="day"), Queue(name="night", order=FAIR), Queue(name="aged", aging_ms=2_000, aging_max_ms=9_000))

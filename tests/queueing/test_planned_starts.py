@@ -10,13 +10,13 @@ import pytest
 from fallow.services.queueing.policy.planner import HORIZON_MS, KEPT_BYTES_MOST
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
-from fallow.shared.events.encoding import decode, encode
+from fallow.shared.events.codec.encoding import decode, encode
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec, Level, Position, Resources, RetryPolicy, TopologyRequest, Wish
 from fallow.shared.events.operations import CellPolicy, Drain, PlanMaintenance, Quota, SetQuota
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, Level, Position, Resources, RetryPolicy, TopologyRequest, Wish
-from tests.placement.planned import BACKFILL, Planned, file_of
-from tests.placement.world import CELL, failed, joined, lost, set_policy, spec_of
+from tests.placement.worlds.planned import BACKFILL, Planned, file_of
+from tests.placement.worlds.world import CELL, failed, joined, lost, set_policy, spec_of
 
 BEST = Queue(name="best", aging_ms=0, aging_max_ms=0)
 STRICT = Queue(name="strict", discipline=QueueDiscipline.STRICT_FIFO, aging_ms=0, aging_max_ms=0)

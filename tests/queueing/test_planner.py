@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fallow.shared.events.effects import JobEnqueued, JobStarted, NodeChanged, ReservationSet
-from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
+from fallow.shared.events.fields.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
 from fallow.shared.runtime.clocks import wall_ms
 from tests.contract.eventually import eventually
 from tests.queueing.queueing_world import Cell, HandHost, SmallLog, starts_planned

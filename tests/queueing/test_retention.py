@@ -11,7 +11,7 @@ from fallow.shared.log.follower import Follower
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.snapshots import read_catalogue
 from tests.histories import CELL, History, outgoing
-from tests.log.snapshot_world import TOPICS, layout_of, snapshot
+from tests.log.worlds.snapshot_world import TOPICS, layout_of, snapshot
 
 LAYOUT = layout_of("fallow")
 TP = LAYOUT.tp("decisions", CELL)

@@ -11,13 +11,8 @@ from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.events.effects import NodeSilent
-from fallow.shared.events.job_ids import own_id
-from fallow.shared.events.nodes import RunStatusUpdate
-from fallow.shared.events.operations import CellPolicy, PlanMaintenance, ReclaimFrom
-from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import (
+from fallow.shared.events.fields.job_ids import own_id
+from fallow.shared.events.fields.values import (
     DEVICES_MOST,
     Dependency,
     JobSpec,
@@ -30,6 +25,11 @@ from fallow.shared.events.values import (
     VirtualRun,
     Wish,
 )
+from fallow.shared.events.nodes import RunStatusUpdate
+from fallow.shared.events.operations import CellPolicy, PlanMaintenance, ReclaimFrom
+from fallow.shared.events.queue import QueueDiscipline
+from fallow.shared.events.reasons import PendingReason
+from fallow.shared.events.submissions import SubmitJob
 from fallow.simulator.trace.cell import VirtualCell
 
 HOUR_MS = 3_600_000

@@ -17,11 +17,11 @@ from fallow.shared.cluster.model.config import (
     Tenant,
     TenantQuota,
 )
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
+from fallow.shared.events.fields.values import JobSpec, NodeSpec, ProcessRun, Resources
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import JobSpec, NodeSpec, ProcessRun, Resources
 from fallow.simulator.trace.cell import VirtualCell
 
 FILE = CellFile(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from fallow.cli.job.reason import as_object, lines
+from fallow.cli.job.story.reason import as_object, lines
 from fallow.services.placement.explain.explain import why_not
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.events.effects import NodeSilent
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import Dependency, Level, NodeRole, NodeSpec, Position, TopologyRequest, Wish
 from fallow.shared.events.operations import HoldJob
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import Dependency, Level, NodeRole, NodeSpec, Position, TopologyRequest, Wish
 from fallow.simulator.trace.cell import VirtualCell
 from tests.reasons.cells import (
     CELLS,

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from fallow.shared.events.fields.values import JobSpec, NodeSpec, Resources
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import JobSpec, NodeSpec, Resources
 from fallow.simulator.draws.choosy import choosy, marked
 from fallow.simulator.engine import Engine
 

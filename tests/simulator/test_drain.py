@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from fallow.shared.events.base import replace
+from fallow.shared.events.fields.values import JobSpec, VirtualRun
 from fallow.shared.events.jobs import JobAdmitted
-from fallow.shared.events.values import JobSpec, VirtualRun
 from fallow.simulator.drain import LONGEST_MS, STANDSTILL_MS, Standstill
 from fallow.simulator.history.of_world import judge_history
 from fallow.simulator.history.record import EPOCH_MS, History

@@ -27,10 +27,10 @@ PROPOSED_BY_NO_POLICY_YET = frozenset(
 """Loans, preemption and resizing are judged and not carried out."""
 
 PERSONS_DECISIONS = frozenset({"LogRepaired"})
-"""Made while all services are stopped, and none is in a world: tests/cli/test_repairing.py."""
+"""Made while all services are stopped, and none is in a world: tests/cli/log/test_repairing.py."""
 
 IN_SOME_WORLDS = frozenset({"HeadCleared", "InputFenced", "QuotaRemoved"})
-"""Not in each few dozen: tests/placement/test_backfill.py, test_lost_inputs.py and test_tenants_go.py."""
+"""Not in each few dozen: tests/placement/backfill/test_backfill.py, test_lost_inputs.py and test_tenants_go.py."""
 
 GIVEN_BY_NO_POLICY_YET = frozenset(
     {
@@ -51,7 +51,7 @@ GIVEN_BY_NO_POLICY_YET = frozenset(
 
 OF_OTHER_SETTINGS = frozenset(
     {
-        "ClearReason.held",  # tests/placement/test_reservations.py
+        "ClearReason.held",  # tests/placement/backfill/test_reservations.py
         "PendingReason.record_too_large",  # no world has the thousands of nodes that it takes
         "ProposalCode.unsupported",  # nothing that is unsupported is asked for; so the next two
         "RefuseCode.unsupported",
@@ -60,7 +60,7 @@ OF_OTHER_SETTINGS = frozenset(
         "RefuseCode.submission_too_old",  # the judge forgets no job, so its cells do not; so the next one
         "RefuseCode.request_too_old",
         "DeadLetterReason.node_not_allowed",  # every pool takes every node
-        "DeadLetterReason.too_many_nodes",  # tests/placement/test_many_nodes.py; so the next one
+        "DeadLetterReason.too_many_nodes",  # tests/placement/nodes/test_many_nodes.py; so the next one
         "DeadLetterReason.too_many_labels",
         "DeadLetterReason.too_many",  # by a tenant's own topic only
         "DeadLetterReason.unwritable",  # admission and the bounds of nodes let in nothing that no record can hold

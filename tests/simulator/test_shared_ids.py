@@ -7,9 +7,9 @@ from functools import cache
 from random import Random
 
 from fallow.shared.events.base import Event
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from fallow.shared.events.values import JobSpec
 from fallow.simulator.draws.workload import draw_setting
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import History

@@ -9,9 +9,9 @@ import pytest
 
 from fallow.services.admission.policy.limits import unsupported
 from fallow.services.placement.policy.policies import POLICIES
+from fallow.shared.events.fields.values import JobSpec, Level, Wish
 from fallow.shared.events.operations import SetPolicy
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import JobSpec, Level, Wish
 from fallow.simulator.draws.wired import grants
 from fallow.simulator.draws.workload import Setting, draw_setting
 from fallow.simulator.engine import Engine

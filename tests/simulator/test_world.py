@@ -10,8 +10,8 @@ from functools import cache
 import pytest
 
 from fallow.shared.cluster.model.file_in_force import as_effect
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.effects import JobFinished
-from fallow.shared.events.encoding import encode
 from fallow.simulator.history.record import History
 from fallow.simulator.trouble.faults import Fault
 from fallow.simulator.world import World

@@ -17,15 +17,15 @@ from fallow.reference import pages
 from fallow.reference.fields import rows_of
 from fallow.services.placement.policy.policies import POLICIES
 from fallow.services.placement.search.reason_precedence import PRECEDENCE
+from fallow.services.projector.app.apply import TOUCH
 from fallow.shared.cluster.fold.apply import APPLY
 from fallow.shared.cluster.model.config import PLACEMENTS
 from fallow.shared.events import asyncapi, effects
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobSpec
-from fallow.shared.view.apply import TOUCH
-from tests.cli.test_sentences import TABLE
-from tests.placement.test_scheduling_key import VARIANTS
+from tests.cli.output.test_sentences import TABLE
+from tests.placement.lines.test_scheduling_key import VARIANTS
 from tests.reasons.cells import CELLS
 from tests.reasons.test_waits import NUMBERS
 
@@ -53,9 +53,9 @@ def of_effects() -> Lacking:
     tables: dict[str, Collection[type]] = {
         "AnyEffect (shared/events/effects.py)": get_args(effects.AnyEffect),
         "APPLY (shared/cluster/fold/apply.py)": APPLY,
-        "TOUCH (shared/view/apply.py)": TOUCH,
+        "TOUCH (services/projector/app/apply.py)": TOUCH,
         "SENTENCES (fallow/cli/log/sentences.py)": SENTENCES,
-        "TABLE (tests/cli/test_sentences.py)": {type(effect) for effect, _ in TABLE},
+        "TABLE (tests/cli/output/test_sentences.py)": {type(effect) for effect, _ in TABLE},
     }
     for place, there in tables.items():
         yield from _not_in(place, wanted, [kind.__name__ for kind in there])
@@ -107,10 +107,10 @@ def of_policies() -> Lacking:
 
 def of_job_fields() -> Lacking:
     """The test of the scheduling key, the sentence that tells what a field means, and the page that shows it."""
-    yield from _not_in("VARIANTS (tests/placement/test_scheduling_key.py)", JobSpec.__struct_fields__, VARIANTS)
+    yield from _not_in("VARIANTS (tests/placement/lines/test_scheduling_key.py)", JobSpec.__struct_fields__, VARIANTS)
     for row in rows_of(JobSpec):
         if not row.meaning:
-            yield f"JobSpec (shared/events/values.py) lacks the sentence below {row.field}"
+            yield f"JobSpec (shared/events/fields/values.py) lacks the sentence below {row.field}"
     for name, text in pages.texts().items():
         if (TOP / "docs" / "reference" / name).read_text(encoding="utf-8") != text:
             yield f"docs/reference/{name} is stale: python -m fallow.reference writes it"

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from fallow.shared.events.encoding import TYPE_HEADER
+from fallow.shared.events.codec.encoding import TYPE_HEADER
 from fallow.shared.log.admin.access_rules import parse_access
 from fallow.shared.log.admin.topics import parse_topics
-from fallow.shared.log.dead_letters import EXACT, VALUE_BYTES_MAX, dead_letter
-from fallow.shared.log.letters import (
+from fallow.shared.log.inputs.dead_letters import EXACT, VALUE_BYTES_MAX, dead_letter
+from fallow.shared.log.inputs.letters import (
     NO_LETTER,
     SETS_ASIDE_FROM,
     Letter,

@@ -38,7 +38,7 @@ def place_gang(state, pool, spec):
 POLICY = PlacementPolicy("highest", "Only here.", place_gang, first_of(place_gang))
 '''
 DECIDES = """
-from tests.placement.world import admitted, cell_with, joined, set_policy, spec_of
+from tests.placement.worlds.world import admitted, cell_with, joined, set_policy, spec_of
 world = cell_with(joined("n1"), joined("n2"), joined("n3"))
 world.tell(set_policy(placement="highest"))
 world.tell(admitted(spec_of("job", 2)))
@@ -106,19 +106,19 @@ def test_of_an_effect_that_only_has_its_class_each_place_that_lacks_it_is_told(c
     places = [
         "AnyEffect (shared/events/effects.py)",
         "APPLY (shared/cluster/fold/apply.py)",
-        "TOUCH (shared/view/apply.py)",
+        "TOUCH (services/projector/app/apply.py)",
         "SENTENCES (fallow/cli/log/sentences.py)",
-        "TABLE (tests/cli/test_sentences.py)",
+        "TABLE (tests/cli/output/test_sentences.py)",
     ]
     assert printed(copy, "-m", "tests.unit.places") == [f"{place} lacks MoonRose" for place in places]
 
 
 def test_of_a_field_of_a_job_that_only_has_its_line_each_place_that_lacks_it_is_told(copy: Path) -> None:
     behind = "    def __post_init__(self) -> None:\n        # What equals a default"
-    change(copy, "shared/events/values.py", behind, f"    under_full_moon: bool = False\n\n{behind}")
+    change(copy, "shared/events/fields/values.py", behind, f"    under_full_moon: bool = False\n\n{behind}")
     assert printed(copy, "-m", "tests.unit.places") == [
-        "VARIANTS (tests/placement/test_scheduling_key.py) lacks under_full_moon",
-        "JobSpec (shared/events/values.py) lacks the sentence below under_full_moon",
+        "VARIANTS (tests/placement/lines/test_scheduling_key.py) lacks under_full_moon",
+        "JobSpec (shared/events/fields/values.py) lacks the sentence below under_full_moon",
         "docs/reference/job-fields.md is stale: python -m fallow.reference writes it",
         "deploy/asyncapi.yaml is stale: python -m fallow.shared.events.asyncapi writes it",
     ]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fallow.services.projector.app.apply import Touched, all_rows, rows_of_touched, totals_of, with_parents
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.fold.fold import fold
@@ -17,11 +18,11 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import Account, accounts, charge
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.fields.values import AfterWhen, Dependency
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.values import AfterWhen, Dependency
-from fallow.shared.view.apply import Rows, Touched, all_rows, rows_of_touched, totals_of, with_parents
+from fallow.shared.view.row_batch import Rows
 from fallow.shared.view.row_text import job_row, job_text
-from tests.cluster.examples import cell, enqueued, next_record, node
+from tests.cluster.worlds.examples import cell, enqueued, next_record, node
 from tests.histories import CELL, History, log_records
 from tests.hypothesis_profile import reaches
 

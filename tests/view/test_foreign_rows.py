@@ -15,11 +15,11 @@ from fallow.cli.job import jobs
 from fallow.cli.node import nodes
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.view.reader import TooManyNamesakes, ViewForeign, ViewReader
 from fallow.shared.view.row_text import NoRow, account_rows, job_row, job_text, node_row, node_text, pool_rows
 from fallow.shared.view.store import ViewUnavailable
-from tests.cluster.examples import cell, node
+from tests.cluster.worlds.examples import cell, node
 from tests.hypothesis_profile import reaches
 
 JOB = job_text(CellState("main"), Job(JobSpec(id="j", tenant="ada"), 7, "", JobStatus.HELD, held_why="so"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fallow.shared.view.users import acl_file, user_differences
+from fallow.shared.view.access.users import acl_file, user_differences
 
 PASSWORDS = {name: f"pass-of-{name}" for name in ("admin", "projector", "reader", "loader")}
 LINES = acl_file("fallow", PASSWORDS).splitlines()

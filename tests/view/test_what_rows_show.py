@@ -11,9 +11,9 @@ import pytest
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.view.row_text import job_text, node_text
-from tests.cluster.examples import cell, node
+from tests.cluster.worlds.examples import cell, node
 
 NOT_SHOWN: Mapping[type, frozenset[str]] = {
     Job: frozenset({

@@ -15,10 +15,10 @@ from types import MappingProxyType
 from fallow.bench.load.job_mix import Ready, job_id
 from fallow.replay.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
 from fallow.shared.cluster.model.config import CellFile, CellPart, Queue, Tenant, TenantQuota
-from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.codec.encoding import ce_headers, encode
+from fallow.shared.events.fields.values import GPU, JobSpec, Resources, VirtualRun
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import GPU, JobSpec, Resources, VirtualRun
 from fallow.shared.log.machine.partitioner import partition_of
 
 POOL = "bench"

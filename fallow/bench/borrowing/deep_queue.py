@@ -27,10 +27,10 @@ from fallow.bench.load.stages import on_stage
 from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import CELL, NODES_PER_LEAF, QUEUE, Workload, pools_of, uniform_nodes
 from fallow.shared.cluster.model.config import CellFile, CellPart, Queue, Tenant
-from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.codec.encoding import ce_headers, encode
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, Resources, TopologyRequest, VirtualRun, Wish
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import GPU, JobSpec, Level, Resources, TopologyRequest, VirtualRun, Wish
 from fallow.shared.log.machine.partitioner import partition_of
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.stack.child import StackError

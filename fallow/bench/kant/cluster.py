@@ -17,9 +17,9 @@ import random
 from typing import NamedTuple
 
 from fallow.replay.workload import Timed, Workload, cell_file_for
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeSpec, Position, Resources, VirtualRun
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import GPU, JobSpec, NodeSpec, Position, Resources, VirtualRun
 
 NODES, GPUS_PER_NODE, NODES_PER_LEAF, LEAVES_PER_SPINE = 1_000, 8, 32, 8
 LOAD = 1.05

@@ -15,7 +15,7 @@ from fallow.bench.kant.figures import Told, Way, gains, told_of
 from fallow.bench.kant.plots import draw_trace
 from fallow.bench.kant.traces import Load, folder_of, loads
 from fallow.bench.load.processor_time import ProcessorTime
-from fallow.cli.failures import say
+from fallow.cli.errors.failures import say
 from fallow.cli.output.durations import HOUR_MS, duration
 from fallow.cli.output.output import print_table
 from fallow.services.metrics.policy.size_classes import in_words

@@ -15,7 +15,7 @@ from time import monotonic
 from fallow.bench.load.job_mix import number_of
 from fallow.cli.log.read_back import records_of
 from fallow.shared.log.port import Log, TopicPartition
-from fallow.shared.runtime.cancels import end_tasks
+from fallow.shared.runtime.tasks.cancels import end_tasks
 
 POLL_RECORDS, POLL_WAIT_MS = 2_000, 200
 NEVER = -1.0

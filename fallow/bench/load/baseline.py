@@ -22,10 +22,10 @@ from fallow.bench.load.traffic import Flow
 from fallow.local.local_cell import Servers, make_declared_topics
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.opening import declared_topics
-from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.kafka_access import KafkaAccess
 from fallow.shared.runtime.stack.child import Child, StackError
+from fallow.shared.runtime.tasks.cancels import end_tasks
 
 PARTITIONS = 12
 COME_WAIT_S = 60.0

@@ -17,8 +17,8 @@ from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import CHAIN_HEADER
-from fallow.shared.events.job_ids import full_id
-from fallow.shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
+from fallow.shared.events.fields.job_ids import full_id
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeStatus, WorkerPlace
 from fallow.shared.log.admin.topic_admin import create_topics
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fallow.replay.workload import CELL, QUEUE
-from fallow.shared.events.encoding import ce_headers, encode
-from fallow.shared.events.job_ids import own_id
+from fallow.shared.events.codec.encoding import ce_headers, encode
+from fallow.shared.events.fields.job_ids import own_id
+from fallow.shared.events.fields.values import GPU, JobSpec, Resources, VirtualRun
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import GPU, JobSpec, Resources, VirtualRun
 from fallow.shared.log.machine.partitioner import partition_of
 
 TENANT = "bench"

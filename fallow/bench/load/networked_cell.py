@@ -11,9 +11,8 @@ from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
-from fallow.shared.events.operations import CellPolicy, Quota
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import (
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import (
     GPU,
     JobSpec,
     NodeSpec,
@@ -23,6 +22,7 @@ from fallow.shared.events.values import (
     TopologyRequest,
     WorkerPlace,
 )
+from fallow.shared.events.operations import CellPolicy, Quota
 
 POOL, LAB = "bench", "lab"
 ZONES = "abcdefgh"

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from fallow.bench.load.job_mix import GPUS_PER_NODE, TENANT
 from fallow.bench.load.machine import filesystem_of
-from fallow.cli.failures import refuse
+from fallow.cli.errors.failures import refuse
 from fallow.local.local_cell import LocalCell, Servers, running, stage_for
 from fallow.local.secured import Security, choose_secured
 from fallow.local.service_set import Clock

@@ -9,7 +9,7 @@ from fallow.bench.openb.files import Pod
 from fallow.bench.openb.fragments import Fragments, Lefts
 from fallow.bench.openb.scores import NO_ROOM, Scores
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, WorkerPlace
 
 SCORE_MOST = 100
 CPU_MOST_MILLI, GPU_MOST_MILLI = 128_000, 8_000

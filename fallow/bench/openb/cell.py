@@ -9,8 +9,8 @@ from fallow.replay.workload import CELL
 from fallow.shared.cluster.fold.apply import APPLY, apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 from fallow.shared.events.operations import CellPolicy
-from fallow.shared.events.values import GPU, JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 
 TENANT = "openb"
 DIGEST = "0" * 32

@@ -19,9 +19,9 @@ from fallow.bench.openb.files import OpenbError, read_nodes, read_pods
 from fallow.bench.openb.fragments import Fragments
 from fallow.bench.openb.rules import NAMES, placement_of, rule_of, ties_of
 from fallow.bench.openb.run import PLACEMENT_COLUMNS, Moment, Run, run
-from fallow.cli.failures import Exit, end_with, refuse
-from fallow.cli.paths import file_in
-from fallow.shared.events.values import NodeSpec
+from fallow.cli.arguments.paths import file_in
+from fallow.cli.errors.failures import Exit, end_with, refuse
+from fallow.shared.events.fields.values import NodeSpec
 
 FULL_PCT = 100
 DIGITS = 3

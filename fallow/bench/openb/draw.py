@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from fallow.bench.openb.files import Pod
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 ARRIVED_PCT_MOST = 130
 

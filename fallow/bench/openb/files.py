@@ -10,8 +10,8 @@ from math import isfinite
 from pathlib import Path
 
 from fallow.shared.digits import is_written_with_digits
-from fallow.shared.events.encoding import shorten
-from fallow.shared.events.values import GPU, NodeSpec
+from fallow.shared.events.codec.encoding import shorten
+from fallow.shared.events.fields.values import GPU, NodeSpec
 from fallow.shared.runtime.files.table import Table
 from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
 

@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from fallow.bench.openb.files import Pod
 from fallow.shared.cluster.model.node import Node
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 POPULAR_PCT = 95
 REMEMBERED_MOST = 200_000

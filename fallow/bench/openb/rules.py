@@ -10,8 +10,8 @@ from fallow.bench.openb.fragments import Fragments
 from fallow.bench.openb.run import Rule
 from fallow.services.placement.search.gang import POLICIES, place_gang
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.fields.values import JobSpec, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobSpec, WorkerPlace
 
 FALLOW = "fallow"
 PLACEMENT = "frag-aware"

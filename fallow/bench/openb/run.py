@@ -12,7 +12,7 @@ from fallow.bench.openb.draw import ARRIVED_PCT_MOST
 from fallow.bench.openb.files import Pod
 from fallow.bench.openb.fragments import Fragments
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import JobSpec, WorkerPlace
 
 STEP_PCT = 5
 

@@ -11,7 +11,7 @@ from fallow.bench.openb.files import Pod
 from fallow.bench.openb.fragments import Lefts, lefts_of
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, WorkerPlace
 
 NO_ROOM = -(1 << 60)
 

@@ -9,10 +9,10 @@ from fallow.bench.load.stages import LAB, POOL
 from fallow.bench.real.mix import CPU_MILLI_PER_GPU, MEMORY_MIB_PER_GPU, RealMix, ready, tenant_name
 from fallow.replay.workload import CELL, QUEUE, Workload, pools_of, uniform_nodes
 from fallow.shared.cluster.model.config import CellFile, CellPart, Queue, Tenant, TenantQuota
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import ENDLESS, GPU, JobSpec, Resources
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.submissions import CancelJob, SubmitJob
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import ENDLESS, GPU, JobSpec, Resources
 
 GUARANTEED_PART = 0.5
 """Of what a tenant uses when all GPUs are in use, so much is guaranteed to it: the rest is borrowed."""

@@ -27,7 +27,7 @@ from fallow.bench.real.cell import ends_of_fillers, fillers
 from fallow.bench.real.mix import JobClass, Maker, RealMix
 from fallow.local.local_cell import LocalCell
 from fallow.replay.workload import CELL
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.stack.child import StackError
 

@@ -15,9 +15,9 @@ from statistics import fmean
 from fallow.bench.load.job_mix import GPUS_PER_NODE, Ready, job_id
 from fallow.replay.workload import CELL, QUEUE
 from fallow.shared.events.base import Command
-from fallow.shared.events.encoding import ce_headers, encode
+from fallow.shared.events.codec.encoding import ce_headers, encode
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, Resources, TopologyRequest, VirtualRun, Wish
 from fallow.shared.events.submissions import CancelJob, SubmitJob
-from fallow.shared.events.values import GPU, JobSpec, Level, Resources, TopologyRequest, VirtualRun, Wish
 from fallow.shared.log.machine.partitioner import partition_of
 
 TENANTS, PRIORITIES = 50, 5

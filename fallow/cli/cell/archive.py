@@ -21,7 +21,7 @@ import msgspec
 from fallow.cli.log.file import OF_A_CELL, packed_by_name
 from fallow.shared.cluster.fold.rows import DamagedRow, count_rest, digest_of, read_row, rows_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.encoding import UNREAD, shorten
+from fallow.shared.events.codec.encoding import UNREAD, shorten
 from fallow.shared.log.port import Outgoing
 from fallow.shared.runtime.files.unread import READING_FAILS, readable_again, unpacked_from, why_unread
 from fallow.shared.whole_file import whole_file

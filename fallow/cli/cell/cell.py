@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import access_of
+from fallow.cli.arguments.paths import file_to_read
 from fallow.cli.cell.key import key
 from fallow.cli.cell.reload import reload
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.errors.failures import Exit, end_with
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_sentence
-from fallow.cli.paths import file_to_read
 from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.log.admin.topics import TopicsFileError
 from fallow.shared.log.opening import declared_topics

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.arguments.paths import file_to_write
+from fallow.cli.errors.failures import Exit, end_with
 from fallow.cli.output.output import AsJson, print_json, print_line
-from fallow.cli.paths import file_to_write
 
 PRIVATE_MODE = 0o600
 
@@ -27,7 +27,7 @@ def key(
     """Make a pair of keys. The private one is written to a file that only its owner may read, for the secret
     `fallow_signing_key` of placement; the public one is printed as the cell file wants it.
     """
-    from fallow.shared.log.ed25519 import SigningKey  # noqa: PLC0415 - keeps `fallow --help` quick
+    from fallow.shared.log.keys.ed25519 import SigningKey  # noqa: PLC0415 - keeps `fallow --help` quick
 
     made = SigningKey.made()
     try:

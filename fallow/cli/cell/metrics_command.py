@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.errors.failures import Exit, end_with
 from fallow.cli.log.past import Past, Then, past_of, then
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import duration, moment

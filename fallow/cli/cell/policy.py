@@ -11,13 +11,13 @@ import typer
 from msgspec.structs import asdict
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import refuse
+from fallow.cli.errors.failures import refuse
+from fallow.cli.errors.unanswered import check_silence, passed_over
 from fallow.cli.log.newest import newest_state
 from fallow.cli.node.operate import answer_of, operation, tell_answer
 from fallow.cli.output.durations import SECOND_MS, setting
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_table
 from fallow.cli.output.when import DURATION_RULE, duration_of
-from fallow.cli.unanswered import check_silence, passed_over
 from fallow.shared.client.port import News
 from fallow.shared.cluster.model.config import PLACEMENTS
 from fallow.shared.events.effects import PolicySet, ProposalRefused

@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
+from fallow.cli.arguments.paths import file_to_read
 from fallow.cli.cell.reload_answer import QUIET_MS, ReloadAnswer, obstacle
 from fallow.cli.cell.reload_keys import mistake_in_keys, picture_of
-from fallow.cli.failures import Exit, end_with, say
+from fallow.cli.errors.failures import Exit, end_with, say
 from fallow.cli.log.newest import newest_state
 from fallow.cli.node.operate import operation
 from fallow.cli.output.output import AsJson, print_json, print_line
-from fallow.cli.paths import file_to_read
 from fallow.shared.client.port import CellClient
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.file_in_force import as_effect

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fallow.cli.failures import Exit
-from fallow.cli.unanswered import unread_about
+from fallow.cli.errors.failures import Exit
+from fallow.cli.errors.unanswered import unread_about
 from fallow.shared.client.port import News
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.file_in_force import as_effect, difference, from_effect, refuses_file
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.effects import CellFileSet, PolicySet, ProposalRefused, QuotaRemoved, QuotaSet
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.value import replace
 from fallow.shared.near import first_named, listed
 
 FILE, POLICY = "file", "policy"

@@ -11,9 +11,9 @@ from fallow.shared.cluster.fold.fold import DamagedLog
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.file_in_force import from_effect
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.log.keys.signers import Signers, begun_too_early, keys_only_in_force, part_in_force
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log
-from fallow.shared.log.signers import Signers, begun_too_early, keys_only_in_force, part_in_force
 
 NONE_PROVEN = "no key of it proves any decision of cell {cell}: the one may be missing with which the cell began"
 LACKS_KEY = "a key is missing, by which the decisions behind version {version} of cell {cell} are signed"

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
+from fallow.cli.arguments.paths import Replace, file_to_read, file_to_write, must_be_free
 from fallow.cli.cell.archive import Archive, Head, Unread, read_archive, write_archive
 from fallow.cli.cell.cell_transfer import (
     Departure,
@@ -19,11 +20,10 @@ from fallow.cli.cell.cell_transfer import (
     refuse_where_something_is,
     submission_partitions,
 )
-from fallow.cli.failures import Exit, end_with, say
+from fallow.cli.errors.failures import Exit, end_with, say
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
-from fallow.cli.paths import Replace, file_to_read, file_to_write, must_be_free
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.log.admin.group_members import member_count
 from fallow.shared.log.admin.group_offsets import committed_offsets

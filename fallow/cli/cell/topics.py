@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit
+from fallow.cli.errors.failures import Exit
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.shared.log.admin.access_admin import AccessReport, check_access, put_access_in_force

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.arguments.paths import Replace, file_to_write, folder_to_read, must_be_free
+from fallow.cli.errors.failures import Exit, end_with, refuse
 from fallow.cli.output.output import AsJson, print_json, print_line
-from fallow.cli.paths import Replace, file_to_write, folder_to_read, must_be_free
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
+from fallow.shared.view.access.redis_users import users_and_source
+from fallow.shared.view.access.users import ADMIN, UserDifference, acl_file, declared_users, user_differences
 from fallow.shared.view.library import LIBRARY, library_difference, library_digest
-from fallow.shared.view.redis_users import users_and_source
 from fallow.shared.view.redis_view import RedisFunctions
-from fallow.shared.view.users import ADMIN, UserDifference, acl_file, declared_users, user_differences
 from fallow.shared.whole_file import whole_file
 
 app = typer.Typer(no_args_is_help=True, help="Put the view's functions into Redis; make and check its users.")

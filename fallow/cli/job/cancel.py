@@ -12,23 +12,23 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, in_turn
-from fallow.cli.failures import Exit
-from fallow.cli.ids import a_job, a_reason
+from fallow.cli.arguments.ids import a_job, a_reason
+from fallow.cli.errors.failures import Exit
+from fallow.cli.errors.unanswered import AnswerUnread, Passes, check_silence, passed_over
 from fallow.cli.job.meant import hint_of_no, known_jobs, meant_job
 from fallow.cli.job.named import TenantName, in_full, tells_of_reading
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
-from fallow.cli.job.standing import are_stopping, by_elements, rows_of, statuses
+from fallow.cli.job.story.standing import are_stopping, by_elements, rows_of, statuses
 from fallow.cli.job.submit import words
 from fallow.cli.log.sentences import stands
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
-from fallow.cli.unanswered import AnswerUnread, Passes, check_silence, passed_over
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News, ViewUnanswering
 from fallow.shared.cluster.model.arrays import element_id, is_element_of
 from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events import effects as e
-from fallow.shared.events.job_ids import parted
+from fallow.shared.events.fields.job_ids import parted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import RefuseCode, StopReason
 from fallow.shared.runtime.clocks import monotonic_ms

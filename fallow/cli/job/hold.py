@@ -11,19 +11,19 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, in_turn
-from fallow.cli.failures import Exit
-from fallow.cli.ids import a_job
+from fallow.cli.arguments.ids import a_job
+from fallow.cli.errors.failures import Exit
+from fallow.cli.errors.unanswered import Passes, passed_over, unread_about
 from fallow.cli.job.cancel import answers
 from fallow.cli.job.meant import hint_of_no
 from fallow.cli.job.named import TenantName, in_full
 from fallow.cli.job.outcomes import Outcome, no_answer, tell_each
-from fallow.cli.job.standing import are_free, are_held, by_status, rows_of, statuses
+from fallow.cli.job.story.standing import are_free, are_held, by_status, rows_of, statuses
 from fallow.cli.job.submit import words
 from fallow.cli.log.sentences import stands
 from fallow.cli.node.operate import REFUSALS, operation
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName
-from fallow.cli.unanswered import Passes, passed_over, unread_about
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import CellClient, ClientUnavailable, News
 from fallow.shared.cluster.model.job import JobStatus

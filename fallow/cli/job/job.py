@@ -10,22 +10,22 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with
-from fallow.cli.ids import a_job
-from fallow.cli.job import array as job_array
-from fallow.cli.job import reason as job_reason
+from fallow.cli.arguments.ids import a_job
+from fallow.cli.errors.failures import Exit, end_with
+from fallow.cli.errors.suggestions import LISTS
 from fallow.cli.job.jobs import job_object
 from fallow.cli.job.meant import hint_for
 from fallow.cli.job.named import TenantName, one_in_full
-from fallow.cli.job.standing import elements
-from fallow.cli.job.stays import Stay, stays_of
+from fallow.cli.job.story import array as job_array
+from fallow.cli.job.story import reason as job_reason
+from fallow.cli.job.story.standing import elements
+from fallow.cli.job.story.stays import Stay, stays_of
 from fallow.cli.log.newest import newest_state
 from fallow.cli.log.sentences import devices, rejection, sentence
 from fallow.cli.log.why import rejections
 from fallow.cli.node.silence import silence_lines
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence, print_table
-from fallow.cli.suggestions import LISTS
 from fallow.services.placement.explain.explain import WhyNot
 from fallow.shared.client.port import ClientUnavailable, News
 from fallow.shared.cluster.model.job import WAITING
@@ -43,11 +43,11 @@ from fallow.shared.events.effects import (
     JobRequeued,
     JobStarted,
 )
-from fallow.shared.events.job_ids import as_file_name, own_id, parted
+from fallow.shared.events.fields.job_ids import as_file_name, own_id, parted
+from fallow.shared.events.fields.value import plain
+from fallow.shared.events.fields.values import JobSpec, ProcessRun
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import FailReason, RefuseCode
-from fallow.shared.events.value import plain
-from fallow.shared.events.values import JobSpec, ProcessRun
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.view.rows import JobRow
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
+from fallow.cli.arguments.ids import a_job
 from fallow.cli.cell.retry import patiently
-from fallow.cli.failures import Exit, end_with, refuse
-from fallow.cli.ids import a_job
-from fallow.cli.job.why_waits import waits
+from fallow.cli.errors.failures import Exit, end_with, refuse
+from fallow.cli.job.story.why_waits import waits
 from fallow.cli.log.sentences import gpus
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import to_the_second
@@ -21,7 +21,7 @@ from fallow.cli.output.output import AsJson, CellName, print_json, print_line, p
 from fallow.shared.client.port import CellClient
 from fallow.shared.cluster.model.arrays import arrays_among
 from fallow.shared.cluster.model.job import FINAL, JobStatus
-from fallow.shared.events.job_ids import full_id, own_id, parted
+from fallow.shared.events.fields.job_ids import full_id, own_id, parted
 from fallow.shared.events.queue import QueueOrder
 from fallow.shared.near import first_named, listed, meant
 from fallow.shared.view.reader import LIMIT_MOST, Read

@@ -10,7 +10,7 @@ from contextlib import suppress
 from fallow.cli.access import Access
 from fallow.shared.client.port import CellClient, ClientUnavailable, News
 from fallow.shared.events.effects import JobRefused
-from fallow.shared.events.job_ids import own_id, parted
+from fallow.shared.events.fields.job_ids import own_id, parted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import RefuseCode, RejectCode
 from fallow.shared.near import listed, meant, near

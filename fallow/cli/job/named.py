@@ -13,10 +13,10 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access
-from fallow.cli.failures import Exit, end_with, say
-from fallow.cli.ids import a_tenant
+from fallow.cli.arguments.ids import a_tenant
+from fallow.cli.errors.failures import Exit, end_with, say
 from fallow.shared.client.port import CellClient, ClientUnavailable
-from fallow.shared.events.job_ids import full_id, own_id
+from fallow.shared.events.fields.job_ids import full_id, own_id
 from fallow.shared.near import NAMED_MOST
 
 SAY_AFTER_S = 1.0

@@ -8,9 +8,9 @@ from typing import Any
 
 import typer
 
-from fallow.cli.failures import Exit, say
+from fallow.cli.errors.failures import Exit, say
+from fallow.cli.errors.unanswered import Passes, unanswered
 from fallow.cli.output.output import print_json, print_sentence
-from fallow.cli.unanswered import Passes, unanswered
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,21 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with
-from fallow.cli.ids import a_job
+from fallow.cli.arguments.ids import a_job
+from fallow.cli.errors.failures import Exit, end_with
+from fallow.cli.errors.unanswered import Passes, check_silence, unanswered
 from fallow.cli.job.cancel import answer, whereabouts
 from fallow.cli.job.meant import hint_by, hint_for, no_such_job
 from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.job.outcomes import Outcome, tell_each
 from fallow.cli.job.submit import words
 from fallow.cli.output.output import AsJson, CellName
-from fallow.cli.unanswered import Passes, check_silence, unanswered
 from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import News
 from fallow.shared.events.effects import JobUpdated
-from fallow.shared.events.job_ids import parted
+from fallow.shared.events.fields.job_ids import parted
+from fallow.shared.events.fields.values import WORKERS_MOST
 from fallow.shared.events.submissions import JobChanges
-from fallow.shared.events.values import WORKERS_MOST
 
 app = typer.Typer()
 

@@ -14,25 +14,25 @@ import typer
 from pydantic import ValidationError
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with, refuse, say
-from fallow.cli.ids import a_tenant
-from fallow.cli.job.file import read_jobs, read_text
-from fallow.cli.job.standing import by_elements, read_of, standing, statuses
-from fallow.cli.job.units import odd_units
+from fallow.cli.arguments.ids import a_tenant
+from fallow.cli.errors.failures import Exit, end_with, refuse, say
+from fallow.cli.errors.unanswered import Passes, unanswered, unread_about
+from fallow.cli.errors.wrong_use import WrongValue
+from fallow.cli.job.files.file import read_jobs, read_text
+from fallow.cli.job.files.units import odd_units
+from fallow.cli.job.story.standing import by_elements, read_of, standing, statuses
 from fallow.cli.log.sentences import gpus, node_at, of_job, rejection, sentence, stands
 from fallow.cli.log.why import DEFERRED
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, print_json, print_sentence
-from fallow.cli.unanswered import Passes, unanswered, unread_about
-from fallow.cli.wrong_use import WrongValue
 from fallow.shared.client.answers import BAD, OVER, TURNED_AWAY, Progress, Stage
 from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
 from fallow.shared.events.effects import JobRefused, NodeChanged
-from fallow.shared.events.job_ids import full_id
+from fallow.shared.events.fields.job_ids import full_id
+from fallow.shared.events.fields.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.unknown_fields import read_valid
-from fallow.shared.events.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
+from fallow.shared.events.validation.unknown_fields import read_valid
 from fallow.shared.near import first_named
 from fallow.shared.runtime.clocks import monotonic_ms
 from fallow.shared.view.rows import JobRow

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.job.why_waits import waits
+from fallow.cli.job.story.why_waits import waits
 from fallow.cli.log.past import Then, past_of, then
 from fallow.cli.log.sentences import gpus
 from fallow.cli.output.durations import moment
@@ -17,8 +17,8 @@ from fallow.shared.cluster.model.arrays import arrays_among
 from fallow.shared.cluster.model.job import Job, wait_reason
 from fallow.shared.cluster.model.node import Node, bits
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.job_ids import own_id
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.job_ids import own_id
+from fallow.shared.events.fields.values import GPU
 from fallow.shared.near import first_named
 
 JOB_COLUMNS = ("JOB", "STATUS", ">GPUS", "WHERE OR WHY")

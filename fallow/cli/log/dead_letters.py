@@ -10,14 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with, say
+from fallow.cli.errors.failures import Exit, end_with, say
 from fallow.cli.log.read_back import records_between
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
 from fallow.cli.output.output import AsJson, print_json, print_line, print_table
 from fallow.shared.events.reasons import DeadLetterReason
-from fallow.shared.log.kafka.log import KafkaLog
-from fallow.shared.log.letters import (
+from fallow.shared.log.inputs.letters import (
     NO_LETTER,
     Letter,
     Letters,
@@ -27,6 +26,7 @@ from fallow.shared.log.letters import (
     note_of_replay,
     original_of,
 )
+from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.port import Appended, Log, LogUnavailable, Outgoing, RecordTooLarge, TopicPartition
 
 app = typer.Typer(no_args_is_help=True, help="What could not be handled: list, show, replay.")

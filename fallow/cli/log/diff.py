@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with
-from fallow.cli.job.why_waits import waits
+from fallow.cli.errors.failures import Exit, end_with
+from fallow.cli.job.story.why_waits import waits
 from fallow.cli.log.at import ROWS_SHOWN_MOST, nodes_of
 from fallow.cli.log.past import Then, past_of, then
 from fallow.cli.log.sentences import devices, gpus, of_job
@@ -20,8 +20,8 @@ from fallow.cli.quota.words import quota_rules
 from fallow.shared.cluster.model.job import Job, wait_reason
 from fallow.shared.cluster.model.node import Node, bits
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.fields.values import GPU
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.values import GPU
 
 KINDS = ("jobs", "nodes", "quotas", "use", "policy")
 NOTHING = "nothing"

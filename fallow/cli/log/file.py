@@ -20,9 +20,9 @@ from typing import IO, Any
 
 import msgspec
 
-from fallow.cli.paths import OUTPUT
+from fallow.cli.arguments.paths import OUTPUT
 from fallow.shared.events.base import Count, Value
-from fallow.shared.events.encoding import UNREAD, judged, shorten
+from fallow.shared.events.codec.encoding import UNREAD, judged, shorten
 from fallow.shared.log.port import Record, TopicPartition
 from fallow.shared.runtime.files.unread import READING_FAILS, unpacked, why_unread
 from fallow.shared.whole_file import what_else, whole_file

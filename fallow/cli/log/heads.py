@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fallow.cli.job.head_words import head_words
+from fallow.cli.job.story.head_words import head_words
 from fallow.cli.log.past import Then, open_past
 from fallow.services.placement.explain.explain import why_not
 from fallow.shared.cluster.fold.fold import DamagedLog

@@ -12,11 +12,11 @@ from fallow.cli.output.counts import counted
 from fallow.shared.cluster.fold.fold import LogRecord
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import CHAIN_HEADER, SIGNATURE_HEADER, Decision, next_chain
+from fallow.shared.log.keys.signers import keys_only_in_force, part_in_force
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.signatures import CellKeys
 from fallow.shared.log.port import Log
 from fallow.shared.log.reading import header, log_record
-from fallow.shared.log.signers import keys_only_in_force, part_in_force
 
 WHAT_TO_DO = "Nothing is changed. Give this command the cell file in force"
 

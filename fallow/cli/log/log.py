@@ -11,8 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
+from fallow.cli.arguments.paths import OUTPUT, Replace, must_be_free, to_write_in_order
 from fallow.cli.cells_there import no_such
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.errors.failures import Exit, end_with
 from fallow.cli.log.at import at
 from fallow.cli.log.diff import diff
 from fallow.cli.log.file import is_output, keeps_a_part, write_line, written_in_order
@@ -22,9 +23,8 @@ from fallow.cli.log.why import why
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_line, print_sentence
 from fallow.cli.output.output_stream import while_read
-from fallow.cli.paths import OUTPUT, Replace, must_be_free, to_write_in_order
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.value import plain
+from fallow.shared.events.fields.value import plain
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.port import Log, LogUnavailable, Reader, Record, TopicPartition, UnreadableRecords
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from fallow.cli.access import Access
 from fallow.cli.cell.now import cell_now_ms
-from fallow.cli.failures import Exit, end_with, refuse
+from fallow.cli.errors.failures import Exit, end_with, refuse
 from fallow.cli.log.read_back import records_between
 from fallow.cli.output.durations import moment
 from fallow.cli.output.when import MOMENT_RULE, moment_of
@@ -19,10 +19,10 @@ from fallow.shared.events.base import CALENDAR_FROM_MS
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.kafka.log import KafkaLog
+from fallow.shared.log.keys.signers import Signers
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, Record
 from fallow.shared.log.reading import event_of, log_record
-from fallow.shared.log.signers import Signers
 from fallow.shared.log.snapshots import nearest_snapshot
 from fallow.shared.runtime.clocks import wall_ms
 

@@ -12,8 +12,8 @@ from fallow.cli.verify.verification import check_lines, forgotten_version, read_
 from fallow.cli.verify.verify import LogCheck
 from fallow.replay.report.outcome import Outcome
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.codec.encoding import TYPE_HEADER
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import TYPE_HEADER
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable, Record, TopicPartition, UnreadableRecords
 from fallow.shared.log.reading import event_of, header

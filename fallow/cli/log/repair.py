@@ -7,12 +7,12 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.arguments.user_name import user_name
+from fallow.cli.errors.failures import Exit, end_with
 from fallow.cli.log.repairing import From, NotRepairable, Survey, not_due, repair, survey
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
-from fallow.cli.user_name import user_name
-from fallow.shared.events.encoding import shorten
+from fallow.shared.events.codec.encoding import shorten
 from fallow.shared.events.snapshots import SnapshotManifest
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
@@ -99,7 +99,7 @@ def signature_for(layout: Layout, cell: str) -> Sign | None:
     keys = layout.signers.of(cell)
     if keys is None:
         return None
-    from fallow.shared.log.ed25519 import SigningKey  # noqa: PLC0415 - megabytes, which no cell without keys needs
+    from fallow.shared.log.keys.ed25519 import SigningKey  # noqa: PLC0415 - megabytes, which no cell without keys needs
 
     text = WriterSecurity.load().signing_key.get_secret_value()
     key = SigningKey.read(text) if text else None

@@ -31,13 +31,13 @@ from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease, fold
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.codec.encoding import shorten
 from fallow.shared.events.decisions import INPUTS, Decision, input_name
-from fallow.shared.events.encoding import shorten
 from fallow.shared.events.snapshots import SnapshotManifest
-from fallow.shared.log.damage import damage_at
 from fallow.shared.log.follower import Follower
+from fallow.shared.log.inputs.damage import damage_at
+from fallow.shared.log.inputs.losses import loss_met, losses_of
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.losses import loss_met, losses_of
 from fallow.shared.log.machine.losses import SAID_ONCE, Loss, LossKind, Place, fences
 from fallow.shared.log.machine.snapshot import NEWEST, ORIGIN, Catalogue, DamagedSnapshot
 from fallow.shared.log.machine.writer import Draft, Sign, Writer

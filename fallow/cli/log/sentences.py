@@ -14,12 +14,12 @@ from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.lease import patience_ms
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.job_ids import parted
+from fallow.shared.events.fields.job_ids import parted
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, RunStatus, WorkerPlace
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import CellPolicy, Quota, claimed
 from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason, RefuseCode, RequeueReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, RunStatus, WorkerPlace
 
 NODES_NAMED_MOST = 4
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
+from fallow.cli.arguments.ids import a_job
 from fallow.cli.cell.now import cell_now_ms
-from fallow.cli.failures import Exit, end_with
-from fallow.cli.ids import a_job
+from fallow.cli.errors.failures import Exit, end_with
 from fallow.cli.job.meant import hint_for, no_such_job
 from fallow.cli.job.named import TenantName, one_in_full
 from fallow.cli.log.heads import heads_then
@@ -26,9 +26,9 @@ from fallow.cli.output.output import AsJson, CellName, print_json, print_sentenc
 from fallow.shared.client.port import is_of_a_stranger, job_of
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.fields.values import NodeStatus, WorkerPlace
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import NodeStatus, WorkerPlace
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, Record, TopicPartition

@@ -7,8 +7,8 @@ import msgspec
 from fallow.cli.log.read_back import all_records
 from fallow.shared.cluster.fold.fold import BY_ANOTHER_RELEASE
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.codec.encoding import TYPE_HEADER, UNREAD, OfAnotherRelease, Undecodable, shorten
 from fallow.shared.events.decisions import CHAIN_HEADER, Decision, next_chain
-from fallow.shared.events.encoding import TYPE_HEADER, UNREAD, OfAnotherRelease, Undecodable, shorten
 from fallow.shared.events.snapshots import SnapshotChunk, SnapshotManifest
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, Record

@@ -12,13 +12,13 @@ import typer
 from pydantic import ValidationError
 
 from fallow.cli.access import Access, access_of
-from fallow.cli.failures import Exit, end_with, refuse
-from fallow.cli.paths import folder_to_write
+from fallow.cli.arguments.paths import folder_to_write
+from fallow.cli.errors.failures import Exit, end_with, refuse
 from fallow.services.executor.node_registration import WrongOffer, home_of, offer_of
 from fallow.services.executor.processes.machine import count_devices
 from fallow.shared.cluster.model.config import Pool
-from fallow.shared.events.rules_told import ID_RULE, rule_broken
-from fallow.shared.events.values import DEVICES_MOST, LABELS_MOST, NodeSpec
+from fallow.shared.events.fields.values import DEVICES_MOST, LABELS_MOST, NodeSpec
+from fallow.shared.events.validation.rules_told import ID_RULE, rule_broken
 
 app = typer.Typer()
 

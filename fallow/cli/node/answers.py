@@ -10,11 +10,11 @@ import typer
 
 from fallow.cli.access import Access, run
 from fallow.cli.cell.retry import patiently
-from fallow.cli.failures import Exit, say
+from fallow.cli.errors.failures import Exit, say
+from fallow.cli.errors.unanswered import Passes, passed_over, unanswered, unread_about
 from fallow.cli.job.submit import words
 from fallow.cli.node.operate import refusal_of
 from fallow.cli.output.output import print_json, print_sentence
-from fallow.cli.unanswered import Passes, passed_over, unanswered, unread_about
 from fallow.shared.client.port import ClientUnavailable, News
 from fallow.shared.events.effects import Effect, NodeChanged, ProposalRefused
 from fallow.shared.events.operations import Operation

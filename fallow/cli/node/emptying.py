@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fallow.cli.output.durations import moment
-from fallow.shared.events.values import NodeStatus
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.near import first_named
 from fallow.shared.view.rows import NodeRow
 

@@ -9,16 +9,16 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import access_of, run
-from fallow.cli.failures import Exit, end_with, say
-from fallow.cli.ids import a_node, a_reason
+from fallow.cli.arguments.ids import a_node, a_reason
+from fallow.cli.errors.failures import Exit, end_with, say
 from fallow.cli.node.answers import answers_to, rows_by_id, tell_each, unknown_among
 from fallow.cli.node.emptying import named
 from fallow.cli.node.operate import operation
 from fallow.cli.output.output import AsJson, CellName
 from fallow.cli.question import NOTHING_DONE, agreed
 from fallow.shared.events.effects import LeaseExpired, NodeRemoved
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.operations import DeclareLost, RemoveNode
-from fallow.shared.events.values import NodeStatus
 from fallow.shared.view.rows import NodeRow
 
 Nodes = Annotated[

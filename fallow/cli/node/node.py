@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
+from fallow.cli.arguments.ids import a_node, a_reason
 from fallow.cli.cell.now import cell_now_ms
 from fallow.cli.cell.retry import patiently
-from fallow.cli.failures import Exit, end_with, refuse, say
-from fallow.cli.ids import a_node, a_reason
+from fallow.cli.errors.failures import Exit, end_with, refuse, say
 from fallow.cli.log.newest import newest_state
 from fallow.cli.node.answers import answers_to, is_refused, other_nodes, rows_by_id, tell_each, unknown_among
 from fallow.cli.node.emptying import EMPTY, as_object, to_be_stopped
@@ -26,6 +26,7 @@ from fallow.cli.output.output import AsJson, CellName, print_json, print_line, p
 from fallow.cli.output.when import DURATION_RULE, POINT_RULE, Point, duration_of, point_of
 from fallow.shared.client.port import ClientUnavailable
 from fallow.shared.events.effects import MaintenanceSet, NodeChanged
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.operations import (
     CancelMaintenance,
     Cordon,
@@ -34,7 +35,6 @@ from fallow.shared.events.operations import (
     PlanMaintenance,
     Uncordon,
 )
-from fallow.shared.events.values import NodeStatus
 from fallow.shared.view.rows import NodeRow
 
 app = typer.Typer(

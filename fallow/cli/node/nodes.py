@@ -16,7 +16,7 @@ from fallow.cli.node.silence import silence, silence_lines
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import window
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence, print_table
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import NodeRow

@@ -11,16 +11,16 @@ from typing import Any, TypeVar
 import typer
 
 from fallow.cli.access import Access
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.arguments.user_name import user_name
+from fallow.cli.errors.failures import Exit, end_with
+from fallow.cli.errors.unanswered import Passes, check_silence, unanswered
+from fallow.cli.errors.wrong_use import own_words
 from fallow.cli.job.submit import words
 from fallow.cli.output.durations import duration
 from fallow.cli.output.output import print_json, print_sentence
-from fallow.cli.unanswered import Passes, check_silence, unanswered
-from fallow.cli.user_name import user_name
-from fallow.cli.wrong_use import own_words
 from fallow.shared.client.port import CellClient, Mark, News
+from fallow.shared.events.codec.encoding import Undecodable, decode
 from fallow.shared.events.effects import JobRefused, ProposalRefused
-from fallow.shared.events.encoding import Undecodable, decode
 from fallow.shared.events.operations import Operation
 from fallow.shared.runtime.clocks import monotonic_ms
 

@@ -11,7 +11,7 @@ from fallow.shared.cluster.model.lease import longest_patience_ms
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import CALENDAR_FROM_MS
-from fallow.shared.events.values import NodeStatus
+from fallow.shared.events.fields.values import NodeStatus
 
 NAMED_MOST = 5
 """So many lost nodes are told of, and as many silent ones, each in a line of its own."""

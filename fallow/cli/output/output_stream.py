@@ -10,8 +10,8 @@ from collections.abc import Coroutine
 from io import TextIOWrapper
 from typing import Any, TypeVar
 
-from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.standard_streams import open_missing_streams
+from fallow.shared.runtime.tasks.cancels import end_tasks
 
 T = TypeVar("T")
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from fallow.cli.access import Access, access_of, run
-from fallow.cli.failures import Exit, end_with, say
+from fallow.cli.arguments.paths import file_to_read
+from fallow.cli.errors.failures import Exit, end_with, say
 from fallow.cli.log.newest import newest_state
 from fallow.cli.node.operate import give, operation, tell_answer
 from fallow.cli.output.output import AsJson, CellName, print_json, print_table
-from fallow.cli.paths import file_to_read
 from fallow.cli.quota.rows import COLUMNS, SPARE, as_object, table
 from fallow.cli.quota.wish import changed_fields, read_quotas
 from fallow.shared.client.port import News

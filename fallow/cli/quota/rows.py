@@ -7,8 +7,8 @@ from typing import Any
 from fallow.cli.quota.words import quota_rules
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.summary import QuotaRow, quota_rows
+from fallow.shared.events.fields.values import GPU
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.values import GPU
 
 COLUMNS = (
     "TENANT",

@@ -14,7 +14,7 @@ from fallow.cli.output.output import AsJson, CellName, print_json, print_sentenc
 from fallow.services.placement.explain.fair_share import TenantShare, shares_of
 from fallow.services.placement.queue.fair_share import SHARE_ONE
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 app = typer.Typer()
 

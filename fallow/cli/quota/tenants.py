@@ -11,7 +11,7 @@ from fallow.cli.cell.retry import patiently
 from fallow.cli.job.jobs import as_object
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence, print_table
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import TenantRow
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.errors.failures import Exit, end_with
 from fallow.cli.output.when import DURATION_RULE, duration_of
 from fallow.shared.cluster.model.config import CellFile, TenantQuota
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.base import Name
-from fallow.shared.events.encoding import shorten, written
+from fallow.shared.events.codec.encoding import shorten, written
+from fallow.shared.events.fields.value import plain
+from fallow.shared.events.fields.values import GPU
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.rules_told import is_shown, rule_broken
-from fallow.shared.events.value import plain
-from fallow.shared.events.values import GPU
+from fallow.shared.events.validation.rules_told import is_shown, rule_broken
 from fallow.shared.near import meant
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.files.yaml_text import YamlTextError, field_name, read_yaml

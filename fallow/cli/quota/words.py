@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fallow.cli.output.durations import duration
+from fallow.shared.events.fields.values import GPU
 from fallow.shared.events.operations import Quota, ReclaimFrom
-from fallow.shared.events.values import GPU
 
 
 def quota_rules(quota: Quota) -> list[str]:

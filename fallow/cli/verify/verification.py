@@ -24,16 +24,16 @@ from fallow.shared.cluster.checks.run_journal import (
     nodes_without_diary,
 )
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.codec.encoding import shorten
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import shorten
-from fallow.shared.events.rules_told import rule_broken
-from fallow.shared.events.unknown_fields import read_valid
-from fallow.shared.events.value import V
+from fallow.shared.events.fields.value import V
+from fallow.shared.events.validation.rules_told import rule_broken
+from fallow.shared.events.validation.unknown_fields import read_valid
 from fallow.shared.kept_folders import ALL as KEPT
+from fallow.shared.log.keys.signers import Signers
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.port import Log, LogUnavailable, Reader, Record
 from fallow.shared.log.reading import event_of
-from fallow.shared.log.signers import Signers
 from fallow.shared.log.snapshots import oldest_snapshot
 from fallow.shared.runtime.files.folder_format import NAME as FORMAT
 from fallow.shared.runtime.files.folder_format import must_be_readable

@@ -11,17 +11,17 @@ from typing import Annotated
 import typer
 
 from fallow.cli.access import Access, access_of, run
+from fallow.cli.arguments.paths import file_to_read, folder_to_read
 from fallow.cli.cells_there import no_such
-from fallow.cli.failures import Exit, end_with
+from fallow.cli.errors.failures import Exit, end_with
 from fallow.cli.output.counts import counted
 from fallow.cli.output.output import AsJson, CellName, print_json, print_sentence
 from fallow.cli.output.output_stream import while_read
-from fallow.cli.paths import file_to_read, folder_to_read
 from fallow.cli.verify.verification import LiveCheck, join, must_hold_diaries, verify_file
 from fallow.cli.verify.verify import Verification, Violation
 from fallow.cli.verify.verify_follow import Following, until_signal
 from fallow.shared.log.kafka.log import KafkaLog
-from fallow.shared.log.signers import Signers
+from fallow.shared.log.keys.signers import Signers
 from fallow.shared.runtime.collector import tune_collector
 from fallow.shared.view.reader import ViewReader, ViewRebuilding
 from fallow.shared.view.redis_view import RedisFunctions

@@ -12,8 +12,8 @@ from fallow.cli.verify.verification import LiveCheck
 from fallow.cli.verify.verify import LogCheck, Verification, Violation
 from fallow.shared.cluster.checks.run_journal import Orders
 from fallow.shared.log.port import Reader
-from fallow.shared.runtime.cancels import end_tasks
 from fallow.shared.runtime.clocks import monotonic_ms
+from fallow.shared.runtime.tasks.cancels import end_tasks
 from fallow.shared.view.compare import ViewMoved
 
 RECOUNT_EVERY_MS = 10_000

@@ -8,7 +8,7 @@ from typing import Any
 
 from fallow.replay.report.job_history import Hold, JobRow
 from fallow.services.metrics.policy.kant.waiting import percentile
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 
 @dataclass(frozen=True, slots=True)

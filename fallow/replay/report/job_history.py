@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fallow.shared.events.values import GPU, WorkerPlace
+from fallow.shared.events.fields.values import GPU, WorkerPlace
 
 COLUMNS = (
     "id",

@@ -12,12 +12,12 @@ from fallow.replay.report.job_history import JobRow, Stretch, holds_of
 from fallow.shared.cluster.checks.run_journal import DiaryLine, Orders, check_diaries
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
+from fallow.shared.events.codec.encoding import Undecodable
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import Undecodable
-from fallow.shared.events.job_ids import full_id, own_id
+from fallow.shared.events.fields.job_ids import full_id, own_id
+from fallow.shared.events.fields.values import GPU, JobSpec, WorkerPlace
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 SUBMIT = SubmitJob.type
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fallow.cli.arguments.paths import file_in
 from fallow.cli.log.read_back import LogOverflowed, read_back
-from fallow.cli.paths import file_in
 from fallow.cli.verify.verification import LiveCheck
 from fallow.cli.verify.verify import Verification
 from fallow.local.local_cell import LocalCell

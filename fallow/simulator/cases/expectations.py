@@ -9,9 +9,9 @@ from typing import Any
 from fallow.shared.cluster.fold.fold import extend
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.min_run import min_run_ms
+from fallow.shared.events.codec.encoding import decode, encode
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import decode, encode
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 from fallow.simulator.cases.reasons import means
 from fallow.simulator.cases.schema import NodeRow
 from fallow.simulator.cases.setting import GPU_TYPE, S_MS

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from fallow.shared.events.job_ids import full_id, own_id
+from fallow.shared.events.fields.job_ids import full_id, own_id
 from fallow.simulator.engine import Chance
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fallow.services.placement.explain.capacity import PoolRoom
 from fallow.services.placement.explain.explain import WhyNot
+from fallow.shared.events.fields.values import GPU, JobSpec
 from fallow.shared.events.jobs import JobRejected
-from fallow.shared.events.values import GPU, JobSpec
 
 CODES: dict[str, tuple[str, ...]] = {
     "quota": ("quota_reached", "over_tenant_limit"),

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fallow.shared.events.encoding import shorten
-from fallow.shared.events.rules_told import rule_broken
+from fallow.shared.events.codec.encoding import shorten
+from fallow.shared.events.validation.rules_told import rule_broken
 
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 Gpus = Annotated[int, Field(strict=True, ge=0)]

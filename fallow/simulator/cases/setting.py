@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Queue, Tenant, TenantQuota
-from fallow.shared.events.operations import CellPolicy, ReclaimFrom
-from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.values import (
+from fallow.shared.events.fields.values import (
     GPU,
     JobSpec,
     Level,
@@ -19,6 +17,8 @@ from fallow.shared.events.values import (
     VirtualRun,
     Wish,
 )
+from fallow.shared.events.operations import CellPolicy, ReclaimFrom
+from fallow.shared.events.queue import QueueDiscipline
 from fallow.simulator.cases.names import Names, shuffled
 from fallow.simulator.cases.schema import Case, JobRow, NodeRow, PendingRow, QueueRow, RunningRow, Strict
 from fallow.simulator.engine import Chance

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.fields.values import GPU, WorkerPlace
 from fallow.shared.events.reasons import StopReason
-from fallow.shared.events.values import GPU, WorkerPlace
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ from fallow.shared.cluster.model.job import HOLDING, WAITING, Job
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
-from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.codec.encoding import Undecodable
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, RunStatus, VirtualRun, WorkerPlace
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.nodes import DeviceFailed, NodeJoined, NodeLost, NodeReport, RunStatusUpdate
 from fallow.shared.events.operations import Cordon, SetQuota, Uncordon
 from fallow.shared.events.queue import StartsPlanned
 from fallow.shared.events.submissions import CancelJob, SubmitJob
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, RunStatus, VirtualRun, WorkerPlace
 from fallow.simulator.cases.reasons import CAN_NEVER_RUN, in_words, waits_in_words
 from fallow.simulator.cases.schema import PendingRow, RunningRow
 from fallow.simulator.cases.setting import GPU_TYPE, S_MS, NotBuiltIn, Setting, is_invalid, is_many, ms

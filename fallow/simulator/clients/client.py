@@ -6,14 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fallow.shared.events.base import Event
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 from fallow.shared.log.layout import tenant_of
 from fallow.shared.log.machine.partitioner import partition_of
 from fallow.shared.log.port import LogUnavailable
 from fallow.simulator.draws.workload import Item
 from fallow.simulator.history.record import Submission
-from fallow.simulator.history.rules.owners import STRANGERS_WORDS
+from fallow.simulator.history.rules.tenants.owners import STRANGERS_WORDS
 from fallow.simulator.storage.broker import Message, message_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ Whatever is asked for can be had: a job whose nodes could never hold it would wa
 from __future__ import annotations
 
 from fallow.shared.events.base import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeSpec
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import GPU, JobSpec, NodeSpec
 from fallow.simulator.engine import Engine
 
 ZONE, HOT = "zone", "hot"

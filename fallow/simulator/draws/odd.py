@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fallow.shared.events.base import LARGEST_INTEGER, replace
+from fallow.shared.events.fields.values import JobKind, RetryPolicy
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import JobKind, RetryPolicy
 from fallow.simulator.draws.choosy import HOT
 from fallow.simulator.engine import Engine
 

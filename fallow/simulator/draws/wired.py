@@ -7,8 +7,8 @@ Whatever is asked for can be had: a job whose wish no empty cell could grant wou
 from __future__ import annotations
 
 from fallow.shared.events.base import replace
+from fallow.shared.events.fields.values import GPU, JobKind, JobSpec, Level, NodeSpec, Position, TopologyRequest, Wish
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import GPU, JobKind, JobSpec, Level, NodeSpec, Position, TopologyRequest, Wish
 from fallow.simulator.draws.choosy import suits
 from fallow.simulator.engine import Engine
 

@@ -19,7 +19,19 @@ from fallow.shared.cluster.model.config import (
     TenantQuota,
 )
 from fallow.shared.events.base import Event, replace
-from fallow.shared.events.job_ids import full_id, own_id
+from fallow.shared.events.fields.job_ids import full_id, own_id
+from fallow.shared.events.fields.values import (
+    AfterWhen,
+    Dependency,
+    JobKind,
+    JobSpec,
+    Level,
+    NodeSpec,
+    Position,
+    Resources,
+    RetryPolicy,
+    VirtualRun,
+)
 from fallow.shared.events.operations import (
     CancelMaintenance,
     CellPolicy,
@@ -37,18 +49,6 @@ from fallow.shared.events.operations import (
 )
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from fallow.shared.events.values import (
-    AfterWhen,
-    Dependency,
-    JobKind,
-    JobSpec,
-    Level,
-    NodeSpec,
-    Position,
-    Resources,
-    RetryPolicy,
-    VirtualRun,
-)
 from fallow.simulator.draws.choosy import choosy, marked
 from fallow.simulator.draws.odd import odd
 from fallow.simulator.draws.wired import typed, wired, wishful

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event, replace
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import StopReason
-from fallow.shared.events.values import JobSpec
 from fallow.simulator.history.books import CANCELLED, STOPPING, Books
 from fallow.simulator.history.evidence import Answer, CellEvidence, Evidence, Violation
-from fallow.simulator.history.rules.as_submitted import by_job, passed_on_unasked
-from fallow.simulator.history.rules.owners import is_own, passed_on_for_a_stranger
-from fallow.simulator.history.rules.rejections import rejected_for_nothing
+from fallow.simulator.history.rules.requests.as_submitted import by_job, passed_on_unasked
+from fallow.simulator.history.rules.requests.rejections import rejected_for_nothing
+from fallow.simulator.history.rules.tenants.owners import is_own, passed_on_for_a_stranger
 
 
 class Settlements:

@@ -6,17 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, NodeRole, NodeStatus, WorkerPlace
 from fallow.shared.events.reasons import StopReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, NodeRole, NodeStatus, WorkerPlace
 from fallow.simulator.history import books as b
 from fallow.simulator.history.books import Books, JobPage, NodePage, OverPage
 from fallow.simulator.history.evidence import Violation
 from fallow.simulator.history.log_form import InForce
-from fallow.simulator.history.rules import arrays, ends, maintenance, owners, planned, refusals, waits
-from fallow.simulator.history.rules.queue_rules import ages_in, rules_in, waiting_most_in
-from fallow.simulator.history.rules.singly import starts_again_ms, wrong_resizing, wrong_settling, wrong_start
-from fallow.simulator.history.rules.whereabouts import scattered, unwanted_company, wrong_node
+from fallow.simulator.history.rules.queues import planned, waits
+from fallow.simulator.history.rules.queues.queue_rules import ages_in, rules_in, waiting_most_in
+from fallow.simulator.history.rules.requests import refusals
+from fallow.simulator.history.rules.runs import arrays, ends, maintenance
+from fallow.simulator.history.rules.runs.singly import starts_again_ms, wrong_resizing, wrong_settling, wrong_start
+from fallow.simulator.history.rules.runs.whereabouts import scattered, unwanted_company, wrong_node
+from fallow.simulator.history.rules.tenants import owners
 
 NOTHING: Mapping[type, Callable[[Any], None]] = {}
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fallow.shared.events.effects import ReservationSet
+from fallow.shared.events.fields.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
 from fallow.shared.events.operations import CellPolicy, Quota
 from fallow.shared.events.reasons import PendingReason, StopReason
-from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, WorkerPlace
-from fallow.simulator.history.rules.queue_rules import QueueRule
+from fallow.simulator.history.rules.queues.queue_rules import QueueRule
 
 QUEUED, HELD, STARTING, RUNNING = "queued", "held", "starting", "running"
 AWAITING = "awaiting"

@@ -6,17 +6,17 @@ import json
 from collections.abc import Sequence
 
 from fallow.shared.events.effects import CellFileSet, JobStarted
+from fallow.shared.events.fields.values import VirtualRun
 from fallow.shared.events.operations import Operation
-from fallow.shared.events.values import VirtualRun
 from fallow.simulator.history.answers import Settlements, stranger_violations, unasked_violations, wish_violations
 from fallow.simulator.history.bookkeeping import Bookkeeper
 from fallow.simulator.history.books import HELD, QUEUED, RUNNING, Books
 from fallow.simulator.history.evidence import CellEvidence, Evidence, Violation
 from fallow.simulator.history.log_form import InForce, decisions_in_force, order_violations
-from fallow.simulator.history.rules.asked import Asked
-from fallow.simulator.history.rules.operations import Operations
-from fallow.simulator.history.rules.order import OrderJudge
-from fallow.simulator.history.rules.rules_in_force import RulesInForce
+from fallow.simulator.history.rules.queues.order import OrderJudge
+from fallow.simulator.history.rules.requests.asked import Asked
+from fallow.simulator.history.rules.requests.operations import Operations
+from fallow.simulator.history.rules.requests.rules_in_force import RulesInForce
 from fallow.simulator.history.runs import diary_violations
 from fallow.simulator.history.showings import Showings, readings_go_forward
 from fallow.simulator.history.sweep import Sweep

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
+from fallow.shared.events.codec.encoding import Undecodable, decode
 from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
 from fallow.shared.events.effects import AnyEffect, InputFenced, InputResumed, NodeSilent, WriterStarted
-from fallow.shared.events.encoding import Undecodable, decode
 from fallow.simulator.history.evidence import CellEvidence, LogEntry, Violation
 
 _BEFORE_WORK: frozenset[type[AnyEffect]] = frozenset({WriterStarted, InputFenced, InputResumed})

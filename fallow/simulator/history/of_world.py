@@ -9,8 +9,8 @@ from typing import Any
 
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.events.base import Event
+from fallow.shared.events.codec.encoding import Undecodable, decode
 from fallow.shared.events.decisions import Decision, input_name
-from fallow.shared.events.encoding import Undecodable, decode
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob

@@ -12,9 +12,9 @@ from typing import get_args, get_type_hints
 from fallow.shared.events import reasons
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import AnyEffect
+from fallow.shared.events.fields.value import Value
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import DeadLetterReason
-from fallow.shared.events.value import Value
 from fallow.simulator.history.record import History, Logged
 
 EFFECTS: tuple[str, ...] = tuple(sorted(effect.__name__ for effect in get_args(AnyEffect)))

@@ -15,9 +15,9 @@ from typing import Literal
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.base import Event
+from fallow.shared.events.codec.encoding import TYPE_HEADER, Undecodable, decode, encode
 from fallow.shared.events.decisions import CHAIN_HEADER
-from fallow.shared.events.encoding import TYPE_HEADER, Undecodable, decode, encode
-from fallow.shared.events.values import NodeSpec
+from fallow.shared.events.fields.values import NodeSpec
 from fallow.shared.log.port import Headers, Outgoing, Record
 
 EPOCH_MS = 10_000_000_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.events import effects as e
-from fallow.shared.events.values import RunStatus, WorkerPlace
+from fallow.shared.events.fields.values import RunStatus, WorkerPlace
 from fallow.simulator.history.evidence import CellEvidence, Violation
 from fallow.simulator.history.log_form import InForce
 

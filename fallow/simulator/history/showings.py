@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from fallow.shared.view.rows import JobRow, NodeRow, Place
 from fallow.simulator.history.books import Books, JobPage, NodePage
 from fallow.simulator.history.evidence import CellEvidence, Reading, View, Violation
-from fallow.simulator.history.rules.places_in_queues import places_in_queues
+from fallow.simulator.history.rules.queues.places_in_queues import places_in_queues
 
 
 def readings_go_forward(cell: str, readings: Sequence[Reading]) -> list[Violation]:

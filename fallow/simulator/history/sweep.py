@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fallow.shared.events import effects as e
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 from fallow.simulator.history.evidence import CellEvidence, Happened, Violation, What
 from fallow.simulator.history.log_form import InForce
 from fallow.simulator.history.runs import Orders, RunKey, named, released_by

@@ -9,8 +9,8 @@ from functools import partial
 from typing import TypeVar
 
 from fallow.shared.events.base import replace as shorter
+from fallow.shared.events.codec.encoding import TYPE_HEADER, decode, encode
 from fallow.shared.events.decisions import CHAIN_HEADER
-from fallow.shared.events.encoding import TYPE_HEADER, decode, encode
 from fallow.shared.events.snapshots import SnapshotChunk
 from fallow.shared.log.machine.partitioner import partition_of
 from fallow.shared.log.port import (

@@ -25,10 +25,10 @@ from fallow.services.projector import app as projector_app
 from fallow.services.projector.settings import ProjectorSettings
 from fallow.services.queueing import app as queueing_app
 from fallow.services.queueing.settings import QueueingSettings
-from fallow.shared.events.encoding import decode
+from fallow.shared.events.codec.encoding import decode
+from fallow.shared.events.fields.values import NodeSpec
 from fallow.shared.events.nodes import NodeJoined
-from fallow.shared.events.values import NodeSpec
-from fallow.shared.log.fenced_input import INPUT_FENCED
+from fallow.shared.log.inputs.fenced_input import INPUT_FENCED
 from fallow.shared.log.sharing.delivery import Delivery
 from fallow.shared.runtime.process import Context
 from fallow.simulator.machine import Machine

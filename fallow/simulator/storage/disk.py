@@ -11,7 +11,7 @@ from fallow.services.executor.policy.desired import RunKey
 from fallow.services.executor.policy.journal_recovery import key_of
 from fallow.services.executor.service import slot_of
 from fallow.shared.cluster.checks.run_journal import DiaryLine
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 from fallow.simulator.history.record import DiaryEntry, NodeMoment, TakenOver
 
 if TYPE_CHECKING:

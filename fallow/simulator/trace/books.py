@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
+from fallow.shared.events.codec.encoding import Undecodable
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import Undecodable
-from fallow.shared.events.job_ids import own_id
+from fallow.shared.events.fields.job_ids import own_id
+from fallow.shared.events.fields.values import WorkerPlace
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import WorkerPlace
 
 JOB_COLUMNS = (
     "job_id", "tenant", "carried", "gpus_milli", "submit_ms", "start_ms", "end_ms", "state", "attempts", "preemptions",

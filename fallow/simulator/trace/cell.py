@@ -18,11 +18,11 @@ from fallow.shared.cluster.fold.fold import seal
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import Event
+from fallow.shared.events.codec.encoding import Undecodable, encode
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import Undecodable, encode
+from fallow.shared.events.fields.values import NodeSpec
 from fallow.shared.events.operations import AdvanceTime
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
-from fallow.shared.events.values import NodeSpec
 from fallow.shared.log.layout import tenant_of
 from fallow.shared.log.machine.writer import UnwritableDecision
 

@@ -10,8 +10,8 @@ from fallow.services.metrics.policy.kant.jtted import Jtted
 from fallow.services.metrics.policy.summary import RunSummary
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import Event
+from fallow.shared.events.codec.encoding import Undecodable
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import Undecodable
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.submissions import SubmitJob
 from fallow.simulator.trace.books import Books

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.fields.values import NodeSpec
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import NodeSpec
 from fallow.simulator.trace.cell import VirtualCell
 from fallow.simulator.trace.figures import TraceFigures, figures_of
 from fallow.simulator.trace.measures import Measures

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fallow.shared.events.base import TYPES
+from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MOST
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.encoding import SUBMISSION_BYTES_MOST
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import Logged, TopicPartition
 from fallow.simulator.storage.broker import Message

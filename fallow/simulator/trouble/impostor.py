@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from fallow.shared.cluster.model.config import CellFile, PublicKey, Signing
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import replace as with_fields
+from fallow.shared.events.codec.encoding import TYPE_HEADER, encode
 from fallow.shared.events.decisions import CHAIN_HEADER, CHAIN_START, Decision, next_chain
 from fallow.shared.events.effects import PolicySet
-from fallow.shared.events.encoding import TYPE_HEADER, encode
-from fallow.shared.log.ed25519 import SigningKey
+from fallow.shared.log.keys.ed25519 import SigningKey
 from fallow.shared.log.machine.writer import Draft
 from fallow.shared.log.port import Headers, Outgoing
 from fallow.simulator.storage.broker import Message, message_of

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import LARGEST_INTEGER, Event, replace
+from fallow.shared.events.fields.values import DEVICES_MOST, LABELS_MOST, ObservedRun, RunStatus
 from fallow.shared.events.nodes import (
     DeviceFailed,
     NodeJoined,
@@ -20,7 +21,6 @@ from fallow.shared.events.nodes import (
     RunStarted,
     RunStopped,
 )
-from fallow.shared.events.values import DEVICES_MOST, LABELS_MOST, ObservedRun, RunStatus
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import Logged
 

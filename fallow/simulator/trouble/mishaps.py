@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.decisions import Decision, next_chain
 from fallow.shared.events.effects import PolicySet
-from fallow.shared.events.encoding import encode
 from fallow.shared.events.nodes import (
     DeviceFailed,
     NodeEvent,

@@ -10,7 +10,7 @@ from zlib import crc32
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.services.placement.queue.scheduling_cycle import CycleResult, Start, schedule_queues
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.submissions import SubmitJob
 from fallow.simulator.process import Process
 from fallow.simulator.trouble.faults import Fault

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from fallow.shared.events.base import TYPES, CellEvent
-from fallow.shared.events.encoding import STRICT, decode, encode
+from fallow.shared.events.codec.encoding import STRICT, decode, encode
+from fallow.shared.events.fields.values import RunStatus
 from fallow.shared.events.nodes import (
     NodesReported,
     RunFailed,
@@ -19,7 +20,6 @@ from fallow.shared.events.nodes import (
     RunStatusUpdate,
     RunStopped,
 )
-from fallow.shared.events.values import RunStatus
 from fallow.simulator.storage.broker import Message, message_of
 
 SURPLUS = "field_of_a_later_release"

@@ -19,12 +19,12 @@ from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.fold.fold import OtherRelease
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.base import Event
-from fallow.shared.events.encoding import TYPE_HEADER, Undecodable, encode
+from fallow.shared.events.codec.encoding import TYPE_HEADER, Undecodable, encode
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected
 from fallow.shared.events.operations import AdvanceTime, ReloadCell
 from fallow.shared.events.reasons import RejectCode
-from fallow.shared.log.dead_letters import TOLD_MOST, dead_letter
-from fallow.shared.log.fenced_input import say_fenced, say_read_again, show_fenced
+from fallow.shared.log.inputs.dead_letters import TOLD_MOST, dead_letter
+from fallow.shared.log.inputs.fenced_input import say_fenced, say_read_again, show_fenced
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.consumer import (
     Bad,
@@ -56,7 +56,7 @@ from fallow.shared.log.sharing.share import Subscription
 from fallow.shared.runtime.clocks import SteppedCellClock
 from fallow.shared.runtime.files.cell_file import reloaded
 from fallow.shared.runtime.process import Context, wait_for
-from fallow.shared.runtime.together import together
+from fallow.shared.runtime.tasks.together import together
 
 READS = ("submissions", "operations", "decisions", "snapshots")
 """The topics that it reads, beside those of tenants."""

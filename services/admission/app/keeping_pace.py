@@ -12,8 +12,8 @@ from prometheus_client import Counter, Gauge
 from fallow.services.admission.policy.backpressure import Backpressure
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.fold.fold import DamagedLog, OtherRelease
+from fallow.shared.events.codec.encoding import UNREAD
 from fallow.shared.events.decisions import input_name
-from fallow.shared.events.encoding import UNREAD
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.sights import Sights
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, Reader, Record, TopicPartition

@@ -11,8 +11,8 @@ from fallow.services.admission.policy import limits
 from fallow.services.admission.policy.ceilings import Ceilings, priorities_of
 from fallow.services.admission.policy.resolve import Home, Rejection, home_of, tenant_of
 from fallow.shared.cluster.model.config import CellFile
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.reasons import RejectCode
-from fallow.shared.events.values import JobSpec
 
 REMEMBERED_MOST = 10_000
 

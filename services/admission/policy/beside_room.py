@@ -6,10 +6,10 @@ from fallow.services.admission.policy.resolve import Rejection
 from fallow.shared.cluster.model.arrays import is_named_as_element
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.base import CALENDAR_FROM_MS
-from fallow.shared.events.encoding import encode
-from fallow.shared.events.job_ids import own_id, parted
+from fallow.shared.events.codec.encoding import encode
+from fallow.shared.events.fields.job_ids import own_id, parted
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.reasons import RejectCode
-from fallow.shared.events.values import JobSpec
 
 ARRAY_BYTES_MOST = 800_000
 """All elements of an array become jobs in one record of the log."""

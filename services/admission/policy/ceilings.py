@@ -10,8 +10,8 @@ from fallow.services.admission.policy.resolve import Home, Rejection
 from fallow.shared.cluster.model.config import CellFile, Pool, depths_of
 from fallow.shared.cluster.quota.room import available, firm_room
 from fallow.shared.cluster.quota.tree import QuotaTree
+from fallow.shared.events.fields.values import GPU, JobKind, JobSpec
 from fallow.shared.events.reasons import RejectCode
-from fallow.shared.events.values import GPU, JobKind, JobSpec
 
 
 class Ceilings:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from fallow.shared.events.base import Event
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
 
 
 class StandsTwice(Exception):

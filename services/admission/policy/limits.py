@@ -8,9 +8,9 @@ from fallow.services.admission.policy.ceilings import at_least
 from fallow.services.admission.policy.resolve import Home, Rejection
 from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
 from fallow.shared.cluster.model.config import CellFile, Pool
+from fallow.shared.events.fields.values import GPU, JobKind, JobSpec
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.submissions import JobChanges
-from fallow.shared.events.values import GPU, JobKind, JobSpec
 
 
 def is_gang(spec: JobSpec) -> bool:

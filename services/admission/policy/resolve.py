@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
+from fallow.shared.events.fields.values import JobKind, JobSpec, NodeRole
 from fallow.shared.events.reasons import RejectCode
-from fallow.shared.events.values import JobKind, JobSpec, NodeRole
 
 NAMED_CHARACTERS_MOST = 200
 

@@ -21,20 +21,20 @@ from fallow.services.executor.policy.lease import Lease, gone_on_with, has_first
 from fallow.services.executor.policy.machine_agent import OwnNode, keeps_boot
 from fallow.services.executor.policy.turn import Now, Observation, Start, Stop, Turn
 from fallow.services.executor.policy.worker_environment import Gang, gang_of
-from fallow.services.executor.processes.state_folder import StateFolderUnusable
+from fallow.services.executor.processes.folders.state_folder import StateFolderUnusable
 from fallow.services.executor.processes.supervisor import cause_of
 from fallow.services.executor.settings import AgentSettings
 from fallow.services.executor.telemetry import ExecutorTelemetry
-from fallow.shared.events.values import NodeStatus
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.log.follower import Follower
+from fallow.shared.log.keys.missing_keys import NODES, NONE_YET, obstacle
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.missing_keys import NODES, NONE_YET, obstacle
 from fallow.shared.log.opening import OpenLog, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable
 from fallow.shared.log.sharing.cell_work import work_apart
 from fallow.shared.runtime.process import Context, wait_for
 from fallow.shared.runtime.settings import ClockKind
-from fallow.shared.runtime.together import together
+from fallow.shared.runtime.tasks.together import together
 
 READS = ("decisions", "snapshots")
 POLL_WAIT_MS, RECORDS_PER_POLL = 1_000, 500

@@ -17,8 +17,8 @@ from fallow.services.executor.settings import ExecutorSettings
 from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.events.operations import AdvanceTime
 from fallow.shared.log.follower import Follower
+from fallow.shared.log.keys.missing_keys import NODES, NONE_YET, obstacle
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.missing_keys import NODES, NONE_YET, obstacle
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, UnreadableRecords
 from fallow.shared.log.reading import event_of
 from fallow.shared.runtime.clocks import SteppedCellClock, WallCellClock

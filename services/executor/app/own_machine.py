@@ -14,13 +14,13 @@ from fallow.services.executor.policy.lease import KeptLease
 from fallow.services.executor.policy.turn import Observation, Start, Stop
 from fallow.services.executor.policy.worker_environment import Gang
 from fallow.services.executor.processes.driver import ProcessDriver
+from fallow.services.executor.processes.folders.state_folder import StateFolder
 from fallow.services.executor.processes.isolation import Isolation, Limits, not_held
-from fallow.services.executor.processes.state_folder import StateFolder
 from fallow.services.executor.processes.supervisor import can_keep_from_other_processes
 from fallow.services.executor.processes.worker_users import CLAIMS, WorkerUsers
 from fallow.services.executor.settings import AgentSettings, uids_of
 from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.events.values import NodeSpec
+from fallow.shared.events.fields.values import NodeSpec
 
 
 class State(Protocol):

@@ -16,7 +16,7 @@ from fallow.services.executor.service import ExecutorService
 from fallow.services.executor.settings import ExecutorSettings
 from fallow.services.executor.telemetry import ExecutorTelemetry
 from fallow.shared.cluster.model.config import CellFile
-from fallow.shared.events.values import NodeSpec, RunStatus
+from fallow.shared.events.fields.values import NodeSpec, RunStatus
 from fallow.shared.kept_folders import DIARIES
 from fallow.shared.log.opening import OpenLog, joined, layout_for, open_log
 from fallow.shared.log.port import Log, LogUnavailable, Member

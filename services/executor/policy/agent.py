@@ -29,9 +29,9 @@ from fallow.services.executor.policy.records import Said, in_parts
 from fallow.services.executor.policy.turn import Observation, Start, Stop, Turn
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.events import nodes as n
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, RUN_IS_OVER, NodeSpec, ObservedRun, RunStatus, WorkerPlace
 from fallow.shared.events.operations import CellPolicy
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, RUN_IS_OVER, NodeSpec, ObservedRun, RunStatus, WorkerPlace
 
 
 @dataclass(slots=True)

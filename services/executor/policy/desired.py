@@ -13,7 +13,7 @@ from fallow.shared.cluster.model.job import Job, JobStatus, index_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.values import Run, WorkerPlace
+from fallow.shared.events.fields.values import Run, WorkerPlace
 
 
 class Action(StrEnum):

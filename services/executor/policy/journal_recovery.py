@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fallow.services.executor.policy.desired import DesiredRun, RunKey
 from fallow.services.executor.policy.turn import Now
 from fallow.shared.cluster.checks.run_journal import DiaryLine, may_be_of
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import RunStatus
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import RunStatus
 
 
 def open_runs(diary: Sequence[DiaryLine]) -> dict[RunKey, DiaryLine]:

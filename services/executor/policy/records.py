@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from fallow.shared.events.base import CellEvent
+from fallow.shared.events.fields.values import ObservedRun
 from fallow.shared.events.nodes import (
     REPORTS_MOST,
     RUN_WORDS_MOST,
@@ -17,7 +18,6 @@ from fallow.shared.events.nodes import (
     RunsReported,
     RunStatusUpdate,
 )
-from fallow.shared.events.values import ObservedRun
 
 Said = NodeEvent | RunStatusUpdate
 """One thing that a node says, under a number of its own."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fallow.services.executor.policy.desired import RunKey
 from fallow.services.executor.policy.records import Said
 from fallow.shared.cluster.checks.run_journal import DiaryLine
-from fallow.shared.events.values import Run, RunStatus, WorkerPlace
+from fallow.shared.events.fields.values import Run, RunStatus, WorkerPlace
 
 
 class Now(NamedTuple):

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from fallow.services.executor.policy.turn import Observation, Start, Stop
 from fallow.shared.cluster.fold.due import ROOM_LEAST
 from fallow.shared.events.base import later
-from fallow.shared.events.values import RunStatus, VirtualRun
+from fallow.shared.events.fields.values import RunStatus, VirtualRun
 
 Live = tuple[str, int, str, int, int]
 """(job, attempt, node, rank, turn); rank -1 stands for all workers of a gang on the node."""

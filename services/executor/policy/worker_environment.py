@@ -11,8 +11,8 @@ from zlib import crc32
 from fallow.services.executor.policy.turn import Start
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.job_ids import own_id, parted
-from fallow.shared.events.values import ProcessRun, WorkerPlace
+from fallow.shared.events.fields.job_ids import own_id, parted
+from fallow.shared.events.fields.values import ProcessRun, WorkerPlace
 
 PORTS_FROM, PORTS = 20_000, 10_000
 """Below the ports that systems hand out by themselves, so that a gang's port is seldom taken."""

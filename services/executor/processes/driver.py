@@ -35,11 +35,12 @@ from fallow.services.executor.policy.lease import KeptLease
 from fallow.services.executor.policy.turn import Observation, Start, Stop
 from fallow.services.executor.policy.worker_environment import Gang, worker_environment
 from fallow.services.executor.processes.control_groups import controllers_of, own_group
-from fallow.services.executor.processes.disk_check import OF_THE_DISK, DiskCheck
+from fallow.services.executor.processes.folders.disk_check import OF_THE_DISK, DiskCheck
+from fallow.services.executor.processes.folders.remover import Remover
+from fallow.services.executor.processes.folders.state_folder import make_folder
+from fallow.services.executor.processes.folders.worker_folder import Rights, WorkerEnd, WorkerFolder
 from fallow.services.executor.processes.isolation import NO_ISOLATION, Isolation
-from fallow.services.executor.processes.remover import Remover
 from fallow.services.executor.processes.searches import Searches
-from fallow.services.executor.processes.state_folder import make_folder
 from fallow.services.executor.processes.supervisor import (
     Owners,
     cause_of,
@@ -52,11 +53,10 @@ from fallow.services.executor.processes.supervisor import (
 )
 from fallow.services.executor.processes.supervisors import Supervisors
 from fallow.services.executor.processes.sweep import Sweep
-from fallow.services.executor.processes.worker_folder import Rights, WorkerEnd, WorkerFolder
-from fallow.shared.events.encoding import shorten
-from fallow.shared.events.job_ids import as_file_name
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import ProcessRun, RunStatus, WorkerPlace
+from fallow.shared.events.codec.encoding import shorten
+from fallow.shared.events.fields.job_ids import as_file_name
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import ProcessRun, RunStatus, WorkerPlace
 
 LOOK_EVERY_S = 0.1
 """How often processes, reports and the lease are looked at."""

@@ -20,8 +20,8 @@ from itertools import chain
 from pathlib import Path
 
 from fallow.services.executor.processes import supervisor
-from fallow.services.executor.processes.state_folder import make_folder
-from fallow.services.executor.processes.user_traces import remove_traces
+from fallow.services.executor.processes.folders.state_folder import make_folder
+from fallow.services.executor.processes.folders.user_traces import remove_traces
 
 CLAIMS = Path("/run/fallow-worker-uids")
 """A file of the machine in which each agent holds a lock on the bytes that are its range: two ranges never overlap."""

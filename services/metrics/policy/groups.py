@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.effects import JobStarted
-from fallow.shared.events.values import WorkerPlace
+from fallow.shared.events.fields.values import WorkerPlace
 
 FORGOTTEN = "_forgotten"
 """The tenant of a job that began and ended long before anybody looked; no name of a tenant."""

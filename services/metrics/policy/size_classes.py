@@ -7,7 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from functools import lru_cache
 
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 _LARGEST = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1_024, 2_048)
 SIZE_CLASSES = (

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from fallow.services.placement.app.clock_watch import ClockWatch
 from fallow.services.placement.app.file_warnings import FileWarnings
 from fallow.services.placement.app.metrics import CellMetrics
 from fallow.services.placement.app.setbacks import CannotWrite, Setbacks
 from fallow.services.placement.app.signing import Signing
-from fallow.services.placement.app.size_watch import SizeWatch
+from fallow.services.placement.app.watch.clock_watch import ClockWatch
+from fallow.services.placement.app.watch.size_watch import SizeWatch
 from fallow.services.placement.service import PendingDecision
 from fallow.services.placement.settings import PlacementSettings
 from fallow.shared.cluster.fold.fold import DamagedLog
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.log.follower import Follower
+from fallow.shared.log.keys.missing_keys import ALL_FORGED, TAKING_OVER, WRITING, obstacle
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.tenure import Tenure, Verdict
 from fallow.shared.log.machine.writer import Draft
-from fallow.shared.log.missing_keys import ALL_FORGED, TAKING_OVER, WRITING, obstacle
 from fallow.shared.log.port import (
     Appended,
     AppendRefused,

@@ -7,28 +7,28 @@ from collections.abc import Callable
 from functools import partial
 
 from fallow.services.placement.app.appending import Appending
-from fallow.services.placement.app.clock_watch import ClockWatch
-from fallow.services.placement.app.inflow import Inflow
-from fallow.services.placement.app.input_watch import InputWatch
 from fallow.services.placement.app.intake import PLANS, Intake
 from fallow.services.placement.app.metrics import CellMetrics, PlacementMetrics
-from fallow.services.placement.app.nodes_watch import NodesWatch
 from fallow.services.placement.app.ownership import Ownership
 from fallow.services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MOST_S, FIRST_S, MOST_S, CannotWrite, Setbacks
 from fallow.services.placement.app.showing import Showing
+from fallow.services.placement.app.watch.clock_watch import ClockWatch
+from fallow.services.placement.app.watch.inflow import Inflow
+from fallow.services.placement.app.watch.input_watch import InputWatch
+from fallow.services.placement.app.watch.nodes_watch import NodesWatch
 from fallow.services.placement.service import PendingDecision, PlacementService
 from fallow.services.placement.settings import PlacementSettings
 from fallow.shared.cluster.fold.fold import LogRecord
 from fallow.shared.cluster.model.config import CellFile, CellPart
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import INPUTS, input_name
-from fallow.shared.log.continued import ContinuedReader
 from fallow.shared.log.follower import Follower
+from fallow.shared.log.inputs.continued import ContinuedReader
+from fallow.shared.log.keys.signers import begun_too_early, part_in_force
 from fallow.shared.log.machine.losses import Loss, Place
 from fallow.shared.log.machine.tenure import Tenure
 from fallow.shared.log.opening import layout_for
 from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Reader, TopicPartition
-from fallow.shared.log.signers import begun_too_early, part_in_force
 from fallow.shared.runtime.clocks import WallCellClock
 from fallow.shared.runtime.files.cell_file import CellFileError, read_again, reloaded
 from fallow.shared.runtime.process import Context, wait_for

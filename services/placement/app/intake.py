@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from fallow.services.placement.app.input_watch import InputWatch
 from fallow.services.placement.app.metrics import CellMetrics
+from fallow.services.placement.app.watch.input_watch import InputWatch
 from fallow.services.placement.service import Input, PlacementService
 from fallow.services.placement.settings import PlacementSettings
 from fallow.shared.cluster.model.config import CellPart
+from fallow.shared.events.codec.encoding import TYPE_HEADER, Undecodable
 from fallow.shared.events.decisions import INPUTS, input_name
-from fallow.shared.events.encoding import TYPE_HEADER, Undecodable
 from fallow.shared.events.operations import Operation, ReloadCell
 from fallow.shared.events.queue import StartsPlanned
 from fallow.shared.events.reasons import DeadLetterReason
-from fallow.shared.log.dead_letters import TOLD_MOST, dead_letter
+from fallow.shared.log.inputs.dead_letters import TOLD_MOST, dead_letter
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.consumer import Dead
 from fallow.shared.log.port import Log, Record

@@ -7,7 +7,7 @@ would fare the same, hundreds of times a second.
 from __future__ import annotations
 
 from fallow.shared.log.port import AppendRefused, AppendUnknown, LogRefused, LogUnavailable
-from fallow.shared.runtime.backoff import BackOff
+from fallow.shared.runtime.tasks.backoff import BackOff
 
 FIRST_S, MOST_S = 0.1, 2.0
 REFUSED_MOST = 5

@@ -11,7 +11,7 @@ from fallow.shared.log.machine.writer import Sign
 from fallow.shared.runtime.process import Context
 
 if TYPE_CHECKING:
-    from fallow.shared.log.ed25519 import SigningKey
+    from fallow.shared.log.keys.ed25519 import SigningKey
 
 UNSIGNED = "decisions are not signed: the cell file names no keys"
 
@@ -60,6 +60,6 @@ def _key_of(settings: PlacementSettings) -> SigningKey | None:
     text = settings.signing_key.get_secret_value()
     if not text:
         return None
-    from fallow.shared.log.ed25519 import SigningKey  # noqa: PLC0415 - megabytes, which no cell without keys needs
+    from fallow.shared.log.keys.ed25519 import SigningKey  # noqa: PLC0415 - megabytes, which no cell without keys needs
 
     return SigningKey.read(text)

@@ -21,7 +21,7 @@ from fallow.shared.events.decisions import INPUTS
 from fallow.shared.log.opening import OpenLog, joined, layout_for, open_log
 from fallow.shared.log.sharing.cell_work import work_apart
 from fallow.shared.runtime.process import Context
-from fallow.shared.runtime.together import together
+from fallow.shared.runtime.tasks.together import together
 
 READS = ("cells", "decisions", "snapshots", *INPUTS, PLANS)
 

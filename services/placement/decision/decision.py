@@ -14,8 +14,8 @@ from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
-from fallow.shared.events.encoding import encode
-from fallow.shared.events.values import RunStatus, WorkerPlace
+from fallow.shared.events.codec.encoding import encode
+from fallow.shared.events.fields.values import RunStatus, WorkerPlace
 
 STARTS_MOST = 1_000
 BYTES_MOST = 400_000

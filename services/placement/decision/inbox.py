@@ -13,11 +13,11 @@ from dataclasses import replace as replaced
 from itertools import islice
 
 from fallow.shared.events.base import Event
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.jobs import JobAdmitted, JobsAdmitted
 from fallow.shared.events.nodes import NodesReported, RunsReported
 from fallow.shared.events.operations import RemoveQuota, SetQuota
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec
 
 NEW_JOBS = "jobs-"
 """What the sources of new jobs begin with."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
-from fallow.shared.events.values import NodeStatus
+from fallow.shared.events.fields.values import NodeStatus
 
 
 class PoolUse:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fallow.shared.cluster.capacity.constraints import misfit, wrong_kind
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Wish
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Wish
 
 UNITS_TOLD_MOST = 5
 

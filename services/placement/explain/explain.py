@@ -35,9 +35,9 @@ from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.room import rooms
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeStatus
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import GPU, JobSpec, NodeStatus
 
 NAMED_MOST = 5
 """So many of the jobs ahead are named."""

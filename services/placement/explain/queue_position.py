@@ -18,8 +18,8 @@ from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.queue_order import order_in
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import Usage, accounts
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.queue import QueueOrder
-from fallow.shared.events.values import JobSpec
 
 
 def jobs_before(state: CellState, job: Job, queue: Queue, now_ms: int) -> list[Job]:

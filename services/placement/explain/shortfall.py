@@ -13,7 +13,7 @@ from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.topology import topology_for
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.room import rooms
-from fallow.shared.events.values import GPU, JobSpec, Level, Wish
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, Wish
 
 UNITS_MOST = 8
 

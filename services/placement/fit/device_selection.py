@@ -14,7 +14,7 @@ from itertools import accumulate
 
 from fallow.services.placement.fit.min_units import fewest
 from fallow.shared.cluster.model.node import lowest, mask_of
-from fallow.shared.events.values import NodeSpec
+from fallow.shared.events.fields.values import NodeSpec
 
 MASK_BITS_USUAL = 16
 """What is asked of nodes of so many devices is remembered."""

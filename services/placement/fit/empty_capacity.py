@@ -19,8 +19,8 @@ from fallow.shared.cluster.model.independent_workers import in_line
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.node import Node, mask_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import (
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import (
     GPU,
     WORKERS_MOST,
     JobKind,

@@ -14,7 +14,7 @@ from fallow.services.placement.fit.device_selection import Devices, devices_for
 from fallow.services.placement.fit.free_capacity import FreeCapacity, more_that_suit
 from fallow.shared.cluster.capacity.masks import each_bit
 from fallow.shared.cluster.model.node import Node
-from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, WorkerPlace
 
 Run = tuple[str, Devices, int]
 """A node, devices of it, and how many workers share these: more than one on a shared device only."""

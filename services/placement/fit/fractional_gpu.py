@@ -16,7 +16,7 @@ from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.masks import each_bit, mask_from
 from fallow.shared.cluster.capacity.topology import Topology, numbers_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, WorkerPlace
 
 
 class FractionalGang:

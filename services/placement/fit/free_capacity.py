@@ -11,7 +11,7 @@ from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.node_filter_index import allowed
 from fallow.shared.cluster.model.node import Node, mask_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec, Resources, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, Resources, WorkerPlace
 
 _NEAR = (1 << 512) - 1
 

@@ -14,7 +14,7 @@ from fallow.services.placement.fit.free_capacity import more_that_suit
 from fallow.services.placement.fit.min_units import Part, fewest
 from fallow.shared.cluster.capacity.masks import each_bit
 from fallow.shared.cluster.capacity.topology import OUTWARD, Ranking, Topology
-from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, WorkerPlace
 
 _DOMAIN, _LEAF = Level.DOMAIN, Level.LEAF  # to look them up for each job that comes alone costs more than to go by them
 

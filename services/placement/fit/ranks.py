@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import WorkerPlace
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import WorkerPlace
 
 
 def by_node(places: Sequence[WorkerPlace]) -> tuple[WorkerPlace, ...]:

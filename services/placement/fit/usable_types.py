@@ -13,8 +13,8 @@ from fallow.services.placement.fit.empty_capacity import could_hold_in_unit, cou
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec
 
 Types = dict[str, None]
 

@@ -15,7 +15,7 @@ from fallow.shared.cluster.capacity.hardware import Hardware, UnitsAlike, hardwa
 from fallow.shared.cluster.capacity.masks import each_bit
 from fallow.shared.cluster.model.node import lowest_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec, Level, Wish
+from fallow.shared.events.fields.values import JobSpec, Level, Wish
 
 KEPT_MOST = 200
 """So many choices at most are gone on with from one unit to the next: those with the fewest GPUs for each worker."""

@@ -20,7 +20,7 @@ from fallow.shared.cluster.capacity.node_filter_index import marks_of, needs_of
 from fallow.shared.cluster.model.node import lowest_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import KeptPlace
-from fallow.shared.events.values import GPU, JobSpec
+from fallow.shared.events.fields.values import GPU, JobSpec
 
 NO_PLAN = Plan([], [], 0, 0, 0, None)
 """No pool has any node for the job."""

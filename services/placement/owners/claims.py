@@ -29,8 +29,8 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import over_limit
 from fallow.shared.cluster.quota.room import firm_room, lineage
 from fallow.shared.cluster.quota.tree import Account, Branch
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec
 
 KINDS_MOST = 8
 """For the largest jobs of so many kinds places are kept for one owner. Jobs of one kind may use the same nodes."""

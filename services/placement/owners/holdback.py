@@ -13,8 +13,8 @@ from fallow.services.placement.search.beside_kept import search_beside
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import NOTHING_KEPT, Taking
+from fallow.shared.events.fields.values import GPU, JobSpec
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import GPU, JobSpec
 
 Search = Callable[[CellState, PoolCapacity], Places | None]
 

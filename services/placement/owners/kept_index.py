@@ -16,7 +16,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import Kept, KeptPlace, KeptPlaces
 from fallow.shared.cluster.quota.room import Borrower, lineage
 from fallow.shared.cluster.quota.tree import Account
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 
 KEPT = "kept"
 """The name of this view of a pool."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import KeptAtHome
 from fallow.shared.cluster.quota.room import Borrower, drawn_from_cell
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 
 
 def kept_of_cell_milli(state: CellState, spec: JobSpec, gpu_type: str) -> int:

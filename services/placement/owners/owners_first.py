@@ -20,8 +20,8 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import KeptPlace, taken
 from fallow.shared.cluster.quota.room import Borrower
 from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events.fields.values import JobSpec, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobSpec, WorkerPlace
 
 
 def fits_in(state: CellState, spec: JobSpec) -> dict[str, Account]:

@@ -20,8 +20,8 @@ from fallow.shared.cluster.capacity.node_filter_index import allowed
 from fallow.shared.cluster.model.node import Node, lowest_of, mask_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import KeptPlace
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, WORKERS_MOST, JobSpec
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, WORKERS_MOST, JobSpec
 
 
 class Plan(NamedTuple):

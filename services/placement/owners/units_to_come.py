@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 
 from fallow.services.placement.owners.room_to_come import Ground, Plan
 from fallow.shared.cluster.capacity.topology import numbers_of, topology_for
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 Key = tuple[int, int, int, int, int]
 """What a slice more would gain in a unit, the most first; whether that is a guess, and the unit in its order."""

@@ -14,7 +14,7 @@ from fallow.services.placement.policy.placement_policy import PlacementPolicy, P
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.node_filter_index import allowed
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, WorkerPlace
 
 
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:

@@ -18,7 +18,7 @@ from fallow.services.placement.policy.placement_policy import PlacementPolicy
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.topology import OUTWARD, topology_for
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, WorkerPlace
 
 
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> tuple[WorkerPlace, ...] | None:

@@ -21,8 +21,8 @@ from fallow.shared.cluster.capacity.constraints import is_general
 from fallow.shared.cluster.capacity.topology import Topology, numbers_of, topology_for
 from fallow.shared.cluster.model.node import is_in_zone
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobKind, JobSpec, WorkerPlace
 
 
 def takes_whole_nodes(spec: JobSpec, zone: Topology) -> bool:

@@ -7,7 +7,7 @@ from fallow.services.placement.fit.free_capacity import FreeCapacity
 from fallow.services.placement.policy.placement_policy import PlacementPolicy, Places, first_of
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 
 
 def place_gang(state: CellState, pool: PoolCapacity, spec: JobSpec) -> Places | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import JobSpec, WorkerPlace
 
 Places = tuple[WorkerPlace, ...]
 

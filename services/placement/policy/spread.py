@@ -15,7 +15,7 @@ from fallow.shared.cluster.capacity.masks import mask_from
 from fallow.shared.cluster.capacity.topology import Topology, Units, numbers_of, topology_for
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, WorkerPlace
 
 LOOKS_TO_PLACE = 20
 """To place a worker by itself takes so long as to look at so many nodes."""

@@ -13,7 +13,7 @@ from fallow.services.placement.owners.owners_first import borrows
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.room import lineage
 from fallow.shared.cluster.quota.tree import Account
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 
 Named = tuple[bool, int]
 """Whether a head is due, and its number among those that are, or among the others."""

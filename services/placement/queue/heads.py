@@ -44,10 +44,10 @@ from fallow.shared.cluster.model.queue_order import Order, order_in
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import accounts
 from fallow.shared.cluster.quota.tree import Account
+from fallow.shared.events.fields.value import replace as changed
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace as changed
-from fallow.shared.events.values import JobSpec
 
 PASSES: Final = (ReasonKind.QUOTA, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 WAITED_FOR: Final = (

@@ -10,7 +10,7 @@ from fallow.services.placement.search.gang import Places, place_alike
 from fallow.services.placement.search.quota_check import refusal_of_places
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec
+from fallow.shared.events.fields.values import GPU, JobSpec
 
 TOGETHER_MOST = 64
 

@@ -9,7 +9,7 @@ from fallow.shared.cluster.capacity.constraints import misfit
 from fallow.shared.cluster.capacity.maintenance import shut_for
 from fallow.shared.cluster.model.node import Node, mask_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec, LoanStatus, NodeStatus, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, LoanStatus, NodeStatus, WorkerPlace
 
 
 def may_start_in(state: CellState, spec: JobSpec, places: Sequence[WorkerPlace]) -> bool:

@@ -18,9 +18,9 @@ from fallow.shared.cluster.model.run_time import end_estimate_ms, run_estimate_m
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import LARGEST_INTEGER, later
+from fallow.shared.events.fields.values import GPU, WorkerPlace
 from fallow.shared.events.queue import PlannedStart, StartsPlanned
 from fallow.shared.events.reasons import ClearReason
-from fallow.shared.events.values import GPU, WorkerPlace
 
 LATER_PERCENT, LATER_LEAST_MS = 10, 1_000
 """A start that moves back by less than so much of the time until then is not written again: estimates that are outlived

@@ -24,9 +24,9 @@ from fallow.shared.cluster.model.run_time import run_estimate_ms
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.effects import ReservationSet
+from fallow.shared.events.fields.values import WorkerPlace
 from fallow.shared.events.queue import QueueOrder
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import WorkerPlace
 
 
 @dataclass(frozen=True, slots=True)

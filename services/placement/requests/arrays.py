@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from fallow.shared.cluster.model.arrays import element_id
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec
 
 
 def elements(spec: JobSpec) -> Iterator[JobSpec]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fallow.shared.cluster.model.arrays import elements_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 
 STEPS_MOST = 10_000
 """So many waits each of the two sides of a search may follow."""

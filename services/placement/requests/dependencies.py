@@ -13,8 +13,8 @@ from fallow.shared.cluster.model.dependencies import breaker, ended, is_known, i
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.reasons import CancelReason, PendingReason, RefuseCode
-from fallow.shared.events.values import JobSpec
 
 SETTLED_MOST = 2_000
 """So many waits end in one record at most, the others in the next ones. Each job counts as one more."""

@@ -14,8 +14,8 @@ from fallow.shared.cluster.model.config import CellFile, TenantQuota
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.value import replace
 
 
 def dropped(state: CellState, file: CellFile, in_force: CellFile | None, *, anew: bool) -> dict[Account, Quota]:

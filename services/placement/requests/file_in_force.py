@@ -13,8 +13,8 @@ from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.cluster.model.file_in_force import as_effect, difference, from_effect
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.effects import CellFileSet
-from fallow.shared.events.encoding import encode
 
 
 class FileInForce:

@@ -14,10 +14,10 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.jobs import AdmittedJob, JobAdmitted, JobCancelRequested, JobUpdateRequested
 from fallow.shared.events.reasons import RefuseCode, StopReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec
 
 _NEVER_REFUSED = frozenset(("priority", "max_run_ms"))
 

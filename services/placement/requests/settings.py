@@ -27,10 +27,10 @@ from fallow.shared.cluster.quota.rules import (
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.operations import CellPolicy, HoldJob, Quota, ReleaseJob, SetPolicy, SetQuota
 from fallow.shared.events.reasons import ProposalCode, RefuseCode
-from fallow.shared.events.value import replace
 
 SET_QUOTA, SET_POLICY = "set-quota", "set-policy"
 """How refusals name what they are about; CELL_FILE, where it is a part of that."""

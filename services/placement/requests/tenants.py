@@ -17,7 +17,7 @@ from fallow.services.placement.requests.settings import QUOTAS_BYTES_MOST, STEPS
 from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events import effects as e
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.operations import RemoveQuota
 from fallow.shared.events.reasons import ProposalCode
 

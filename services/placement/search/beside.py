@@ -11,8 +11,8 @@ from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.model.unacknowledged import closed
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
 
 CLOSED_MOST = 200
 """Where the heads could be on more of the job's nodes, only pools are tried on none of whose nodes they could be: to

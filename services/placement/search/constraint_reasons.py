@@ -9,8 +9,8 @@ from fallow.services.placement.search.reason_precedence import is_of_quota
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.node_filter_index import marks_of, needs_of
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.fields.values import GPU, JobSpec
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import GPU, JobSpec
 
 
 def narrowed(state: CellState, pool: PoolCapacity, spec: JobSpec, found: PendingReason) -> PendingReason:

@@ -21,9 +21,9 @@ from fallow.shared.cluster.capacity.gang_bytes import bytes_of, is_too_large
 from fallow.shared.cluster.capacity.node_filter_index import allowed
 from fallow.shared.cluster.capacity.topology import topology_for
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, Wish, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, Wish, WorkerPlace
 
 __all__ = ["POLICIES", "Places", "place_alike", "place_gang"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, WorkerPlace
 
 AHEAD_MS = 604_800_000
 """Maintenance that is further ahead than a week is not looked at: most jobs are over by then."""

@@ -23,9 +23,9 @@ from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
 from fallow.shared.cluster.model.independent_workers import fewest_of, is_service, may_enter, paused_ranks
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
 
 AT_ONCE_MOST = 1_000
 """So many workers enter in one step at most, if the job can start with so few: its record must have room for them."""

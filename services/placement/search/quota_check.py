@@ -23,9 +23,9 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import over_limit
 from fallow.shared.cluster.quota.room import drawn_from_cell, firm_room, has_guarantee, lineage
 from fallow.shared.cluster.quota.tree import QuotaTree
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, WorkerPlace
 
 
 def refusal_in_pool(state: CellState, pool: PoolCapacity, spec: JobSpec) -> PendingReason | None:

@@ -23,8 +23,8 @@ from fallow.shared.cluster.capacity.constraints import is_general
 from fallow.shared.cluster.capacity.topology import Topology, numbers_of, topology_for
 from fallow.shared.cluster.model.node import Node, is_in_zone
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, Level, WorkerPlace
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, WorkerPlace
 
 
 def place_replicas(

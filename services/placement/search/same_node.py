@@ -16,7 +16,7 @@ from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
 from fallow.shared.cluster.capacity.taken_alone import healthy_milli
 from fallow.shared.cluster.model.node import Node, is_in_zone
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobKind, JobSpec, WorkerPlace
 
 
 def place_on_same(state: CellState, spec: JobSpec, most: int = 1) -> list[WorkerPlace]:

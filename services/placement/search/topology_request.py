@@ -15,7 +15,7 @@ from fallow.services.placement.fit.min_units import evenly, fewest
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.topology import OUTWARD, Topology
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
 
 Seeker = GangPacker | FractionalGang
 

@@ -11,8 +11,8 @@ from fallow.shared.cluster.capacity.hardware import hardware_of
 from fallow.shared.cluster.capacity.maintenance import shut_for
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.fields.values import GPU, JobSpec
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import GPU, JobSpec
 
 OF_ROOM = (PendingReason.NO_FREE_GPUS, PendingReason.FRAGMENTED)
 

@@ -10,7 +10,7 @@ from fallow.shared.cluster.capacity.gpu_types import idle_milli
 from fallow.shared.cluster.capacity.taken_alone import with_whole_nodes
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.room import drawn_from_cell
-from fallow.shared.events.values import GPU, JobSpec
+from fallow.shared.events.fields.values import GPU, JobSpec
 
 
 def walled_off(state: CellState, spec: JobSpec) -> list[str]:

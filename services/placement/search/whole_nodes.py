@@ -21,8 +21,8 @@ from fallow.shared.cluster.capacity.node_filter_index import allowed
 from fallow.shared.cluster.capacity.taken_alone import healthy_milli
 from fallow.shared.cluster.model.node import lowest_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, WorkerPlace
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, WorkerPlace
 
 
 def takes_milli(state: CellState, spec: JobSpec, gpu_type: str) -> int:

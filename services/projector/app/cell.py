@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from fallow.services.projector.app.machine import Projection
 from fallow.services.projector.app.metrics import CellMetrics, ProjectorMetrics
+from fallow.services.projector.app.steps import Outcome, Took, take_step
 from fallow.services.projector.service import Lag, Pace, Patience
 from fallow.services.projector.settings import ProjectorSettings
 from fallow.shared.log.follower import Follower
@@ -13,8 +15,6 @@ from fallow.shared.runtime.process import Context, wait_for
 from fallow.shared.runtime.settings import ClockKind
 from fallow.shared.view.keys import keys_of
 from fallow.shared.view.library import LIBRARY
-from fallow.shared.view.machine import Projection
-from fallow.shared.view.steps import Outcome, Took, take_step
 from fallow.shared.view.store import CellView, Functions, ViewMisused, ViewUnavailable
 
 POLL_WALL_MS = 250

@@ -26,9 +26,9 @@ from fallow.shared.log.machine.snapshot import NEWEST, Catalogue, Cut, cut_whole
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable
 from fallow.shared.log.sharing.cell_tasks import Tenure
 from fallow.shared.log.snapshots import read_catalogue, write_cut
-from fallow.shared.runtime.backoff import BackOff
 from fallow.shared.runtime.process import Context
 from fallow.shared.runtime.settings import ClockKind
+from fallow.shared.runtime.tasks.backoff import BackOff
 
 T = TypeVar("T")
 

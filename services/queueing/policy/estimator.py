@@ -7,7 +7,7 @@ from typing import Protocol
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.run_time import end_estimate_ms, run_estimate_ms
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import JobSpec, WorkerPlace
 
 
 class Estimator(Protocol):

@@ -37,9 +37,9 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import accounts
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import later
+from fallow.shared.events.fields.values import JobSpec, NodeStatus, WorkerPlace
 from fallow.shared.events.queue import PlannedStart, QueueDiscipline
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobSpec, NodeStatus, WorkerPlace
 
 CANDIDATES_EACH = 4
 """So many times as many jobs are looked at as may be planned: some of them fit now."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import NodeStatus
+from fallow.shared.events.fields.values import NodeStatus
 
 CLOSED_IDLE = "closed idle"
 """The name of this view of a pool."""

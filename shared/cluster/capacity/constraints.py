@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fallow.shared.cluster.model.node import Node, is_in_zone
-from fallow.shared.events.values import JobKind, JobSpec, NodeSpec
+from fallow.shared.events.fields.values import JobKind, JobSpec, NodeSpec
 
 IN_ZONE = "of the inference zone, which training leaves to services"
 

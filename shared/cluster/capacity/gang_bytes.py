@@ -8,8 +8,8 @@ from operator import attrgetter
 
 import msgspec
 
-from fallow.shared.events.ranges import ONE_BY_ONE_MOST, ranges_of
-from fallow.shared.events.values import DEVICES_MOST, GPU, WORKERS_MOST, JobSpec, WorkerPlace
+from fallow.shared.events.codec.ranges import ONE_BY_ONE_MOST, ranges_of
+from fallow.shared.events.fields.values import DEVICES_MOST, GPU, WORKERS_MOST, JobSpec, WorkerPlace
 
 GANG_BYTES_MOST = 950_000
 """A gang that needs more could never be written: a record takes a megabyte, with all that surrounds the places."""

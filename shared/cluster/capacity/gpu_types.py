@@ -6,7 +6,7 @@ from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.closed_idle import closed_idle, idle_by_type
 from fallow.shared.cluster.capacity.hardware import hardware_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 
 def gpu_types_of(state: CellState, pool: PoolCapacity) -> dict[str, None]:

@@ -14,7 +14,7 @@ from fallow.shared.cluster.capacity.masks import mask_from
 from fallow.shared.cluster.capacity.topology import OUTWARD, Path, path_of
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import Level, NodeSpec, NodeStatus
+from fallow.shared.events.fields.values import Level, NodeSpec, NodeStatus
 
 HARDWARE = "hardware"
 """The name of this view of a pool."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 
 
 def longest_run_ms(state: CellState, spec: JobSpec) -> int:

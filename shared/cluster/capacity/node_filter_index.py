@@ -22,7 +22,7 @@ from fallow.shared.cluster.capacity.maintenance import shut_for
 from fallow.shared.cluster.capacity.masks import mask_from
 from fallow.shared.cluster.model.node import ZONE_LABEL, ZONE_NAME, Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobKind, JobSpec, NodeRole, NodeSpec
+from fallow.shared.events.fields.values import JobKind, JobSpec, NodeRole, NodeSpec
 
 MEMBERS_MOST = 256
 """So many needs have the nodes that suit them remembered."""

@@ -17,7 +17,7 @@ from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import charge
 from fallow.shared.cluster.quota.tree import Account, Cohort
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 TAKEN_ALONE = "taken alone"
 """The name of this view of a pool."""

@@ -22,7 +22,7 @@ from fallow.shared.cluster.capacity.masks import each_bit, mask_from
 from fallow.shared.cluster.capacity.node_filter_index import Test, marks_of, needs_of
 from fallow.shared.cluster.model.node import Node, share_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobSpec, Level, NodeSpec
+from fallow.shared.events.fields.values import JobSpec, Level, NodeSpec
 
 OUTWARD: tuple[Level, ...] = (Level.NODE, Level.DOMAIN, Level.LEAF, Level.SPINE, Level.SUPERSPINE)
 """The levels from near to far."""

@@ -14,9 +14,9 @@ from fallow.shared.cluster.checks.invariants import Offence
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeStatus, WorkerPlace
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobSpec, NodeStatus, WorkerPlace
 
 Raised = dict[tuple[str, str], None]
 """The accounts whose use a decision has raised so far."""

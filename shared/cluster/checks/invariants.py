@@ -12,7 +12,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.model.unacknowledged import count_unacknowledged
 from fallow.shared.cluster.quota.quota import Usage, accounts
 from fallow.shared.cluster.quota.quota_index import QuotaIndex
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 
 @dataclass(slots=True, frozen=True)

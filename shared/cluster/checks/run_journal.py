@@ -24,7 +24,7 @@ from fallow.shared.events.effects import (
     LeaseExpired,
     WorkersSettled,
 )
-from fallow.shared.events.values import GPU, RunStatus, WorkerPlace
+from fallow.shared.events.fields.values import GPU, RunStatus, WorkerPlace
 
 
 class DiaryLine(Value, forbid_unknown_fields=False):

@@ -8,7 +8,7 @@ from fallow.shared.cluster.fold.undo_log import Entry
 from fallow.shared.cluster.model.node import Node, mask_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import charge, over_limit
-from fallow.shared.events.values import GPU, WorkerPlace
+from fallow.shared.events.fields.values import GPU, WorkerPlace
 
 
 def take(  # noqa: C901, PLR0912 - a call for each part would cost more than the part

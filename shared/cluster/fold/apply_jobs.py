@@ -17,8 +17,8 @@ from fallow.shared.cluster.model.job import HOLDING, NO_RUNS, WAITING, Job, JobS
 from fallow.shared.cluster.model.spec_bytes import spec_bytes
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import LoanStatus, NodeStatus, RunStatus, WorkerPlace
 from fallow.shared.events.reasons import StopReason
-from fallow.shared.events.values import LoanStatus, NodeStatus, RunStatus, WorkerPlace
 
 # To look up a member of an enumeration costs more than most of what is done with it here.
 _QUEUED, _STARTING, _RUNNING = JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING

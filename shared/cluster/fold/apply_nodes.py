@@ -11,7 +11,7 @@ from fallow.shared.cluster.model.unacknowledged import go_by
 from fallow.shared.cluster.quota.quota import remove_quota, set_quota
 from fallow.shared.cluster.quota.rules import contradiction
 from fallow.shared.events import effects as e
-from fallow.shared.events.values import LoanStatus, NodeRole, NodeStatus
+from fallow.shared.events.fields.values import LoanStatus, NodeRole, NodeStatus
 
 
 def node_of(state: CellState, node_id: str) -> Node:

@@ -9,7 +9,7 @@ from fallow.shared.cluster.model.independent_workers import is_service, paused_r
 from fallow.shared.cluster.model.job import Job, JobStatus, index_of, worker_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
-from fallow.shared.events.values import RunStatus, Setback, WorkerPlace
+from fallow.shared.events.fields.values import RunStatus, Setback, WorkerPlace
 
 _STARTING, _RUNNING, _STOPPING = JobStatus.STARTING, JobStatus.RUNNING, JobStatus.STOPPING
 

@@ -8,8 +8,8 @@ from enum import StrEnum
 from fallow.shared.cluster.fold.apply import APPLY
 from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.codec.encoding import OfAnotherRelease, Undecodable
 from fallow.shared.events.decisions import Decision, next_chain
-from fallow.shared.events.encoding import OfAnotherRelease, Undecodable
 
 BY_ANOTHER_RELEASE = (
     "it was written by another release: a reader of that release is needed, or a cell on new topics "

@@ -26,11 +26,11 @@ from fallow.shared.cluster.model.unacknowledged import go_by
 from fallow.shared.cluster.quota.fair_use import Used
 from fallow.shared.cluster.quota.quota import charge
 from fallow.shared.cluster.quota.rules import contradiction
+from fallow.shared.events.codec.encoding import shorten
+from fallow.shared.events.codec.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
 from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
-from fallow.shared.events.encoding import shorten
+from fallow.shared.events.fields.values import WorkerRange
 from fallow.shared.events.operations import CellPolicy, Quota
-from fallow.shared.events.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
-from fallow.shared.events.values import WorkerRange
 
 K = TypeVar("K", int, str)
 V = TypeVar("V")

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 
 KINDS_MOST = 4096
 """Kinds of jobs that are known at a time. Beyond it the table is begun anew: nothing but memory depends on it."""

@@ -21,12 +21,12 @@ from fallow.shared.cluster.model.lease import wrong_lease
 from fallow.shared.cluster.model.weak_keys import wrong_key
 from fallow.shared.cluster.quota.rules import QUOTAS_MOST, fault_among, fault_in_pools, guaranteed_by_type
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
+from fallow.shared.events.codec.encoding import written
 from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MOST
-from fallow.shared.events.encoding import written
+from fallow.shared.events.fields.value import is_from_log, told_of
+from fallow.shared.events.fields.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
 from fallow.shared.events.operations import CellPolicy, Quota, ReclaimFrom
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
-from fallow.shared.events.value import is_from_log, told_of
-from fallow.shared.events.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
 
 AGING_MOST_MS = 10 * 365 * 86_400_000
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fallow.shared.cluster.model.job import Job, JobStatus
-from fallow.shared.events.values import AfterWhen
+from fallow.shared.events.fields.values import AfterWhen
 
 if TYPE_CHECKING:
     from fallow.shared.cluster.model.state import CellState

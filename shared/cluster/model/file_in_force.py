@@ -10,9 +10,9 @@ from pydantic import ValidationError
 from fallow.shared.cluster.model.config import CellFile, CellPart, Queue
 from fallow.shared.cluster.quota.waiting_limits import WaitingLimits
 from fallow.shared.events.effects import CellFileSet, ProposalRefused
-from fallow.shared.events.mistakes_told import first_told
+from fallow.shared.events.fields.value import FROM_LOG
 from fallow.shared.events.reasons import ProposalCode
-from fallow.shared.events.value import FROM_LOG
+from fallow.shared.events.validation.mistakes_told import first_told
 
 DIGEST_BYTES = 16
 

@@ -7,8 +7,8 @@ keeps the ranks whose work is over for good, over all attempts.
 from __future__ import annotations
 
 from fallow.shared.cluster.model.job import Job, JobStatus, worker_of
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobKind, JobSpec, RunStatus, WorkerPlace
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobKind, JobSpec, RunStatus, WorkerPlace
 
 _ENTERS_INTO = (JobStatus.STARTING, JobStatus.RUNNING)
 

@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from fallow.shared.cluster.model.workers_index import WorkersIndex
+from fallow.shared.events.fields.values import JobSpec, RunStatus, Setback, WorkerPlace
 from fallow.shared.events.reasons import PendingReason, StopReason
-from fallow.shared.events.values import JobSpec, RunStatus, Setback, WorkerPlace
 
 
 class JobStatus(StrEnum):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.fields.value import WrongField
 from fallow.shared.events.operations import CellPolicy
-from fallow.shared.events.value import WrongField
 
 LEASE_MS_LEAST = 1_000
 """With a shorter lease nodes that live and report would be lost between two looks of the writer."""

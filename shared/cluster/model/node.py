@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from fallow.shared.events.values import GPU, LoanStatus, NodeRole, NodeSpec, NodeStatus, WorkerPlace
+from fallow.shared.events.fields.values import GPU, LoanStatus, NodeRole, NodeSpec, NodeStatus, WorkerPlace
 
 ZONE_LABEL, ZONE_NAME = "zone", "inference"
 """A node with this label belongs to the inference zone whatever its role."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fallow.shared.cluster.model.config import Queue
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 
 Order = tuple[int, int, int, str]
 """Where a job stands in its queue: the lowest is served first. Equal for no two jobs."""

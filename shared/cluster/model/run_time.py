@@ -11,7 +11,7 @@ from typing import NamedTuple
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import LATEST_MS, later
-from fallow.shared.events.values import JobKind, JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import JobKind, JobSpec, WorkerPlace
 
 
 def run_estimate_ms(state: CellState, spec: JobSpec) -> int | None:

@@ -4,7 +4,7 @@ each of them takes at least; what one may take beyond that is a thousand times a
 
 from __future__ import annotations
 
-from fallow.shared.events.values import JobSpec, ProcessRun
+from fallow.shared.events.fields.values import JobSpec, ProcessRun
 
 TEXT_BYTES = 64
 """What a text takes besides its characters: the object, and its place in a table. Without it a table of 60,000 empty

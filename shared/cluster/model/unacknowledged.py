@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fallow.shared.cluster.model.job import Job, worker_of
 from fallow.shared.cluster.model.node import Node
-from fallow.shared.events.values import RunStatus, WorkerPlace
+from fallow.shared.events.fields.values import RunStatus, WorkerPlace
 
 if TYPE_CHECKING:
     from fallow.shared.cluster.model.state import CellState

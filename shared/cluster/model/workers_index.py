@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from fallow.shared.events.values import WorkerPlace
+from fallow.shared.events.fields.values import WorkerPlace
 
 LEFT_MOST = 32
 """After so many workers have left the index is built anew: each of them makes finding a step longer."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 if TYPE_CHECKING:
     from fallow.shared.cluster.model.node import Node

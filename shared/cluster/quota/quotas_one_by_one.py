@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 
 from fallow.shared.cluster.quota.rules import LEVELS_MOST, Fault, contradiction, fault_in_pools, fault_of_holder
 from fallow.shared.cluster.quota.tree import Account, Quotas
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.value import replace
 
 
 class QuotasOneByOne:

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from fallow.shared.cluster.quota.tree import Account, Branch, Quotas, QuotaTree, leaves_first
+from fallow.shared.events.fields.values import GPU
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.values import GPU
 
 LEVELS_MOST = 16
 """So many tenants stand in one line at most, from the top to the lowest one: a start counts at each of them."""

@@ -12,10 +12,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
-from fallow.shared.events.encoding import written
-from fallow.shared.events.mistakes_told import mistakes_in
+from fallow.shared.events.codec.encoding import written
+from fallow.shared.events.validation.mistakes_told import mistakes_in
+from fallow.shared.runtime.errors.several_lines import ErrorOfSeveralLines
 from fallow.shared.runtime.files.yaml_text import YamlTextError, read_yaml
-from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 PER_TENANT = "submissions"
 """The topic of which a tenant may have one of its own."""

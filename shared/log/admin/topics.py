@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from fallow.shared.events.mistakes_told import mistakes_in
+from fallow.shared.events.validation.mistakes_told import mistakes_in
+from fallow.shared.runtime.errors.several_lines import ErrorOfSeveralLines
 from fallow.shared.runtime.files.yaml_text import YamlTextError, read_yaml
-from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 TOPIC_NAME_CHARS_MAX = 249
 MS_PER_HOUR = 3_600_000

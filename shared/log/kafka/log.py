@@ -16,10 +16,10 @@ from fallow.shared.log.admin.topic_admin import delete_records, record_bytes_mos
 from fallow.shared.log.kafka.closing import close, start_or_close
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.kafka.consumer import COMMITTED, WRITTEN
-from fallow.shared.log.kafka.group_timers import QUICK, GroupTimers
+from fallow.shared.log.kafka.groups.group_timers import QUICK, GroupTimers
+from fallow.shared.log.kafka.groups.member import KafkaMember
 from fallow.shared.log.kafka.kept_client import end_of
 from fallow.shared.log.kafka.looks import KafkaLooks
-from fallow.shared.log.kafka.member import KafkaMember
 from fallow.shared.log.kafka.openings import Openings
 from fallow.shared.log.kafka.producer import BoundedProducer, Compression, refused, send, send_all
 from fallow.shared.log.kafka.reader import Fetching, KafkaReader

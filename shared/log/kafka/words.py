@@ -6,7 +6,7 @@ import re
 
 from aiokafka.errors import KafkaConnectionError
 
-from fallow.shared.runtime.system_words import words_of_system
+from fallow.shared.runtime.errors.system_words import words_of_system
 
 NO_BROKER = "Unable to bootstrap"
 _NUMBER = re.compile(r"^\[Error -?\d+\] ")

@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from fallow.shared.cluster.fold.rows import DamagedRow, count_rest, read_row, rows_of
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.encoding import shorten
+from fallow.shared.events.codec.encoding import shorten
 from fallow.shared.events.snapshots import CHUNK_BYTES_MOST, SnapshotChunk, SnapshotManifest
 
 PIECE_CHARACTERS_MOST = 200_000

@@ -14,8 +14,8 @@ from typing import Generic, Protocol, TypeVar
 
 from fallow.shared.cluster.fold.fold import DamagedLog
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.codec.encoding import Undecodable
 from fallow.shared.events.effects import AnyEffect
-from fallow.shared.events.encoding import Undecodable
 from fallow.shared.log.machine.writer import Draft, UnwritableDecision, Writer
 from fallow.shared.log.port import AppendAnswer, Appended, AppendRefused, Refusal
 

@@ -19,12 +19,12 @@ from msgspec.structs import force_setattr
 from fallow.shared.cluster.fold.fold import DamagedLog, seal
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS
+from fallow.shared.events.codec.encoding import Undecodable, decode
 from fallow.shared.events.decisions import BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER, Decision, next_chain
 from fallow.shared.events.effects import OF_WORKERS, AnyEffect, JobEnqueued, JobStarted
-from fallow.shared.events.encoding import Undecodable, decode
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import DEVICES_MOST, WorkerRange
 from fallow.shared.events.reasons import DeadLetterReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import DEVICES_MOST, WorkerRange
 from fallow.shared.log.port import RECORD_BYTES_MAX, Headers
 
 ENVELOPE_BYTES_MOST: Final = 8_000

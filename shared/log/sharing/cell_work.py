@@ -19,7 +19,7 @@ from fallow.shared.log.machine.snapshot import DamagedSnapshot
 from fallow.shared.log.machine.writer import UnwritableDecision
 from fallow.shared.log.port import LogTruncated, UnreadableRecords
 from fallow.shared.log.snapshots import NoUsableSnapshot, OtherReleasesSnapshots
-from fallow.shared.runtime.endings import ending_of
+from fallow.shared.runtime.errors.endings import ending_of
 from fallow.shared.runtime.http.health import Fence
 from fallow.shared.runtime.process import Context
 

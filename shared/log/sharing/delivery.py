@@ -13,8 +13,8 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fallow.shared.log.damage import DamageWatch
-from fallow.shared.log.losses import PlaceWatch, loss_met, losses_of
+from fallow.shared.log.inputs.damage import DamageWatch
+from fallow.shared.log.inputs.losses import PlaceWatch, loss_met, losses_of
 from fallow.shared.log.machine.losses import Loss, LossKind, Place
 from fallow.shared.log.port import Log, LogRefused, LogTruncated, LogUnavailable, Record, TopicPartition
 from fallow.shared.log.reading import input_checksum, stands_for_unreadable

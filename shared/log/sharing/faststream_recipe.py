@@ -2,7 +2,8 @@
 
 FastStream's defaults lose data here: the default policy commits before the handler has succeeded, one odd header drops
 a whole batch, `ack` commits more than was handled, a failed commit is swallowed, and a sender may choose where a return
-value goes. `tests/kafka/test_faststream_hazards.py` shows each of them on a real Kafka; this recipe avoids them all.
+value goes. `tests/kafka/sharing/test_faststream_hazards.py` shows each of them on a real Kafka; this recipe avoids them
+all.
 """
 
 # No `from __future__ import annotations`: FastStream reads the annotations of a nested handler when the program runs.
@@ -20,9 +21,9 @@ from faststream.kafka import KafkaBroker
 from faststream.security import BaseSecurity, SASLPlaintext, SASLScram256, SASLScram512
 
 from fallow.shared.log.kafka.connection import tls_of
-from fallow.shared.log.kafka.group_timers import EMBEDDED, METADATA_AGE_MS, QUICK, GroupTimers
+from fallow.shared.log.kafka.groups.group_timers import EMBEDDED, METADATA_AGE_MS, QUICK, GroupTimers
+from fallow.shared.log.kafka.groups.sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
 from fallow.shared.log.kafka.reader import PARTITION_FETCH_BYTES_MAX
-from fallow.shared.log.kafka.sharing import IDLE_WAIT_MS, CommitBeforeLeaving, SharingConsumer
 from fallow.shared.log.kafka.words import words_of
 from fallow.shared.log.port import LogUnavailable, Record
 from fallow.shared.log.sharing.delivery import Delivery, DeliveryGaveUp

@@ -13,9 +13,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from fallow.shared.cluster.model.config import FORMS, PLACEMENTS, CellFile, CellPart
-from fallow.shared.events.encoding import written
-from fallow.shared.events.rules_told import causes, is_shown, rule_broken
+from fallow.shared.events.codec.encoding import written
+from fallow.shared.events.validation.rules_told import causes, is_shown, rule_broken
 from fallow.shared.near import meant, there
+from fallow.shared.runtime.errors.several_lines import ErrorOfSeveralLines
 from fallow.shared.runtime.files.signs import visible
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 from fallow.shared.runtime.files.yaml_text import (
@@ -27,7 +28,6 @@ from fallow.shared.runtime.files.yaml_text import (
     key_mistakes,
     look_at_depth,
 )
-from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
 
 if TYPE_CHECKING:
     from fallow.shared.runtime.process import Context

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from fallow.shared.runtime.errors.system_words import words_of_system
 from fallow.shared.runtime.files.signs import visible
-from fallow.shared.runtime.system_words import words_of_system
 from fallow.shared.whole_file import whole_file
 
 NAME = "format"

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, cast
 
+from fallow.shared.runtime.errors.system_words import words_of_system
 from fallow.shared.runtime.files.table import WrongTable
-from fallow.shared.runtime.system_words import words_of_system
 
 READING_FAILS = (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error)
 """What reading a file raises, packed or not, as bytes, text or a table."""

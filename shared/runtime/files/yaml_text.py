@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from fallow.shared.checker_words import HALF_A_CHARACTER
-from fallow.shared.events.encoding import shorten, written
+from fallow.shared.events.codec.encoding import shorten, written
 from fallow.shared.runtime.files.yaml_characters import NoCharacter, with_whole_characters
 
 NUMBER_CHARS_MOST = 64

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from fallow.shared.runtime.several_lines import ErrorOfSeveralLines
+from fallow.shared.runtime.errors.several_lines import ErrorOfSeveralLines
 
 WRAPPER = Path(__file__).with_name("until_parent_dies.py")
 POLL_S = 0.02

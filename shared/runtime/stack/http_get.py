@@ -9,7 +9,7 @@ import asyncio
 import json
 from typing import Any
 
-from fallow.shared.runtime.system_words import words_of_system
+from fallow.shared.runtime.errors.system_words import words_of_system
 
 ANSWER_WAIT_S = 5.0
 

@@ -8,9 +8,9 @@ from fallow.services.placement.search.gang import place_gang
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus, Resources, WorkerPlace
 
 
 def machine(

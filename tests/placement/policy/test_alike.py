@@ -10,12 +10,12 @@ from fallow.services.placement.search.gang import place_alike, place_gang
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec, WorkerPlace
 from fallow.shared.events.operations import Quota
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, WorkerPlace
 from tests.hypothesis_profile import reaches
-from tests.placement.policy.networks import MACHINES, Machine, gang, network, start, walked
+from tests.placement.worlds.networks import MACHINES, Machine, gang, network, start, walked
 
 POLICIES = st.sampled_from([name for name, policy in policies.POLICIES.items() if policy.alike is not None])
 

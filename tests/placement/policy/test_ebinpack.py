@@ -8,9 +8,9 @@ from fallow.services.placement.search.gang import place_gang
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobSpec, Level, NodeSpec, NodeStatus, Position, Resources, WorkerPlace
-from tests.placement.policy.networks import Machine, gang, network, node_spec, nodes_of, start, unit_of
+from tests.placement.worlds.networks import Machine, gang, network, node_spec, nodes_of, start, unit_of
 
 
 def run(state: CellState, spec: JobSpec) -> list[str]:

@@ -16,11 +16,11 @@ from fallow.shared.cluster.capacity.capacity import recount
 from fallow.shared.cluster.capacity.topology import differs_from_recount
 from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobKind, JobSpec, Level, TopologyRequest, Wish
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish
 from tests.hypothesis_profile import reaches, shared_among
-from tests.placement.policy.networks import (
+from tests.placement.worlds.networks import (
     ALONE,
     MACHINES,
     RULES,

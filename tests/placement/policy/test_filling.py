@@ -20,11 +20,12 @@ from fallow.shared.cluster.capacity.topology import numbers_of, topology_for
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobKind, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobKind, JobSpec, Level, TopologyRequest, Wish, WorkerPlace
 from tests.hypothesis_profile import reaches
-from tests.placement.policy.networks import (
+from tests.placement.oracles.one_by_one import Seat, best_fit, first_fit, node_by_node, spread
+from tests.placement.worlds.networks import (
     ALONE,
     MACHINES,
     POOL,
@@ -35,7 +36,6 @@ from tests.placement.policy.networks import (
     network,
     start,
 )
-from tests.placement.policy.one_by_one import Seat, best_fit, first_fit, node_by_node, spread
 
 WAYS: dict[str, Callable[[CellState, JobSpec], list[Seat]]] = {
     "best-fit": best_fit,

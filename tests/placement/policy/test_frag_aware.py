@@ -14,9 +14,9 @@ from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec, NodeSpec, NodeStatus
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus
 from tests.hypothesis_profile import reaches
 from tests.placement.policy.pods import cell, machine, nodes_of, pod, start, wait
 

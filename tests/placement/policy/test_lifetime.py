@@ -15,13 +15,13 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.model.unacknowledged import closed
 from fallow.shared.cluster.quota.kept_places import KeptPlace, taken
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import GPU, JobKind, JobSpec, NodeStatus, WorkerPlace
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.reasons import PendingReason, StopReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import GPU, JobKind, JobSpec, NodeStatus, WorkerPlace
 from tests.hypothesis_profile import reaches
-from tests.placement.policy.naive_lifetime import naive_node
-from tests.placement.policy.networks import Machine, gang, network, node_spec
+from tests.placement.oracles.naive_lifetime import naive_node
+from tests.placement.worlds.networks import Machine, gang, network, node_spec
 
 DIGEST = "0" * 32
 

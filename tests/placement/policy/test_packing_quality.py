@@ -13,10 +13,10 @@ from fallow.services.placement.search.gang import place_gang
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import JobSpec, Level
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobSpec, Level
 from tests.hypothesis_profile import reaches
-from tests.placement.policy.networks import Machine, gang, network, nodes_of, start, unit_of, units_of
+from tests.placement.worlds.networks import Machine, gang, network, nodes_of, start, unit_of, units_of
 
 GPUS = 4
 CLUSTERS = st.lists(

@@ -11,11 +11,11 @@ from fallow.services.placement.search.gang import POLICIES, place_gang
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import JobKind, Level, NodeRole, NodeStatus, TopologyRequest
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobKind, Level, NodeRole, NodeStatus, TopologyRequest
 from tests.hypothesis_profile import reaches
-from tests.placement.policy.networks import MACHINES, Machine, gang, network, node_spec, nodes_of, start
+from tests.placement.worlds.networks import MACHINES, Machine, gang, network, node_spec, nodes_of, start
 
 INFERENCE = JobKind.INFERENCE
 

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from fallow.cli.app import app
 from fallow.replay.workload import WorkloadError
 from fallow.services.placement.policy.policies import POLICIES
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.operations import CellPolicy
-from fallow.shared.events.value import replace
 from fallow.simulate.case import read_case
 from fallow.simulator.cases.expectations import AT_THE_END, JUDGES
 from fallow.simulator.cases.names import Names

@@ -8,14 +8,14 @@ from typing import Any
 from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.decisions import CHAIN_START, Decision, next_chain
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.fields.value import replace as changed
+from fallow.shared.events.fields.values import RunStatus
 from fallow.shared.events.jobs import JobAdmitted
-from fallow.shared.events.value import replace as changed
-from fallow.shared.events.values import RunStatus
 from fallow.simulator.history.evidence import Answer, CellEvidence, Evidence, Happened, LogEntry, What, Wish
 from fallow.simulator.history.judge import judge
-from tests.cluster.examples import DIGEST, enqueued, node, place, started
+from tests.cluster.worlds.examples import DIGEST, enqueued, node, place, started
 
 CELL = "cell-a"
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from fallow.shared.events import effects as e
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.decisions import Decision, next_chain
-from fallow.shared.events.encoding import encode
 from fallow.shared.events.jobs import JobCancelRequested
 from fallow.simulator.history.evidence import Wish
-from tests.cluster.examples import enqueued
+from tests.cluster.worlds.examples import enqueued
 from tests.simulator.history.story import CELL, Story, admitted, finished_gang, two_nodes, with_gang
 
 DRAINED: dict[str, Any] = {"is_drained": True, "diary": (), "happened": ()}

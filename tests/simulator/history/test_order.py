@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from fallow.shared.events import effects as e
-from fallow.shared.events.operations import CellPolicy, Quota
-from fallow.shared.events.values import (
+from fallow.shared.events.fields.values import (
     Level,
     NodeRole,
     NodeSpec,
@@ -19,9 +18,10 @@ from fallow.shared.events.values import (
     TopologyRequest,
     Wish,
 )
+from fallow.shared.events.operations import CellPolicy, Quota
 from fallow.simulator.history.evidence import Evidence
 from fallow.simulator.history.judge import judge
-from tests.cluster.examples import DIGEST, enqueued, node, place, started
+from tests.cluster.worlds.examples import DIGEST, enqueued, node, place, started
 from tests.simulator.history.story import CELL, Story
 
 TWO = Resources(gpu_milli=2000)

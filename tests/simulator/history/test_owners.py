@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import Dependency
 from fallow.shared.events.jobs import JobCancelRequested, JobUpdateRequested
 from fallow.shared.events.reasons import CancelReason, RefuseCode
 from fallow.shared.events.submissions import JobChanges
-from fallow.shared.events.values import Dependency
 from fallow.simulator.history.evidence import Wish
-from fallow.simulator.history.rules.owners import STRANGERS_WORDS
-from tests.cluster.examples import enqueued
+from fallow.simulator.history.rules.tenants.owners import STRANGERS_WORDS
+from tests.cluster.worlds.examples import enqueued
 from tests.simulator.history.story import CELL, Story, admitted, two_nodes
 
 READ: dict[str, Any] = {"inputs": {"jobs-0": 1}}

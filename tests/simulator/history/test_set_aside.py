@@ -9,13 +9,13 @@ from fallow.shared.events.base import Event
 from fallow.shared.events.jobs import AdmittedJob, JobAdmitted, JobsAdmitted
 from fallow.shared.events.operations import HoldJob
 from fallow.shared.events.reasons import DeadLetterReason
-from fallow.shared.log.dead_letters import dead_letter
+from fallow.shared.log.inputs.dead_letters import dead_letter
 from fallow.shared.log.machine.consumer import Dead
 from fallow.shared.log.port import Record
 from fallow.simulator.history.of_world import evidence_of
 from fallow.simulator.history.record import History, Injected, Logged
 from fallow.simulator.trouble.faults import Fault
-from tests.cluster.examples import enqueued, node
+from tests.cluster.worlds.examples import enqueued, node
 from tests.simulator.history.story import CELL, admitted, with_gang
 
 FILE = CellFile(

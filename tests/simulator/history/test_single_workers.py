@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import JobKind, NodeStatus, Setback, WorkerPlace
 from fallow.shared.events.reasons import RequeueReason
-from fallow.shared.events.values import JobKind, NodeStatus, Setback, WorkerPlace
-from tests.cluster.examples import enqueued, node, place, started
+from tests.cluster.worlds.examples import enqueued, node, place, started
 from tests.simulator.history.story import Story, two_nodes
 
 

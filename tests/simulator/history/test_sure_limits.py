@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from fallow.shared.events.fields.values import JobSpec, NodeSpec, NodeStatus
 from fallow.shared.events.operations import Quota
-from fallow.shared.events.values import JobSpec, NodeSpec, NodeStatus
 from fallow.simulator.history.books import Books, NodePage
-from fallow.simulator.history.rules.sure_limits import are_under_one_limit, waits_for_room
+from fallow.simulator.history.rules.tenants.sure_limits import are_under_one_limit, waits_for_room
 
 NOT_BOUNDED: list[dict[str, Any]] = [
     {},

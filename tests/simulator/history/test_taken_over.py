@@ -6,11 +6,11 @@ from typing import Literal
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import RunStatus
 from fallow.shared.events.reasons import RequeueReason
-from fallow.shared.events.values import RunStatus
 from fallow.simulator.history.of_world import evidence_of
 from fallow.simulator.history.record import DiaryEntry, History, NodeMoment, TakenOver
-from tests.cluster.examples import enqueued, node, place, started
+from tests.cluster.worlds.examples import enqueued, node, place, started
 from tests.simulator.history.story import CELL, Story, two_nodes
 
 FILE = CellFile(

@@ -8,14 +8,14 @@ import pytest
 
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.value import replace
 from fallow.shared.events.jobs import JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import RefuseCode, RejectCode, StopReason
 from fallow.shared.events.submissions import JobChanges
-from fallow.shared.events.value import replace
 from fallow.shared.view.compare import job_rows_of, tenant_rows_of
 from fallow.shared.view.row_text import node_row, node_text
 from fallow.simulator.history.evidence import Reading, View, Wish
-from tests.cluster.examples import DIGEST, cell, enqueued, node, place, quota, started, stopping
+from tests.cluster.worlds.examples import DIGEST, cell, enqueued, node, place, quota, started, stopping
 from tests.simulator.history.story import CELL, Story, admitted, finished_gang, two_nodes, with_gang
 
 READ: dict[str, Any] = {"inputs": {"jobs-0": 1}}

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from fallow.shared.events import effects as e
+from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.decisions import Decision, next_chain
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.fields.value import replace as changed
+from fallow.shared.events.fields.values import JobKind, NodeRole, Resources
 from fallow.shared.events.operations import CellPolicy, Quota
 from fallow.shared.events.reasons import ClearReason, FailReason, RequeueReason, StopReason
-from fallow.shared.events.value import replace as changed
-from fallow.shared.events.values import JobKind, NodeRole, Resources
-from tests.cluster.examples import enqueued, node, place, quota, requeued, started, stopping
+from tests.cluster.worlds.examples import enqueued, node, place, quota, requeued, started, stopping
 from tests.simulator.history.story import CELL, finished_gang, two_nodes, with_gang
 
 

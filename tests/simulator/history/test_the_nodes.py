@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import NodeStatus, RunStatus
 from fallow.shared.events.reasons import RequeueReason
-from fallow.shared.events.values import NodeStatus, RunStatus
 from fallow.simulator.history.evidence import What
-from tests.cluster.examples import enqueued, node, place, started
+from tests.cluster.worlds.examples import enqueued, node, place, started
 from tests.simulator.history.story import Story, finished_gang, two_nodes, with_gang
 
 LOST = e.LeaseExpired(node="n1", boot="boot-1")

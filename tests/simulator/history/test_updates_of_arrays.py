@@ -7,7 +7,7 @@ import pytest
 from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import RefuseCode
 from fallow.simulator.history.answers import updates_of_arrays
-from tests.cluster.examples import enqueued
+from tests.cluster.worlds.examples import enqueued
 
 
 def updated(number: int, array: str = "a") -> e.JobUpdated:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import AfterWhen, Dependency
 from fallow.shared.events.reasons import CancelReason, FailReason
-from fallow.shared.events.values import AfterWhen, Dependency
-from tests.cluster.examples import enqueued, node, place, started
+from tests.cluster.worlds.examples import enqueued, node, place, started
 from tests.simulator.history.story import Story
 
 START = started("job", place(0, "n1", 0))

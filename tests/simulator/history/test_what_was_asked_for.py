@@ -10,6 +10,8 @@ import pytest
 
 from fallow.shared.events import effects as e
 from fallow.shared.events import operations as o
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobKind, JobSpec, NodeStatus, RetryPolicy
 from fallow.shared.events.jobs import JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import (
     FailReason,
@@ -21,11 +23,9 @@ from fallow.shared.events.reasons import (
     StopReason,
 )
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobKind, JobSpec, NodeStatus, RetryPolicy
 from fallow.simulator.history.evidence import Answer, Evidence
 from fallow.simulator.history.judge import judge
-from tests.cluster.examples import enqueued, node, place, quota, started, stopping
+from tests.cluster.worlds.examples import enqueued, node, place, quota, started, stopping
 from tests.simulator.history.story import CELL, Story, admitted, two_nodes
 
 READ: dict[str, Any] = {"inputs": {"jobs-0": 2}}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fallow.shared.events import effects as e
-from fallow.shared.events.values import Level, NodeSpec, NodeStatus, Position, TopologyRequest, Wish
-from tests.cluster.examples import enqueued, place, started
+from fallow.shared.events.fields.values import Level, NodeSpec, NodeStatus, Position, TopologyRequest, Wish
+from tests.cluster.worlds.examples import enqueued, place, started
 from tests.simulator.history.story import Story
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fallow.services.executor.diaries import Diaries
 from fallow.services.executor.files import DiskFiles, Files
 from fallow.shared.cluster.checks.run_journal import DiaryLine
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
 from fallow.simulator.process import Died, Process
 from fallow.simulator.shells.files import WorldFiles
 from fallow.simulator.shells.log import Dead

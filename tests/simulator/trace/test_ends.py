@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from fallow.services.placement.search.gang import POLICIES
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.fields.values import ENDLESS, GPU, Dependency, JobSpec, NodeSpec, Resources, VirtualRun
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import ENDLESS, GPU, Dependency, JobSpec, NodeSpec, Resources, VirtualRun
 from fallow.simulator.trace.cell import VirtualCell
 from fallow.simulator.trace.run import Arrival, TraceRun, run_trace
 from tests.hypothesis_profile import reaches

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from fallow.cli.app import app
-from fallow.cli.failures import Exit
+from fallow.cli.errors.failures import Exit
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobSpec, Resources, VirtualRun
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import JobSpec, Resources, VirtualRun
 from fallow.simulate.estimates import estimates_of, run_time_ms
 from fallow.simulator.trace.run import Arrival
 from tests.simulator.trace.made_up import write

@@ -8,10 +8,10 @@ import pytest
 
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.job import HOLDING
+from fallow.shared.events.fields.values import GPU, JobSpec, NodeSpec, Resources, VirtualRun
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.submissions import SubmitJob
-from fallow.shared.events.values import GPU, JobSpec, NodeSpec, Resources, VirtualRun
 from fallow.simulate.policies import policy_of
 from fallow.simulator.trace.cell import VirtualCell
 

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 from fallow.cli.app import app
 from fallow.replay.trace import Trace, counted_nodes, read_trace, workload_of
+from fallow.shared.events.fields.values import GPU
 from fallow.shared.events.queue import QueueDiscipline
-from fallow.shared.events.values import GPU
 from fallow.simulate.policies import policy_of
 from fallow.simulate.simulate import arrivals_of, rejected
 from fallow.simulator.trace.run import TraceRun, run_trace
-from tests.e2e.reference_fifo import Wanted, simulate
+from tests.e2e.worlds.reference_fifo import Wanted, simulate
 from tests.simulator.trace.made_up import write
 from tests.simulator.trace.recompute import figures
 

@@ -14,7 +14,7 @@ from fallow.services.metrics.policy.effect_dispatch import Acts
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
-from fallow.shared.events.values import GPU, NodeSpec
+from fallow.shared.events.fields.values import GPU, NodeSpec
 
 Leaf = tuple[str | None, str | None, str | None]
 """A leaf group by its name and those of the units around it. Nodes that name no leaf are one group."""

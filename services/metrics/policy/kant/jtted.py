@@ -16,7 +16,7 @@ from fallow.services.metrics.policy.size_classes import size_class
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.values import GPU, WorkerPlace
+from fallow.shared.events.fields.values import GPU, WorkerPlace
 
 
 class Stretches:

@@ -17,7 +17,7 @@ from fallow.services.metrics.policy.groups import Whose, pool_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.values import WorkerPlace
+from fallow.shared.events.fields.values import WorkerPlace
 
 CAPACITY = (e.NodeChanged, e.DeviceChanged, e.LeaseExpired, e.NodeLent, e.NodeLoanDraining, e.NodeReclaimed)
 """Effects that may change how many GPUs there are."""

@@ -16,7 +16,7 @@ from fallow.services.metrics.policy.size_classes import SIZE_CLASSES, size_class
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.values import JobSpec
+from fallow.shared.events.fields.values import JobSpec
 
 KEPT_MOST = 1_000_000
 """Waits of which percentiles are taken, for each group: 8 MB."""

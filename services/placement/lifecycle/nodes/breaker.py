@@ -20,9 +20,9 @@ from fallow.shared.cluster.model.lease import patience_ms
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.effects import EvictionsHeld, EvictionsResumed
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.operations import CellPolicy
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import NodeStatus
 
 BREAKER_PERCENT = 20
 BREAKER_NODES = 3

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fallow.shared.events.base import Event
-from fallow.shared.events.encoding import Undecodable
+from fallow.shared.events.codec.encoding import Undecodable
 from fallow.shared.events.nodes import NodeEvent, NodesReported, RunsReported
 
 

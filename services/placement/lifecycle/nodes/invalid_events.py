@@ -8,10 +8,10 @@ from fallow.services.placement.lifecycle.nodes.event_dedup import Word
 from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST, Event
-from fallow.shared.events.encoding import encode
+from fallow.shared.events.codec.encoding import encode
+from fallow.shared.events.fields.values import LABELS_MOST, TAINTS_MOST
 from fallow.shared.events.nodes import SEQ_AHEAD_WALL_MS, DeviceFailed, NodeEvent, NodeJoined, NodeReport, seq_most
 from fallow.shared.events.reasons import DeadLetterReason
-from fallow.shared.events.values import LABELS_MOST, TAINTS_MOST
 
 NODE_BYTES_MOST = 64_000
 """What a node may tell of itself. It stands in each record of a change of the node, of which many may come at once."""

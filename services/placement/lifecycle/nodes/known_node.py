@@ -9,8 +9,8 @@ from __future__ import annotations
 from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.events.effects import MaintenanceBegan, NodeChanged
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import NodeSpec, NodeStatus
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import NodeSpec, NodeStatus
 
 
 def become(node: Node, status: NodeStatus, spec: NodeSpec | None = None) -> NodeChanged:

@@ -22,9 +22,9 @@ from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.effects import PolicySet
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.nodes import LivingNode
 from fallow.shared.events.operations import CellPolicy
-from fallow.shared.events.values import NodeStatus
 
 SILENT_PART, STEP_PART, LEFT_PART = 2, 4, 8
 """A node counts as silent after this part of its lease, and its silence is put down again after each such step. A

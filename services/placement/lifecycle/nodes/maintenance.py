@@ -6,8 +6,8 @@ from fallow.services.placement.decision.decision import DecisionBuilder
 from fallow.services.placement.lifecycle.nodes.nodes import empty
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.operations import CancelMaintenance, PlanMaintenance
-from fallow.shared.events.values import NodeStatus
 
 
 def operate(decision: DecisionBuilder, event: PlanMaintenance | CancelMaintenance) -> str | None:

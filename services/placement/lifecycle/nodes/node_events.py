@@ -19,6 +19,7 @@ from fallow.services.placement.lifecycle.runs import runs
 from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.nodes import (
     DeviceFailed,
     LivingNode,
@@ -35,7 +36,6 @@ from fallow.shared.events.nodes import (
     RunStatusUpdate,
     RunStopped,
 )
-from fallow.shared.events.values import NodeStatus
 
 _LOST = NodeStatus.LOST  # to look it up for each word costs more than what is done with it
 

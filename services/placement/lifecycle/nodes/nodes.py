@@ -13,11 +13,11 @@ from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import TEXT_CHARACTERS_MOST
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
 from fallow.shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned
 from fallow.shared.events.operations import Cordon, DeclareLost, Drain, Uncordon, claimed
 from fallow.shared.events.reasons import StopReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
 
 
 def join(decision: DecisionBuilder, event: NodeJoined) -> None:

@@ -30,8 +30,8 @@ from fallow.shared.cluster.model.job import Job, index_of
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.events.base import later
 from fallow.shared.events.effects import NodeChanged, NodeFailures, NodeHeard
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import NodeSpec, NodeStatus, RunStatus
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import NodeSpec, NodeStatus, RunStatus
 
 FAILURES = 5
 """So many different jobs must fail on a node in a row."""

@@ -13,8 +13,8 @@ from fallow.services.placement.lifecycle.nodes.nodes import declared_lost
 from fallow.services.placement.lifecycle.nodes.quarantine import losses_count, rest_is_over
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.operations import DeclareLost, RemoveNode
-from fallow.shared.events.values import NodeStatus
 
 AGAIN_MS = 60_000
 """After so long a node that could not be forgotten is looked at again."""

@@ -23,8 +23,8 @@ from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.model.unacknowledged import starting_on
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.reasons import PendingReason, StopReason
-from fallow.shared.events.values import NodeStatus
 
 _STARTING = JobStatus.STARTING  # to look it up for each start costs more than what is done with it
 

@@ -13,8 +13,8 @@ from fallow.services.placement.lifecycle.runs.retry import (
 )
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.events.effects import AnyEffect, JobCancelled, JobFailed, JobFinished, JobPreempted
+from fallow.shared.events.fields.values import RunStatus
 from fallow.shared.events.reasons import FailReason, RequeueReason, StopReason
-from fallow.shared.events.values import RunStatus
 
 _INFRASTRUCTURE = frozenset({StopReason.NODE_LOST, StopReason.DEVICE_FAILED})
 

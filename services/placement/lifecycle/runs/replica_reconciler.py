@@ -21,8 +21,8 @@ from fallow.shared.cluster.model.independent_workers import is_service, lacking,
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import RunStatus, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import RunStatus, WorkerPlace
 
 
 class ReplicaReconciler:

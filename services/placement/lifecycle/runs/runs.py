@@ -10,6 +10,7 @@ from fallow.services.placement.requests.requests import stopping
 from fallow.shared.cluster.model.job import HOLDING, Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import RUN_IS_OVER, NodeStatus, ObservedRun, RunStatus
 from fallow.shared.events.nodes import (
     NodeEvent,
     RunEvent,
@@ -20,7 +21,6 @@ from fallow.shared.events.nodes import (
     RunStopped,
 )
 from fallow.shared.events.reasons import StopReason
-from fallow.shared.events.values import RUN_IS_OVER, NodeStatus, ObservedRun, RunStatus
 
 _STATUS: dict[type[NodeEvent], RunStatus] = {
     RunStarted: RunStatus.RUNNING,

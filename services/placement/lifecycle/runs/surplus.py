@@ -10,7 +10,7 @@ from heapq import heapify, heappop, heappush
 
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import Level, RunStatus, WorkerPlace
+from fallow.shared.events.fields.values import Level, RunStatus, WorkerPlace
 
 _Domain = tuple[str | None, ...]
 _Group = tuple[bool, bool, _Domain]

@@ -15,7 +15,7 @@ from fallow.shared.cluster.fold.due import DueHeap
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
-from fallow.shared.events.values import RunStatus, WorkerPlace
+from fallow.shared.events.fields.values import RunStatus, WorkerPlace
 
 _GOES_ON = (JobStatus.STARTING, JobStatus.RUNNING)
 

@@ -34,9 +34,9 @@ from fallow.shared.cluster.model.independent_workers import is_service, may_star
 from fallow.shared.cluster.model.job import Job, JobStatus, index_of, worker_of
 from fallow.shared.events import effects as e
 from fallow.shared.events.base import TEXT_CHARACTERS_MOST, later
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import RUN_IS_OVER, RunStatus, Setback, WorkerPlace
 from fallow.shared.events.reasons import FailReason, RequeueReason, StopReason
-from fallow.shared.events.value import replace
-from fallow.shared.events.values import RUN_IS_OVER, RunStatus, Setback, WorkerPlace
 
 
 def key_of(job: Job, node_id: str, rank: int | None, turn: int) -> str | None:

@@ -13,7 +13,7 @@ from fallow.shared.cluster.capacity.topology import OUTWARD
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import JobKind, Level, TopologyRequest, WorkerPlace
+from fallow.shared.events.fields.values import JobKind, Level, TopologyRequest, WorkerPlace
 
 Costs = tuple[int, ...]
 

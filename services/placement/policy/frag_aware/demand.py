@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec
+from fallow.shared.events.fields.values import GPU, JobSpec
 
 JOBS_MOST = 8_192
 """So many of the newest live jobs are looked at, and so many new ones make a new age."""

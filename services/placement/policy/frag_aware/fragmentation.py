@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from itertools import accumulate
 
 from fallow.services.placement.policy.frag_aware.demand import Demand, Kind, ResourceRequest
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 SCALE = 1_000
 """Parts of a milli-GPU in which losses are counted."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fallow.services.placement.policy.frag_aware.demand import ResourceRequest
 from fallow.services.placement.policy.frag_aware.fragmentation import QUANTUM, Losses
 from fallow.shared.cluster.model.node import Node
-from fallow.shared.events.values import GPU
+from fallow.shared.events.fields.values import GPU
 
 Look = tuple[int, int, tuple[int, ...], str, int, int, int]
 """CPU, memory, the parts free on shared devices, the GPU type; then the devices, CPU and memory that it has in all.

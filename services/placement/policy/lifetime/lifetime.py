@@ -24,7 +24,7 @@ from fallow.shared.cluster.capacity.node_filter_index import allowed
 from fallow.shared.cluster.model.run_time import run_estimate_ms
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import later
-from fallow.shared.events.values import GPU, JobKind, JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import GPU, JobKind, JobSpec, WorkerPlace
 
 Cost = tuple[int, int, int]
 """The time (ms) in which the node is in use in part that a worker adds, the node's free devices, its number: the least

@@ -11,7 +11,7 @@ from fallow.services.placement.search.open_longest import tells_no_time
 from fallow.shared.cluster.capacity.maintenance import longest_run_ms
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.values import GPU, JobSpec
+from fallow.shared.events.fields.values import GPU, JobSpec
 
 Key = tuple[object, ...]
 

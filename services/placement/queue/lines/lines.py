@@ -26,9 +26,9 @@ from fallow.shared.cluster.model.run_time import run_estimate_ms
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quota import Account, accounts
 from fallow.shared.events import effects as e
+from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
-from fallow.shared.events.values import JobSpec
 
 _FAIR_SHARE = QueueOrder.FAIR_SHARE
 _BEST_EFFORT = QueueDiscipline.BEST_EFFORT_FIFO

@@ -1,0 +1,1 @@
+"""What the values of options and arguments must be."""

@@ -1,0 +1,1 @@
+"""Jobs as files hold them."""

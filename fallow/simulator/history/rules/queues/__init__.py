@@ -1,0 +1,1 @@
+"""Rules about who comes first, and who waits for what."""

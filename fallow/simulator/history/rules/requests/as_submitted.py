@@ -1,0 +1,70 @@
+"""Admission passes on what was submitted, with its home and the jobs' names in full, and nothing that nobody said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from fallow.shared.events.base import Event
+from fallow.shared.events.fields.value import replace
+from fallow.shared.events.fields.values import JobKind, JobSpec
+from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
+from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
+
+Command = SubmitJob | CancelJob | UpdateJob
+
+
+def by_job(submissions: Iterable[Command]) -> dict[str, list[Command]]:
+    """What was said of each job, by its name in full."""
+    found: dict[str, list[Command]] = {}
+    for command in submissions:
+        tenant, job = (command.job.tenant, command.job.id) if isinstance(command, SubmitJob) else (
+            command.tenant, command.job)  # fmt: skip
+        found.setdefault(_in_full(tenant, job), []).append(command)
+    return found
+
+
+def _in_full(tenant: str, job: str) -> str:
+    return job if "/" in job else f"{tenant}/{job}"
+
+
+def passed_on_unasked(event: Event, said: Mapping[str, Sequence[Command]]) -> str | None:
+    """Why this record of `jobs` comes from no submission, or None."""
+    match event:
+        case JobAdmitted(spec=spec):
+            is_so = any(isinstance(each, SubmitJob) and _is_of(each, event) for each in said.get(spec.id, ()))
+            return None if is_so else f"job {spec.id} is admitted otherwise than it was submitted"
+        case JobCancelRequested(job=job, tenant=tenant):
+            is_so = any(isinstance(each, CancelJob) and each.tenant == tenant for each in said.get(job, ()))
+            return None if is_so else f"a cancel of job {job} by {tenant} is passed on, and nobody sent one"
+        case JobUpdateRequested(job=job, tenant=tenant, changes=changes):
+            is_so = any(
+                isinstance(each, UpdateJob) and (each.tenant, each.changes) == (tenant, changes)
+                for each in said.get(job, ())
+            )
+            return None if is_so else f"an update of job {job} by {tenant} is passed on, and nobody sent it"
+    return None
+
+
+def _is_of(submitted: SubmitJob, admitted: JobAdmitted) -> bool:
+    """Whether the one is the other with its home: a cell, a queue, and those of the pools that may be."""
+    asked, got = submitted.job, admitted.spec
+    if asked.cell not in (None, got.cell) or asked.queue not in (None, got.queue) or got.cell != admitted.cell:
+        return False
+    if asked.pools and not all(pool in asked.pools for pool in got.pools):
+        return False
+    if submitted.submit_ms not in (None, admitted.submit_ms):
+        return False
+    return _at_home(asked, got) == got
+
+
+def _at_home(asked: JobSpec, got: JobSpec) -> JobSpec:
+    tenant = asked.tenant
+    return replace(
+        asked,
+        id=_in_full(tenant, asked.id),
+        after=tuple(replace(each, job=_in_full(tenant, each.job)) for each in asked.after),
+        cell=got.cell,
+        queue=got.queue,
+        pools=got.pools,
+        gang=asked.kind is not JobKind.INFERENCE and (asked.gang or asked.workers == 1),
+    )

@@ -1,0 +1,1 @@
+"""Rules about where jobs run, and how their runs end."""

@@ -1,0 +1,1 @@
+"""Rules about what tenants may use, and whose jobs are whose."""

@@ -1,0 +1,1 @@
+"""The folders of nodes and workers: kept, checked and removed."""

@@ -1,0 +1,1 @@
+"""What the fields of records hold: values, and the ids of jobs."""

@@ -1,0 +1,1 @@
+"""What is wrong with a value that comes from outside, in words."""

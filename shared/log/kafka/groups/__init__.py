@@ -1,0 +1,1 @@
+"""Consumer groups of Kafka: members, shares, commits."""

@@ -1,0 +1,1 @@
+"""By which keys decisions are signed and believed."""

@@ -1,0 +1,1 @@
+"""Tasks of one process: together, cancelled, repeated, in the background."""

@@ -1,0 +1,1 @@
+"""The users of the view at Redis, and their rights."""

@@ -1,0 +1,89 @@
+"""Our own words: each is defined in docs/glossary.md, and none that was given up comes back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from fallow.services.placement.search.reason_precedence import ReasonKind
+from fallow.shared.cluster.model.job import JobStatus
+from fallow.shared.events.asyncapi import TOPICS
+from fallow.shared.events.base import TYPES
+from fallow.shared.events.fields.values import JobKind, Level, LoanStatus, NodeRole, NodeStatus, Wish
+from fallow.shared.events.queue import QueueDiscipline, QueueOrder
+
+TOP = Path(__file__).parents[3]
+LINE = re.compile(r"- \*\*([a-z][a-z -]*)\*\*: (.+)\.")
+LINES = (TOP / "docs" / "glossary.md").read_text(encoding="utf-8").split("\n\n", 2)[2].splitlines()
+TERMS = [found[1] for line in LINES if (found := LINE.fullmatch(line))]
+
+ENUMS: tuple[type[StrEnum], ...] = (
+    *(JobStatus, NodeStatus, LoanStatus, JobKind, NodeRole, Level, Wish),
+    *(QueueDiscipline, QueueOrder, ReasonKind),
+)
+
+
+def words_of_the_language() -> set[str]:
+    """What a reader of answers, records and pages meets: statuses, disciplines, levels, services, topics, and what each
+    record is about.
+    """
+    services = {path.name for path in (TOP / "services").iterdir() if (path / "__main__.py").exists()}
+    about = {re.sub(r"s$", "", type_.split(".")[1]) for type_ in TYPES}
+    return {value for kind in ENUMS for value in kind} | services | set(TOPICS) | about
+
+
+def test_each_term_of_the_glossary_has_one_line_in_the_order_of_the_alphabet() -> None:
+    assert [line for line in LINES if not LINE.fullmatch(line)] == []
+    assert sorted(set(TERMS)) == TERMS
+
+
+def test_every_word_of_the_language_stands_in_the_glossary() -> None:
+    assert len(words_of_the_language()) > 50
+    assert sorted(words_of_the_language() - set(TERMS)) == []
+
+
+GIVEN_UP = (
+    # Names of settings, as they were.
+    *("waiting_jobs_most", "unacknowledged_most", "remember_jobs", "remember_ms", "array_most_running"),
+    *("aging_most_ms", "start_wall_ms", "lease_wall_ms", "maintenance_lead_ms"),
+    # Names in the code, as they were.
+    *("TopologyWish", "ShareGang", "fair_line", "fair_clock", "score_board", "room_told", "shares_told", "quota_told"),
+    *("DeferCode", "deferral", "Marks", "OverJob", "RunWord", "RunWords", "Stray", "walk_heads", "shape_of"),
+    *("own_node", "entrances", "tending", "hearing"),
+    # Words that users were shown.
+    "is nothing of a quota",
+)
+"""Words that have a better one by now. One enters this list when it is gone, so that it does not come back."""
+
+SUFFIXES = frozenset({".py", ".md", ".yaml", ".lua", ".toml"})
+
+
+def texts() -> Iterator[Path]:
+    """All code, tests and pages; the changelog tells what was called otherwise before."""
+    for top in ("fallow", "services", "shared", "tests", "deploy", "docs", "examples"):
+        yield from (path for path in sorted((TOP / top).rglob("*")) if path.suffix in SUFFIXES and path.is_file())
+    yield from (TOP / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "pyproject.toml"))
+
+
+def found_in(text: str) -> list[str]:
+    """The words of this text that were given up, each as a whole word."""
+    return re.findall(rf"(?<![\w]){GIVEN_UP_PATTERN}(?![\w])", text)
+
+
+GIVEN_UP_PATTERN = f"({'|'.join(map(re.escape, GIVEN_UP))})"
+
+
+def test_no_word_that_was_given_up_comes_back() -> None:
+    own = Path(__file__).resolve()
+    found = {path: found_in(path.read_text(encoding="utf-8")) for path in texts() if path.resolve() != own}
+    assert {path.relative_to(TOP).as_posix(): words for path, words in found.items() if words} == {}
+
+
+@pytest.mark.parametrize("word", GIVEN_UP)
+def test_a_word_that_came_back_would_be_found(word: str) -> None:
+    assert found_in(f"the {word} of") == [word]
+    assert found_in(f"x{word}") == []
