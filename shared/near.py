@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 
-NAMED_MOST = 10
+NAMED_MAX = 10
 
 
 def near(word: str, known: Collection[str]) -> str | None:
@@ -26,7 +26,7 @@ def there(known: Collection[str]) -> str:
 
 def listed(known: Collection[str]) -> str:
     """The names, as many as one reads: `a, b, c and 5 more`."""
-    return first_named(list(known), NAMED_MOST)
+    return first_named(list(known), NAMED_MAX)
 
 
 def first_named(names: Sequence[str], most: int, unnamed: int = 0) -> str:

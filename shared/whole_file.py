@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-NAME_BYTES_MOST = 255
+NAME_BYTES_MAX = 255
 """The longest name that a file may have."""
 
 _KINDS = {
@@ -43,7 +43,7 @@ def target_of(path: Path) -> Path:
 
 def _beside(target: Path, suffix: str) -> Path:
     """A name that says whose it is, cut where there would be too much of it."""
-    most = NAME_BYTES_MOST - len(suffix)
+    most = NAME_BYTES_MAX - len(suffix)
     return target.with_name(f"{os.fsencode(target.name)[:most].decode('utf-8', 'ignore')}{suffix}")
 
 

@@ -31,7 +31,7 @@ IMPURE_MODULES = frozenset(
         *("logging", "os", "random", "secrets", "socket", "tempfile", "time", "uuid"),
     }
 )
-KEPT_BYTES_MOST = 400_000
+KEPT_BYTES_MAX = 400_000
 VAGUE_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc"})
 
 # What is banned, and what stands in for it.
@@ -160,7 +160,7 @@ def test_no_program_or_package_of_others_is_kept_among_the_sources() -> None:
         pytest.skip("this is no checkout of git")
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     kept = [ROOT / name for name in listed.splitlines()]
-    large = [name_of(path) for path in kept if path.is_file() and path.stat().st_size > KEPT_BYTES_MOST]
+    large = [name_of(path) for path in kept if path.is_file() and path.stat().st_size > KEPT_BYTES_MAX]
     assert large == []
 
 

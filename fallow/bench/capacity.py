@@ -20,15 +20,15 @@ class Trial:
     started_per_s: float
 
 
-async def trials_of(tried: Callable[[float], Awaitable[Trial]], most_per_s: float) -> list[Trial]:
+async def trials_of(tried: Callable[[float], Awaitable[Trial]], max_per_s: float) -> list[Trial]:
     """Try rates, none above this one: by steps of a half until one is held and the next is not, then halve what lies
     between, twice. The highest that was held is then at least nine tenths of what is.
     """
-    trials = [await tried(min(FIRST_PER_S, most_per_s))]
+    trials = [await tried(min(FIRST_PER_S, max_per_s))]
     step = STEP if trials[0].is_held else 1 / STEP
     while trials[-1].is_held is trials[0].is_held:
         per_s = trials[-1].per_s * step
-        if not LEAST_PER_S <= per_s <= most_per_s:
+        if not LEAST_PER_S <= per_s <= max_per_s:
             return trials
         trials.append(await tried(per_s))
     held, missed = sorted((trials[-1].per_s, trials[-2].per_s))

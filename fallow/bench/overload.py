@@ -23,22 +23,22 @@ from fallow.bench.load.processor_time import ProcessorTime, Used
 from fallow.bench.load.sender import NEVER, Sender
 from fallow.bench.load.stages import cell_of, on_stage
 from fallow.bench.load.traffic import Flow, ends_of, flows
-from fallow.bench.pipeline import BASELINE_JOBS_MOST
-from fallow.bench.real.pipeline import GROWTH_MOST_PART
+from fallow.bench.pipeline import BASELINE_JOBS_MAX
+from fallow.bench.real.pipeline import GROWTH_MAX_PART
 from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import CELL
 from fallow.shared.runtime.clocks import wall_ms
 from fallow.shared.runtime.stack.child import StackError
 from fallow.shared.runtime.tasks.cancels import end_tasks
 
-MOST_PER_S = 8_000.0
+MAX_PER_S = 8_000.0
 """No higher rate is searched; runs are so short that the GPUs hold it."""
 
 TRIAL_S = 6.0
 OVER, UNDER = 2.0, 0.5
 """What is offered, in parts of the capacity: first the one, then the other."""
 
-RECOVERY_S_MOST = 120.0
+RECOVERY_S_MAX = 120.0
 RECOVERED_S = 1.0
 """The backlog is gone when it is below what comes in so much time."""
 
@@ -102,7 +102,7 @@ def overload(console: Console, *, rate: float | None, seconds: float, nodes: int
     async def baseline(found: Found, servers: Servers, folder: Path) -> float:
         console.print("the same bytes over the same hops with bare aiokafka", highlight=False)
         async with chain(servers, folder, found.traffic) as running:
-            return (await running.send(BASELINE_JOBS_MOST, None))[1]
+            return (await running.send(BASELINE_JOBS_MAX, None))[1]
 
     staged = on_stage(console, cell_of(nodes), work, baseline, durable=durable)
     body = body_of(staged.answer, staged.baseline) | {"nodes": nodes, "seconds": seconds}
@@ -114,18 +114,18 @@ async def found(stage: LocalCell, console: Console, rate: float | None, *, secon
     where no rate is held.
     """
     await nodes_joined(stage, nodes)
-    run_ms, first, before = run_ms_for(MOST_PER_S, nodes), 0, await ends_of(stage)
+    run_ms, first, before = run_ms_for(MAX_PER_S, nodes), 0, await ends_of(stage)
 
     async def tried(per_s: float) -> Trial:
         nonlocal first
         load = await put_load(stage, first=first, rate=per_s, seconds=TRIAL_S, run_ms=run_ms)
         first += len(load.due_s)
-        is_held = load.growth <= GROWTH_MOST_PART * per_s * (load.end_s - load.begin_s)
+        is_held = load.growth <= GROWTH_MAX_PART * per_s * (load.end_s - load.begin_s)
         console.print(f"  {per_s:.0f} jobs/s: {load.jobs_per_s:.0f} started in a second", highlight=False)
         return Trial(per_s, is_held, load.jobs_per_s)
 
     console.print("what the cell holds:", highlight=False)
-    trials = await trials_of(tried, MOST_PER_S) if rate is None else [await tried(rate)]
+    trials = await trials_of(tried, MAX_PER_S) if rate is None else [await tried(rate)]
     per_s = _held(trials) if rate is None else rate
     traffic = await flows(stage, before, first)
     console.print(f"{OVER * per_s:.0f} jobs/s for {seconds:g} s, then {UNDER * per_s:.0f}", highlight=False)
@@ -135,7 +135,7 @@ async def found(stage: LocalCell, console: Console, rate: float | None, *, secon
 def schedule(first: int, per_s: float, seconds: float, run_ms: int, partitions: int) -> Iterator[tuple[float, Ready]]:
     """The jobs of an overload and of the time behind it, each with the second from the beginning at which it is due."""
     over = int(OVER * per_s * seconds)
-    ready = jobs(first, over + int(UNDER * per_s * RECOVERY_S_MOST), run_ms, partitions, wall_ms())
+    ready = jobs(first, over + int(UNDER * per_s * RECOVERY_S_MAX), run_ms, partitions, wall_ms())
     for number, job in enumerate(ready):
         if number < over:
             yield number / (OVER * per_s), job
@@ -238,7 +238,7 @@ async def recovered_s(
 
 async def _all_left(ends: Ends, submitted: int) -> None:
     """Until every job has started, at most for as long as was waited for the backlog."""
-    for _ in range(int(RECOVERY_S_MOST / LOOK_AGAIN_S)):
+    for _ in range(int(RECOVERY_S_MAX / LOOK_AGAIN_S)):
         if len(ends.left) >= submitted:
             return
         await asyncio.sleep(LOOK_AGAIN_S)

@@ -20,7 +20,7 @@ from fallow.bench.load.traffic import Flow, ends_of, flows, is_signed
 from fallow.local.local_cell import LocalCell, Servers
 from fallow.replay.workload import Workload
 
-BASELINE_JOBS_MOST = 30_000
+BASELINE_JOBS_MAX = 30_000
 COMPARED = ("held_per_s", "jobs_per_s", "offered_per_s", "p50_ms", "p99_ms", "cpu_s_per_1000_jobs", "baseline")
 """What of a pipeline is compared between a plain cell and a secured one."""
 
@@ -56,7 +56,7 @@ def pipeline(
     async def baseline(found: Piped, servers: Servers, folder: Path) -> float:
         console.print("the same bytes over the same hops with bare aiokafka", highlight=False)
         async with chain(servers, folder, found.traffic) as running:
-            return (await running.send(min(BASELINE_JOBS_MOST, len(found.load.due_s)), None))[1]
+            return (await running.send(min(BASELINE_JOBS_MAX, len(found.load.due_s)), None))[1]
 
     staged = on_stage(console, cell, work, baseline, durable=durable, secured=secured)
     return figure_of(staged, cell, has_quotas=has_quotas)

@@ -12,7 +12,7 @@ from fallow.faults.fault_worlds import Ending, Story, Told
 from fallow.simulator.history.reached import EFFECTS, REASONS
 from fallow.simulator.trouble.faults import Fault
 
-TOLD_MOST = 40
+TOLD_MAX = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def print_report(report: Report) -> None:
         found = _violation(each, report.ending if each is broken[0] else None)
         print_line(f"seed {found['seed']} breaks {found['invariant']}: {found['text']}")
         for name in ("faults", "wishes"):
-            for line in found.get(name, ())[:TOLD_MOST]:
+            for line in found.get(name, ())[:TOLD_MAX]:
                 print_line(f"  {name}: {line}")
         print_line(f"again: {found['command']}")
 

@@ -19,7 +19,7 @@ from fallow.simulator.trouble.faults import Fault
 from fallow.simulator.world import World
 
 SEEDS_AT_ONCE = 4
-SHRINK_TRIES_MOST = 250
+SHRINK_TRIES_MAX = 250
 YOUNG_OBJECTS = 200_000
 """A world makes many objects and ends soon: looking at so many at once saves a tenth of it beside Python's own 700."""
 
@@ -91,10 +91,10 @@ def shrunk(story: Story) -> Ending:
     kept = kept if fails(kept) else story
     for _ in range(2):
         faults = tuple(fault.number for fault in _ending(kept).faults)
-        fewer = shortest(faults, partial(_fails_with, fails, kept, "keep_faults"), SHRINK_TRIES_MOST)
+        fewer = shortest(faults, partial(_fails_with, fails, kept, "keep_faults"), SHRINK_TRIES_MAX)
         kept = _if_fails(replace(kept, keep_faults=frozenset(fewer)), kept, whole)
         items = tuple(item.number for item in _ending(kept).items)
-        fewer = shortest(items, partial(_fails_with, fails, kept, "keep_items"), SHRINK_TRIES_MOST)
+        fewer = shortest(items, partial(_fails_with, fails, kept, "keep_items"), SHRINK_TRIES_MAX)
         kept = _if_fails(replace(kept, keep_items=frozenset(fewer)), kept, whole)
     return _ending(kept)
 

@@ -15,7 +15,7 @@ from fallow.cli.errors.failures import Exit, end_with, refuse, say
 from fallow.cli.output.output import AsJson, print_json, print_line
 from fallow.faults.fault_report import Report, body_of, print_report
 from fallow.faults.fault_worlds import Story, Told, shrunk, tell_all
-from fallow.faults.mutants import SEEDS_MOST, MutantError, chosen, hunt_all, line_of, load_mutants, summary
+from fallow.faults.mutants import SEEDS_MAX, MutantError, chosen, hunt_all, line_of, load_mutants, summary
 from fallow.simulator.trouble.faults import Fault
 
 SEEDS = 100
@@ -52,7 +52,7 @@ def faults(  # noqa: PLR0913, PLR0917 - its options
     if mutant and not mutants:
         refuse("--mutant", mutant, "goes with --mutants")
     if mutants:
-        hunt = Hunting(mutant, first_seed or 0, seeds or SEEDS_MOST, jobs_in_parallel, minutes)
+        hunt = Hunting(mutant, first_seed or 0, seeds or SEEDS_MAX, jobs_in_parallel, minutes)
         _hunt_mutants(hunt, as_json=as_json)
         return
     first = time_ns() % FRESH_SEEDS if first_seed is None else first_seed
@@ -79,7 +79,7 @@ class Hunting:
 
     names: str
     first_seed: int
-    seeds_most: int
+    seeds_max: int
     jobs: int | None
     minutes: float | None
 
@@ -94,7 +94,7 @@ def _hunt_mutants(hunting: Hunting, *, as_json: bool) -> None:
             mutants,
             lambda hunt: say(line_of(hunt)),
             first_seed=hunting.first_seed,
-            seeds_most=hunting.seeds_most,
+            seeds_max=hunting.seeds_max,
             jobs=hunting.jobs,
             seconds=None if hunting.minutes is None else 60 * hunting.minutes,
         )
@@ -133,12 +133,12 @@ def kept_of(text: str | None) -> tuple[frozenset[int] | None, frozenset[int] | N
     return faults, wishes
 
 
-DIGITS_MOST = 9
+DIGITS_MAX = 9
 
 
 def _is_list(text: str) -> bool:
     return text == "all" or all(
-        number.isascii() and number.isdecimal() and len(number) <= DIGITS_MOST for number in text.split(",") if number
+        number.isascii() and number.isdecimal() and len(number) <= DIGITS_MAX for number in text.split(",") if number
     )
 
 

@@ -30,8 +30,8 @@ PACKAGES = ("fallow", "services", "shared", "deploy")
 TESTED = (*PACKAGES, "tests", "docs", "examples", "pyproject.toml", "README.md")
 """What a test may read of the source tree."""
 
-SEEDS_MOST = 2_000
-HUNT_S_MOST = 900
+SEEDS_MAX = 2_000
+HUNT_S_MAX = 900
 """No hunt takes so long. Which worlds catch a mutant depends on the code alone, never on the time that they take: one
 whose time is over was neither caught nor missed.
 """
@@ -155,7 +155,7 @@ def hunt_all(
     note: Callable[[Hunt], None],
     *,
     first_seed: int = 0,
-    seeds_most: int = SEEDS_MOST,
+    seeds_max: int = SEEDS_MAX,
     jobs: int | None = None,
     seconds: float | None = None,
 ) -> list[Hunt]:
@@ -169,10 +169,10 @@ def hunt_all(
     with tempfile.TemporaryDirectory(prefix="fallow-mutants-") as folder:
 
         def hunted(mutant: Mutant) -> Hunt:
-            left_s = HUNT_S_MOST if end_s is None else min(HUNT_S_MOST, end_s - monotonic())
+            left_s = HUNT_S_MAX if end_s is None else min(HUNT_S_MAX, end_s - monotonic())
             if left_s <= 0:
                 return Hunt(mutant, 0, None, "there was no time left", is_over=False)
-            found = _hunt_in(mutant, Path(folder) / mutant.name, first_seed, seeds_most, left_s)
+            found = _hunt_in(mutant, Path(folder) / mutant.name, first_seed, seeds_max, left_s)
             note(found)
             return found
 
@@ -180,13 +180,13 @@ def hunt_all(
             return list(pool.map(hunted, mutants))
 
 
-def _hunt_in(mutant: Mutant, root: Path, first_seed: int, seeds_most: int, left_s: float) -> Hunt:
+def _hunt_in(mutant: Mutant, root: Path, first_seed: int, seeds_max: int, left_s: float) -> Hunt:
     root.mkdir()
     mutate(mutant, copy_code(root, TESTED if mutant.test else PACKAGES))
     if mutant.test:
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", mutant.test]
     else:
-        numbers = (str(first_seed), str(seeds_most))
+        numbers = (str(first_seed), str(seeds_max))
         command = [sys.executable, "-m", "fallow.faults.mutant_hunt", *numbers, mutant.faults]
         command += [] if mutant.seed is None else [str(mutant.seed)]
     environment = {**os.environ, "PYTHONPATH": str(root)}
@@ -195,7 +195,7 @@ def _hunt_in(mutant: Mutant, root: Path, first_seed: int, seeds_most: int, left_
             command, cwd=root, env=environment, capture_output=True, text=True, timeout=left_s, check=False
         )
     except subprocess.TimeoutExpired:
-        return Hunt(mutant, seeds_most, None, f"the hunt did not end within {left_s:.0f} s", is_over=False)
+        return Hunt(mutant, seeds_max, None, f"the hunt did not end within {left_s:.0f} s", is_over=False)
     finally:
         shutil.rmtree(root)
     return _of_test(mutant, done) if mutant.test else _of_worlds(mutant, done)

@@ -20,7 +20,7 @@ from fallow.shared.view.rows import NodeRow
 LOOK_S = 1.0
 """So often the nodes of each cell are looked at."""
 
-NAMED_MOST = 4
+NAMED_MAX = 4
 """So many nodes are named in the line that tells of them."""
 
 Say = Callable[[str], None]
@@ -65,6 +65,6 @@ async def _look(
     except ClientUnavailable:
         return  # the next look repeats it; the services tell what is away
     if found:
-        named = ", ".join([*found[:NAMED_MOST], *(["..."] if len(found) > NAMED_MOST else [])])
+        named = ", ".join([*found[:NAMED_MAX], *(["..."] if len(found) > NAMED_MAX else [])])
         lost = f"{counted(len(found), 'node')} of cell {cell} declared lost"
         say(f"{lost}, because this fallow up does not run them: {named}")

@@ -33,7 +33,7 @@ class OtherFile(NamedTuple):
 
 WRITERS = "placement"
 
-NAMED_MOST = 3
+NAMED_MAX = 3
 """So many pools, queues or tenants of one kind are named."""
 
 FENCED = (DamagedLog, NoUsableSnapshot, LogTruncated, LogOverflowed)
@@ -104,5 +104,5 @@ def lacking(in_force: CellFile, file: CellFile, cell: str) -> str:
 def _gone(noun: str, before: Sequence[Named], now: Sequence[Named]) -> str:
     left = dict.fromkeys(one.name for one in now)
     names = [one.name for one in before if one.name not in left]
-    shown = names[:NAMED_MOST] + ([f"{len(names) - NAMED_MOST} more"] if len(names) > NAMED_MOST else [])
+    shown = names[:NAMED_MAX] + ([f"{len(names) - NAMED_MAX} more"] if len(names) > NAMED_MAX else [])
     return f"{noun}{'s' if len(names) > 1 else ''} {' and '.join(shown)}" if names else ""

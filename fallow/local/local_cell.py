@@ -35,7 +35,7 @@ from fallow.shared.runtime.telemetry import rss_peak_bytes
 if TYPE_CHECKING:
     from fallow.local.secured import Security
 
-EMBEDDED_JOBS_MOST = 3_000
+EMBEDDED_JOBS_MAX = 3_000
 CLIENT_ID = "fallow-cli"
 
 Answer = TypeVar("Answer")
@@ -201,8 +201,8 @@ def refuse_what_the_embedded_broker_cannot_hold(workload: Workload, servers: Ser
     day.
     """
     jobs = workload.jobs
-    if servers.is_embedded and jobs > EMBEDDED_JOBS_MOST:
-        most = f"the embedded broker keeps the log of at most {EMBEDDED_JOBS_MOST}"
+    if servers.is_embedded and jobs > EMBEDDED_JOBS_MAX:
+        most = f"the embedded broker keeps the log of at most {EMBEDDED_JOBS_MAX}"
         raise WorkloadError(f"{jobs} jobs: {most}; name a real Kafka by FALLOW_KAFKA=host:port")
 
 

@@ -45,7 +45,7 @@ from fallow.shared.runtime.tasks.cancels import end_tasks
 app = typer.Typer()
 
 UPKEEP_END_S = 5.0
-REPLICAS_MOST = 64
+REPLICAS_MAX = 64
 """Processes of one service on one machine."""
 
 CPUS_OF_GPU_MILLI, MEMORY_OF_GPU_MIB = 12_000, 131_072
@@ -290,10 +290,10 @@ def _counts(replicas: list[str]) -> dict[str, int]:
     counts = {}
     for text in replicas:
         name, _, count = text.partition("=")
-        is_count = count.isascii() and count.isdecimal() and len(count) <= len(str(REPLICAS_MOST))
-        if not is_count or int(count) > REPLICAS_MOST or name not in {kind.name for kind in KINDS}:
+        is_count = count.isascii() and count.isdecimal() and len(count) <= len(str(REPLICAS_MAX))
+        if not is_count or int(count) > REPLICAS_MAX or name not in {kind.name for kind in KINDS}:
             names = ", ".join(kind.name for kind in KINDS)
-            rule = f"must be SERVICE=COUNT, with a count up to {REPLICAS_MOST} and one of {names}"
+            rule = f"must be SERVICE=COUNT, with a count up to {REPLICAS_MAX} and one of {names}"
             refuse("--replicas", text, rule)
         counts[name] = int(count)
     return counts

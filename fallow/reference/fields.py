@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 from pydantic import BaseModel
 
-from fallow.shared.cluster.model.config import FORMS, GPUS_MOST, PLACEMENTS
+from fallow.shared.cluster.model.config import FORMS, GPUS_MAX, PLACEMENTS
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, JobId, Label, Name, NodeId
 from fallow.shared.events.fields.value import Value, model_of
 from fallow.shared.events.meanings import meanings_of
@@ -33,7 +33,7 @@ NAMED_FORMS: Final = {
 }
 """Forms of text that many fields share: each is told once a page."""
 
-NO_BOUND: Final = frozenset({LARGEST_INTEGER, LATEST_MS, GPUS_MOST})
+NO_BOUND: Final = frozenset({LARGEST_INTEGER, LATEST_MS, GPUS_MAX})
 """The largest numbers that a record can hold; a page tells them once."""
 
 UNITS: Final = {

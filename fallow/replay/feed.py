@@ -19,7 +19,7 @@ from fallow.shared.runtime.clocks import WallCellClock, monotonic_ms
 SEND_EVERY_S = 0.005
 """Commands that fall due within this time go out together."""
 
-SEND_MOST = 1_000
+SEND_MAX = 1_000
 LOOK_AGAIN_S = 0.1
 STALL_WALL_MS = 20_000
 """When nothing has happened for so long, and no service has anything due, nothing will."""
@@ -63,7 +63,7 @@ class Feed:
 
     def _due(self, commands: Sequence[Timed]) -> Sequence[Timed]:
         now_ms, end = self.clock.now_ms() - self.base_ms, self.sent
-        while end < len(commands) and end - self.sent < SEND_MOST and commands[end].at_ms <= now_ms:
+        while end < len(commands) and end - self.sent < SEND_MAX and commands[end].at_ms <= now_ms:
             end += 1
         return commands[self.sent : end]
 

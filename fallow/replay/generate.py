@@ -46,8 +46,8 @@ LOAD = 0.80
 
 NOON_MS, NOON_WIDTH_MS, NIGHT_LEVEL = 12 * HOUR_MS, 3 * HOUR_MS, 0.12
 SPREAD_OF_DURATIONS = 1.3
-DURATION_MS_LEAST, DURATION_MS_MOST = MINUTE_MS, 6 * HOUR_MS
-ENDS_MS_MOST = DAY_MS + 90 * MINUTE_MS
+DURATION_MS_LEAST, DURATION_MS_MAX = MINUTE_MS, 6 * HOUR_MS
+ENDS_MS_MAX = DAY_MS + 90 * MINUTE_MS
 """A job that starts at once ends by then: the evening brings no long jobs, so that the day comes to its end."""
 
 INFERENCE_SHARE = 0.03
@@ -129,8 +129,8 @@ def _moment(chance: random.Random) -> int:
 
 
 def _training_job(chance: random.Random, draft: Draft, unit_ms: float) -> SubmitJob:
-    most_ms = min(DURATION_MS_MOST, ENDS_MS_MOST - draft.submit_ms)
-    duration_ms = min(max(int(draft.weight * unit_ms), DURATION_MS_LEAST), most_ms)
+    max_ms = min(DURATION_MS_MAX, ENDS_MS_MAX - draft.submit_ms)
+    duration_ms = min(max(int(draft.weight * unit_ms), DURATION_MS_LEAST), max_ms)
     run, retry = _run_of(chance, duration_ms)
     return SubmitJob(
         job=JobSpec(

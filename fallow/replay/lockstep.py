@@ -47,11 +47,11 @@ ACTORS = ("admission", "placement", "executor")
 SETTLE_WALL_MS = 60_000
 """No step takes so long: then something is stuck, and the run ends with what it waits for."""
 
-REPEATS_MOST = 1_000
+REPEATS_MAX = 1_000
 """So many steps at one time that only do what is due; more is a due time that nobody acts on."""
 
 HUB = "placement"
-HUB_LOOKS_MOST = 20
+HUB_LOOKS_MAX = 20
 PAUSE_S = 0.0015
 
 Progress = Callable[["Lockstep"], None]
@@ -125,7 +125,7 @@ class Lockstep:
         while (due_ms := self._due_ms) is not None and (at_ms is None or due_ms <= at_ms):
             # What was due may bring something that is due at once: a run that takes no time, for instance.
             repeats = repeats + 1 if due_ms <= self.now_ms else 0
-            if repeats > REPEATS_MOST:
+            if repeats > REPEATS_MAX:
                 raise Stuck(f"at {self.now_ms} ms something stays due at {due_ms} ms")
             await self._step(due_ms, None)
 
@@ -177,7 +177,7 @@ class Lockstep:
         Everything passes through placement, so it is not worth while to ask the others before. This proves nothing.
         """
         before: Answer | None = None
-        for _ in range(HUB_LOOKS_MOST):
+        for _ in range(HUB_LOOKS_MAX):
             await asyncio.sleep(PAUSE_S)
             answer = await self._ask(HUB)
             if answer is before and not any(offset < self._ends.get(tp, 0) for tp, offset in answer.cursors.items()):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-NAME_CHARS_MOST = 63
-JOB_ID_CHARS_MOST = 128
+NAME_CHARS_MAX = 63
+JOB_ID_CHARS_MAX = 128
 _NOT_IN_NAME = re.compile(r"[^a-z0-9-]+")
 _NOT_IN_ID = re.compile(r"[^a-z0-9._-]+")
 _END_OF_ELEMENTS = re.compile(r"\.([0-9]+)$")
@@ -18,7 +18,7 @@ class Namer:
     """Gives each foreign name one of ours. Two that would become equal get numbers, in the order in which they came."""
 
     illegal: re.Pattern[str]
-    chars_most: int
+    chars_max: int
     empty: str
     given: dict[str, str] = field(default_factory=dict)
     taken: dict[str, None] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Namer:
 
     def fresh(self, foreign: str) -> str:
         """A name for this foreign one that nothing has yet, not even the same foreign name before."""
-        plain = self.illegal.sub("-", foreign.lower())[: self.chars_most].strip("._/-") or self.empty
+        plain = self.illegal.sub("-", foreign.lower())[: self.chars_max].strip("._/-") or self.empty
         plain = _END_OF_ELEMENTS.sub(r"-\1", plain) if self.are_jobs else plain
         ours = self._numbered(plain) if plain in self.taken else plain
         self.taken[ours] = None
@@ -46,7 +46,7 @@ class Namer:
         number = 2
         while True:
             digits = len(str(number))
-            stem = plain[: self.chars_most - digits - 1]
+            stem = plain[: self.chars_max - digits - 1]
             number = self.next.get((stem, digits), number)
             if len(str(number)) == digits:
                 self.next[stem, digits] = number + 1
@@ -58,19 +58,19 @@ class Namer:
 
 def tenant_names(empty: str = "default") -> Namer:
     """For tenants and pools."""
-    return Namer(_NOT_IN_NAME, NAME_CHARS_MOST, empty)
+    return Namer(_NOT_IN_NAME, NAME_CHARS_MAX, empty)
 
 
 def job_ids() -> Namer:
     """For jobs."""
-    return Namer(_NOT_IN_ID, JOB_ID_CHARS_MOST, "job", are_jobs=True)
+    return Namer(_NOT_IN_ID, JOB_ID_CHARS_MAX, "job", are_jobs=True)
 
 
 def node_ids() -> Namer:
     """For nodes."""
-    return Namer(_NOT_IN_ID, JOB_ID_CHARS_MOST, "node")
+    return Namer(_NOT_IN_ID, JOB_ID_CHARS_MAX, "node")
 
 
 def label(foreign: str) -> str:
     """A GPU type; types that differ only in what is not allowed become one."""
-    return _NOT_IN_LABEL.sub("-", foreign)[:JOB_ID_CHARS_MOST].strip("._/-")
+    return _NOT_IN_LABEL.sub("-", foreign)[:JOB_ID_CHARS_MAX].strip("._/-")

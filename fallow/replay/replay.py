@@ -15,7 +15,7 @@ from fallow.replay.report.report import show_report, write_report
 from fallow.replay.run_session import Plan, folder_for, run_of
 from fallow.replay.trace import counted_nodes, read_nodes, read_trace, workload_of
 from fallow.replay.workload import Workload, WorkloadError
-from fallow.shared.events.fields.values import DEVICES_MOST
+from fallow.shared.events.fields.values import DEVICES_MAX
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.runtime.stack.choose import choose_kafka, choose_redis
 
@@ -34,7 +34,7 @@ def replay(  # noqa: PLR0913, PLR0917 - the options of a command
         Path | None, typer.Option(callback=file_to_read, help="Jobs that run already at the beginning.")
     ] = None,
     gpus_per_node: Annotated[
-        int, typer.Option(min=1, max=DEVICES_MOST, help="GPUs of each node, where nodes are counted.")
+        int, typer.Option(min=1, max=DEVICES_MAX, help="GPUs of each node, where nodes are counted.")
     ] = 8,
     policy: Annotated[QueueDiscipline, typer.Option(help="Order of the queue.")] = QueueDiscipline.BEST_EFFORT_FIFO,
     speed: Annotated[

@@ -18,12 +18,12 @@ from pydantic import ValidationError
 
 from fallow.replay.columns import JOBS, NODES, needed_of
 from fallow.replay.names import job_ids, label, node_ids, tenant_names
-from fallow.replay.workload import PRIORITY_MOST, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
+from fallow.replay.workload import PRIORITY_MAX, Timed, Workload, WorkloadError, cell_file_for, uniform_nodes
 from fallow.shared.digits import is_written_with_digits
 from fallow.shared.events.codec.encoding import shorten
 from fallow.shared.events.fields.job_ids import full_id
 from fallow.shared.events.fields.value import build_valid
-from fallow.shared.events.fields.values import GPU, WORKERS_MOST, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
+from fallow.shared.events.fields.values import GPU, WORKERS_MAX, JobKind, JobSpec, NodeSpec, Resources, VirtualRun
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.events.validation.rules_told import LINE_RULE, rule_broken
@@ -35,7 +35,7 @@ JOB_COLUMNS, NODE_COLUMNS = needed_of(JOBS), needed_of(NODES)
 JOB_NAMES, NODE_NAMES = ("job_id", "tenant", "gpu_type", "kind"), ("node_id", "gpu_type")
 MS_PER_S = 1000
 MIB_PER_GIB = 1024
-NUMBER_MOST = 10**12
+NUMBER_MAX = 10**12
 """No trace needs a larger number, and in our units it is still one that every reader keeps exactly."""
 
 POOL = "train"
@@ -112,7 +112,7 @@ def workload_of(trace: Trace, nodes: tuple[NodeSpec, ...], discipline: QueueDisc
     """
     tenants = list(dict.fromkeys(job.tenant for job in (*trace.carried, *trace.jobs)))
     trace = _split(trace, nodes, typed=typed)
-    first = [Timed(0, command_of(job, typed=typed, priority=PRIORITY_MOST, submit_ms=0)) for job in trace.carried]
+    first = [Timed(0, command_of(job, typed=typed, priority=PRIORITY_MAX, submit_ms=0)) for job in trace.carried]
     rest = [Timed(job.submit_ms, command_of(job, typed=typed, submit_ms=job.submit_ms)) for job in trace.jobs]
     return Workload(
         commands=(*first, *rest),
@@ -147,7 +147,7 @@ def _split(trace: Trace, nodes: tuple[NodeSpec, ...], *, typed: bool) -> Trace:
 def fewest_workers(gpus: int, fits: int) -> int:
     """Into how many equal workers of at most so many GPUs a job is split; 1 where they would be too many."""
     fewest = -(-gpus // fits)
-    return next((workers for workers in range(fewest, min(gpus, WORKERS_MOST) + 1) if gpus % workers == 0), 1)
+    return next((workers for workers in range(fewest, min(gpus, WORKERS_MAX) + 1) if gpus % workers == 0), 1)
 
 
 def counted_nodes(count: int, gpus_per_node: int) -> tuple[NodeSpec, ...]:
@@ -288,8 +288,8 @@ def _number(row: Row, field: str, where: str, *, empty: Decimal | None = None) -
         value = Decimal(text if is_written_with_digits(text.strip(), float) else "")
     except InvalidOperation as error:
         raise WorkloadError(f"{where}: {field} = {shorten(repr(text))}: must be a number") from error
-    if not value.is_finite() or not 0 <= value <= NUMBER_MOST:
-        raise WorkloadError(f"{where}: {field} = {shorten(repr(text))}: must be from 0 to {NUMBER_MOST}")
+    if not value.is_finite() or not 0 <= value <= NUMBER_MAX:
+        raise WorkloadError(f"{where}: {field} = {shorten(repr(text))}: must be from 0 to {NUMBER_MAX}")
     return value
 
 

@@ -18,7 +18,7 @@ from fallow.shared.events.validation.rules_told import rule_broken
 
 CELL = "cell-a"
 QUEUE = "default"
-PRIORITY_MOST = 1_000_000
+PRIORITY_MAX = 1_000_000
 NODES_PER_LEAF = 8
 
 

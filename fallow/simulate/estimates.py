@@ -18,8 +18,8 @@ from fallow.shared.events.fields.values import JobSpec, VirtualRun
 from fallow.simulator.trace.run import Arrival
 
 KINDS = "exact, limits:FACTOR (such as limits:3), noise:SIGMA (such as noise:1.0), none"
-SIGMA_MOST = 10.0
-FACTOR_MOST = 1_000.0
+SIGMA_MAX = 10.0
+FACTOR_MAX = 1_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def estimates_of(text: str) -> Estimates:
     """The estimates that a user names. Ends the command where there are none of that name."""
     kind, colon, number = text.partition(":")
     if kind in ("limits", "noise") and colon:
-        least, most, name = (1.0, FACTOR_MOST, "FACTOR") if kind == "limits" else (0.0, SIGMA_MOST, "SIGMA")
+        least, most, name = (1.0, FACTOR_MAX, "FACTOR") if kind == "limits" else (0.0, SIGMA_MAX, "SIGMA")
         return Estimates(kind, _number(text, number, least, most, name))
     if text not in ("exact", "none"):
         why = "no run times are learned from earlier jobs yet; " if text == "learned" else ""

@@ -16,7 +16,7 @@ from fallow.replay.replay import workload_for
 from fallow.replay.workload import Workload, WorkloadError
 from fallow.shared.cluster.model.config import CellFile, CellPart
 from fallow.shared.events.fields.value import replace
-from fallow.shared.events.fields.values import DEVICES_MOST
+from fallow.shared.events.fields.values import DEVICES_MAX
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.submissions import SubmitJob
 from fallow.shared.runtime.collector import tune_collector
@@ -104,7 +104,7 @@ def simulate(  # noqa: PLR0913, PLR0917 - the options of a command
         str | None, typer.Option(help=f"What jobs tell of their run times: {KINDS}. As the trace if none.")
     ] = None,
     gpus_per_node: Annotated[
-        int, typer.Option(min=1, max=DEVICES_MOST, help="GPUs of each node, where nodes are counted.")
+        int, typer.Option(min=1, max=DEVICES_MAX, help="GPUs of each node, where nodes are counted.")
     ] = 8,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many of the earliest jobs.")] = None,
     first_seed: Annotated[int, typer.Option(min=0, help="The first of --seeds.")] = 1,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ORIGIN_MS = 50_000
 """What a monotonic clock shows when the world begins."""
 
-HANDLES_MOST = 12
+HANDLES_MAX = 12
 """So many handles of an event loop run at most between a wake-up and the fault that it draws."""
 
 
@@ -137,9 +137,9 @@ class Process:
         """It wakes from a wait: whether it dies or stands still in the course of this, behind how many handles."""
         faults, engine = self.world.faults, self.world.engine
         if faults.happens(Fault.CRASH, self.name):
-            return engine.between(0, HANDLES_MOST), lambda: self.world.crash(self)
+            return engine.between(0, HANDLES_MAX), lambda: self.world.crash(self)
         if faults.happens(Fault.PAUSE, self.name):
-            return engine.between(0, HANDLES_MOST), lambda: self.world.pause(self)
+            return engine.between(0, HANDLES_MAX), lambda: self.world.pause(self)
         return None
 
     def dies(self) -> NoReturn:

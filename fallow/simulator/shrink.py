@@ -7,10 +7,10 @@ from collections.abc import Callable
 Fails = Callable[[frozenset[int]], bool]
 
 
-def shortest(numbers: tuple[int, ...], fails: Fails, tries_most: int) -> tuple[int, ...]:
-    """The fewest of these with which it `fails` still, as far as `tries_most` tries can tell. All of them must fail."""
+def shortest(numbers: tuple[int, ...], fails: Fails, tries_max: int) -> tuple[int, ...]:
+    """The fewest of these with which it `fails` still, as far as `tries_max` tries can tell. All of them must fail."""
     kept, tries, parts = numbers, 0, 2
-    while kept and tries < tries_most:
+    while kept and tries < tries_max:
         size = max(1, len(kept) // parts)
         for start in range(0, len(kept), size):
             without = kept[:start] + kept[start + size :]
@@ -18,7 +18,7 @@ def shortest(numbers: tuple[int, ...], fails: Fails, tries_most: int) -> tuple[i
             if fails(frozenset(without)):
                 kept, parts = without, max(2, parts - 1)
                 break
-            if tries >= tries_most:
+            if tries >= tries_max:
                 return kept
         else:
             if size == 1:

@@ -91,8 +91,8 @@ class World:
         self.grown_bytes = chance.choice(GROWN_AT_BYTES)
         as_bytes = chance.random() < 0.1  # noqa: PLR2004 - one world of ten
         self.broker = Broker(self.engine, self.faults, as_bytes=as_bytes)
-        if self.faults.decision_bytes_most is not None:
-            self.broker.bytes_most = {"decisions": self.faults.decision_bytes_most}
+        if self.faults.decision_bytes_max is not None:
+            self.broker.bytes_max = {"decisions": self.faults.decision_bytes_max}
         self.redis = Redis(self.engine, self.faults, self.broker.network)
         self.disk = Disk(self)
         self._ordinals = {cell.name: cell.ordinal for cell in setting.file.cells}

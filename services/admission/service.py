@@ -17,7 +17,7 @@ from fallow.services.admission.policy.rates import GONE, NOBODY, OF_NOBODY, Kept
 from fallow.services.admission.policy.resolve import Rejection, cell_of, cell_of_cancel, tenant_of
 from fallow.shared.cluster.model.config import CellFile, SubmissionRate
 from fallow.shared.events.base import Event, JobId, replace
-from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MOST, UNREAD, Undecodable, decode, shorten
+from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MAX, UNREAD, Undecodable, decode, shorten
 from fallow.shared.events.fields.job_ids import digest_of, full_id, in_full, in_short, own_id
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
@@ -31,7 +31,7 @@ Command = SubmitJob | CancelJob | UpdateJob
 KINDS: dict[str, str] = {type_.rpartition(".")[0]: command for type_, command in COMMANDS.items()}
 """The commands by their types without the version."""
 
-NAME_CHARS_MOST = 100
+NAME_CHARS_MAX = 100
 
 _JOB_ID: TypeAdapter[str] = TypeAdapter(JobId)
 
@@ -89,8 +89,8 @@ class AdmissionService:
             command = KINDS.get(type_.rpartition(".")[0])
             return _reject_or_set_aside(command, value, why, RejectCode.UNKNOWN_VERSION) if command else why
         command = COMMANDS[type_]
-        if value is not None and len(value) > SUBMISSION_BYTES_MOST:
-            rule = f"a submission has at most {SUBMISSION_BYTES_MOST} bytes"
+        if value is not None and len(value) > SUBMISSION_BYTES_MAX:
+            rule = f"a submission has at most {SUBMISSION_BYTES_MAX} bytes"
             why = Undecodable(DeadLetterReason.TOO_LARGE, rule, "", f"{len(value)} bytes")
             return _reject_or_set_aside(command, value, why, RejectCode.TOO_LARGE)
         event = decode(type_, value)
@@ -345,6 +345,6 @@ def _as_names(job: object, tenant: object) -> tuple[str, str | None] | None:
         name = _JOB_ID.validate_python(job, strict=True)
     except ValidationError:
         return None
-    if isinstance(tenant, str) and len(tenant) <= NAME_CHARS_MOST:
+    if isinstance(tenant, str) and len(tenant) <= NAME_CHARS_MAX:
         return name, tenant
     return own_id(name), None  # who does not say for whom is told nothing of anybody's job

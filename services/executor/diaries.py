@@ -36,7 +36,7 @@ Read = TypeVar("Read")
 SEQ_PER_REIGN = 1_000_000
 """A second of the clock, and more than what a node says while its numbers are ahead of the clock."""
 
-SEQ_BEGIN_MOST = LARGEST_INTEGER // 2
+SEQ_BEGIN_MAX = LARGEST_INTEGER // 2
 """A reign begins no further than this, which the clock reaches in the year 2112: a clock that is wrong once, or a file
 that is damaged, leaves numbers enough.
 """
@@ -113,7 +113,7 @@ class Diaries:
             former = files.read_begin(claim, REIGN_BYTES)
             before = int(former) if former.isdigit() else 0  # a loss of power leaves less, or nothing
             clock = (wall_ms + SEQ_LEAD_WALL_MS) * SEQ_PER_MS
-            seq = min(max(before + SEQ_PER_REIGN, clock), SEQ_BEGIN_MOST)
+            seq = min(max(before + SEQ_PER_REIGN, clock), SEQ_BEGIN_MAX)
             text = b"%020d" % seq
             files.write_begin(claim, text)
         diary = files.open(self._name(slot), to_append=True)

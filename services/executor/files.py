@@ -29,7 +29,7 @@ class Files(Protocol):
     def locked(self, file: int) -> AbstractContextManager[None]:
         """Until the end of the block, every other process waits that would lock the file."""
 
-    def read_begin(self, file: int, most_bytes: int) -> bytes:
+    def read_begin(self, file: int, max_bytes: int) -> bytes:
         """The first bytes."""
 
     def write_begin(self, file: int, text: bytes) -> None:
@@ -100,9 +100,9 @@ class DiskFiles:
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
 
-    def read_begin(self, file: int, most_bytes: int) -> bytes:
+    def read_begin(self, file: int, max_bytes: int) -> bytes:
         """As the port says."""
-        return os.pread(file, most_bytes, 0)
+        return os.pread(file, max_bytes, 0)
 
     def write_begin(self, file: int, text: bytes) -> None:
         """As the port says."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import Field, ValidationInfo, field_validator
 
 from fallow.shared.events.base import Label, Name, NodeId
-from fallow.shared.events.fields.values import DEVICES_MOST, LABELS_MOST, TAINTS_MOST
+from fallow.shared.events.fields.values import DEVICES_MAX, LABELS_MAX, TAINTS_MAX
 from fallow.shared.runtime.settings import ServiceSettings
 
 UIDS_FROM, UIDS_TO = 1_000, 2**32 - 2
@@ -32,10 +32,10 @@ class AgentSettings(ServiceSettings):
     """What a node agent needs to know. Read from FALLOW_<NAME>; `fallow agent` sets them from its options."""
 
     node: NodeId = Field(..., description="the node's id: in practice its host name")
-    node_gpus: int = Field(..., ge=0, le=DEVICES_MOST, description="its GPUs")
+    node_gpus: int = Field(..., ge=0, le=DEVICES_MAX, description="its GPUs")
     node_pool: Name = Field(..., description="the pool to which it belongs")
-    node_labels: dict[Label, Label] = Field({}, max_length=LABELS_MOST, description="its labels, as a JSON object")
-    node_taints: tuple[Label, ...] = Field((), max_length=TAINTS_MOST, description="its taints, as a JSON list")
+    node_labels: dict[Label, Label] = Field({}, max_length=LABELS_MAX, description="its labels, as a JSON object")
+    node_taints: tuple[Label, ...] = Field((), max_length=TAINTS_MAX, description="its taints, as a JSON list")
     node_islands: tuple[int, ...] = Field((), description="sizes of its NVLink islands, as a JSON list")
     node_nics: tuple[int, ...] = Field((), description="how many GPUs share each network card, as a JSON list")
     state_dir: Path = Field(..., description="files that must outlive the agent; for its user alone")

@@ -33,7 +33,7 @@ from fallow.services.placement.queue import reservations
 from fallow.services.placement.queue.fair_share_timer import FairShareTimer
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.services.placement.queue.reservations import Reservations
-from fallow.services.placement.queue.scheduling_cycle import TRIES_MOST, ScheduleQueues, schedule_queues
+from fallow.services.placement.queue.scheduling_cycle import TRIES_MAX, ScheduleQueues, schedule_queues
 from fallow.services.placement.queue.walk_timer import WalkTimer
 from fallow.services.placement.requests import arrays, dependencies, requests, settings, tenants
 from fallow.services.placement.requests.file_in_force import FileInForce
@@ -66,18 +66,18 @@ from fallow.shared.events.proposals import Proposal
 from fallow.shared.events.queue import QueueDiscipline, StartsPlanned
 from fallow.shared.events.reasons import ClearReason, DeadLetterReason, PendingReason, ProposalCode
 
-__all__ = ["DEFERRED_MOST", "IDLE_INPUTS_MOST", "IDLE_WALL_MS", "Input", "PendingDecision", "PlacementService"]
+__all__ = ["DEFERRED_MAX", "IDLE_INPUTS_MAX", "IDLE_WALL_MS", "Input", "PendingDecision", "PlacementService"]
 
-DEFERRED_MOST = 200
+DEFERRED_MAX = 200
 """How many jobs at most get a new reason to wait in one record; the others get theirs in the next ones."""
 
-ROUNDS_AT_REST_MOST = 64
+ROUNDS_AT_REST_MAX = 64
 """So many walks at most are made in a row that start nothing, each for other kinds of jobs behind heads."""
 
-TRIES_AT_REST_MOST = 500
+TRIES_AT_REST_MAX = 500
 """No further walk is made in the same decision when so many kinds were tried in vain."""
 
-COMPARISONS_AT_REST_MOST = 100_000
+COMPARISONS_AT_REST_MAX = 100_000
 """Nor when jobs were held against heads so often: the walks that are left are made in the next decisions, at once. A
 stepped clock waits for all of them.
 """
@@ -99,13 +99,13 @@ WAITERS_FEW = 200
 _REMEMBERED = frozenset({e.WriterStarted, e.NodeRemoved, e.NodeChanged})
 """The effects in force that this writer has to know of."""
 
-FILE_FIRST_MOST = 4
+FILE_FIRST_MAX = 4
 """So many decisions in a row, at most, only put a cell file in force; then inputs are taken in again, too."""
 
 CLOCK_BOUND_MS = 30_000
 """How far clocks may be apart where nothing else is said."""
 
-IDLE_INPUTS_MOST = 2_000
+IDLE_INPUTS_MAX = 2_000
 """So many inputs without a decision, and the log gets a record of its own that says how far they were read."""
 
 
@@ -173,7 +173,7 @@ class PlacementService:
         self._has_untried = self._has_due = False
         self.tried_in_vain = 0
         """For how many kinds of jobs the last decision found no places."""
-        self._cell_ms, self._rounds_left = 0, ROUNDS_AT_REST_MOST
+        self._cell_ms, self._rounds_left = 0, ROUNDS_AT_REST_MAX
         self._epoch: int | None = None
         self._breaker, self._speed = Breaker(speed), speed
         self._idle_inputs = 0
@@ -241,7 +241,7 @@ class PlacementService:
         self._tending.forget()
         self._waits.walked()
         self.reservations.forget()
-        self._rounds_left = ROUNDS_AT_REST_MOST
+        self._rounds_left = ROUNDS_AT_REST_MAX
         self._walk_is_due = self._are_owners_to_note = True
 
     def reload(self, file: CellFile) -> None:
@@ -411,11 +411,11 @@ class PlacementService:
 
     def decide(self, now_ms: int, wall_ms: int) -> PendingDecision | None:
         """One cycle under the writer's checkpoint. None: nothing to write, the inputs so far need no record."""
-        rounds, self._rounds_left, self.tried_in_vain = self._rounds_left, ROUNDS_AT_REST_MOST, 0
+        rounds, self._rounds_left, self.tried_in_vain = self._rounds_left, ROUNDS_AT_REST_MAX, 0
         effort = self.state.capacity.effort
         begun = effort.comparisons
         while True:
-            self._taken, self._words_left = [], self._room.words_most
+            self._taken, self._words_left = [], self._room.words_max
             self._had_plan = self.reservations.has_plan
             self._prove()
             decision = self._turn(now_ms)
@@ -424,9 +424,9 @@ class PlacementService:
                 tried = self._cycle(decision, wall_ms)
             except IllegalEffect as error:
                 return self._not_to_be_written(decision, wall_ms, str(error))
-            if tried is None and self._has_untried and rounds and self.tried_in_vain < TRIES_AT_REST_MOST:
+            if tried is None and self._has_untried and rounds and self.tried_in_vain < TRIES_AT_REST_MAX:
                 rounds, self._walk_is_due = rounds - 1, True  # at rest there is time for those
-                if effort.comparisons - begun >= COMPARISONS_AT_REST_MOST and not self._stepped:
+                if effort.comparisons - begun >= COMPARISONS_AT_REST_MAX and not self._stepped:
                     self._rounds_left, self._has_due = rounds, True  # the next decision makes them
                     return None
             elif tried is not None or not self._inbox or self._reloads:
@@ -518,7 +518,7 @@ class PlacementService:
             decision.effects
             or decision.is_worn
             or is_late
-            or idle >= IDLE_INPUTS_MOST
+            or idle >= IDLE_INPUTS_MAX
             or self._is_idle_for_long(inputs, wall_ms)
         ):
             return PendingDecision(
@@ -590,7 +590,7 @@ class PlacementService:
         """Whether the cell file is put in force before inputs are taken. It goes before a backlog; one that changes
         much is no reason to hear nothing for long.
         """
-        is_first = self._in_force.is_to_be_put(self.state) and self._file_first < FILE_FIRST_MOST
+        is_first = self._in_force.is_to_be_put(self.state) and self._file_first < FILE_FIRST_MAX
         self._file_first = self._file_first + 1 if is_first else 0
         return is_first
 
@@ -1109,7 +1109,7 @@ class PlacementService:
         self._tell(decision)
         # What the walk made, the lines know.
         self._followed = len(decision.effects)
-        self.tried_in_vain += TRIES_MOST - walk.tries_left
+        self.tried_in_vain += TRIES_MAX - walk.tries_left
         self._has_due = not walk.is_whole or walk.has_untold or self._lines.are_due
         # Also where there is nothing to write: others may start in the next walk than in this one.
         self._has_due |= walk.has_come_to_wait or walk.has_head_due_at_once
@@ -1127,7 +1127,7 @@ class PlacementService:
         """Tell jobs why they wait that are told something else so far, as many as one record takes."""
         told, untold, jobs = 0, self._untold, self.state.jobs
         for job_id in list(untold):
-            if told == DEFERRED_MOST:
+            if told == DEFERRED_MAX:
                 break
             job, code = jobs.get(job_id), untold.pop(job_id)
             if job is not None and job.status is JobStatus.QUEUED and job.deferred is not code:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PAUSE_WALL_MS_FIRST = 50
-PAUSE_WALL_MS_MOST = 5_000
+PAUSE_WALL_MS_MAX = 5_000
 
 STEP_ROWS = 5_000
 """Rows that one step aims at: some 20 ms of Redis's time, in which it serves nobody else."""
@@ -20,7 +20,7 @@ class Patience:
 
     def failed(self, now_ms: int, chance: float) -> int:
         """An attempt failed at `now_ms`; `chance` in 0..1 spreads those who fail together. The pause, in ms."""
-        pause_ms = min(PAUSE_WALL_MS_MOST, PAUSE_WALL_MS_FIRST * 2 ** min(self.failures, 20))
+        pause_ms = min(PAUSE_WALL_MS_MAX, PAUSE_WALL_MS_FIRST * 2 ** min(self.failures, 20))
         pause_ms = int(pause_ms * (0.5 + chance))
         self.failures += 1
         self.not_before_ms = now_ms + pause_ms
@@ -35,8 +35,8 @@ class Patience:
 class Lag:
     """How far a view is behind its log: in records, and since when (monotonic milliseconds; None: it is not)."""
 
-    records_most: int
-    wall_ms_most: int
+    records_max: int
+    wall_ms_max: int
     records: int = 0
     since_ms: int | None = None
 
@@ -55,7 +55,7 @@ class Lag:
     def complaint(self, now_ms: int) -> str | None:
         """Why the view is too old to serve, or None."""
         behind_ms = self.wall_ms(now_ms)
-        if self.records > self.records_most or behind_ms > self.wall_ms_most:
+        if self.records > self.records_max or behind_ms > self.wall_ms_max:
             return f"the view is {self.records} records behind, for {behind_ms} ms"
         return None
 
@@ -67,20 +67,20 @@ class Pace:
     """
 
     wall_ms: int
-    records_most: int
+    records_max: int
     records: int = 0
     not_before_ms: int = 0
 
     def __post_init__(self) -> None:
         """As much as may be, until it is known how many rows that gives."""
-        self.records = self.records_most
+        self.records = self.records_max
 
     def stepped(self, records: int, rows: int, asked_ms: int) -> None:
         """So many records came when the log was asked at `asked_ms`, and became so many rows."""
         is_all = records < self.records
         self.not_before_ms = asked_ms + self.wall_ms if is_all else asked_ms
-        fit = STEP_ROWS * records // rows if rows else self.records_most
-        self.records = max(1, min(self.records_most, fit, 2 * self.records))
+        fit = STEP_ROWS * records // rows if rows else self.records_max
+        self.records = max(1, min(self.records_max, fit, 2 * self.records))
 
     def pause_ms(self, now_ms: int) -> int:
         """How long to gather before the log is asked again; not at all while it holds more than one step takes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from fallow.shared.events.snapshots import CHUNK_BYTES_MOST
+from fallow.shared.events.snapshots import CHUNK_BYTES_MAX
 from fallow.shared.runtime.settings import ServiceSettings
 
 
@@ -19,5 +19,5 @@ class QueueingSettings(ServiceSettings):
         300_000, ge=100, le=30 * 86_400_000, description="or after so long, if the version changed at all"
     )
     snapshot_chunk_bytes: int = Field(
-        CHUNK_BYTES_MOST, ge=2_000, le=CHUNK_BYTES_MOST, description="the size of one record of a snapshot at most"
+        CHUNK_BYTES_MAX, ge=2_000, le=CHUNK_BYTES_MAX, description="the size of one record of a snapshot at most"
     )

@@ -25,7 +25,7 @@ from fallow.shared.view.store import Functions, ViewMisused, ViewUnavailable
 
 T = TypeVar("T")
 
-IN_ORDER_MOST = 64
+IN_ORDER_MAX = 64
 """So many jobs of one call queue in their order. They go to many partitions, and queue by the broker's stamps: each is
 sent when the one before is acknowledged. More of them are sent at once, as that takes a few milliseconds for each.
 """
@@ -82,7 +82,7 @@ class DirectClient:
     async def submit(self, jobs: Sequence[JobSpec], *, submit_ms: int | None = None) -> Mark:
         """As the port says."""
         commands = [SubmitJob(job=job, submit_ms=submit_ms) for job in jobs]
-        return await self._wish(commands, in_turn=len(commands) <= IN_ORDER_MOST)
+        return await self._wish(commands, in_turn=len(commands) <= IN_ORDER_MAX)
 
     async def cancel(self, job: str, tenant: str, *, cell: str | None = None, reason: str = "") -> Mark:
         """As the port says."""

@@ -17,7 +17,7 @@ from fallow.shared.log.reading import event_of, unproven_from
 
 READ_ONCE = 1_000
 POLL_WAIT_MS = 200
-IDLE_POLLS_MOST = 50
+IDLE_POLLS_MAX = 50
 
 STALE_SPARE = 64
 """So many more records than asked for are read from the end of the log, since some of them may be stale."""
@@ -202,7 +202,7 @@ async def _until(reader: Reader, tp: TopicPartition, end: int) -> AsyncGenerator
     while reader.positions()[tp] < end:
         records = await reader.poll(READ_ONCE, POLL_WAIT_MS)
         idle = 0 if records else idle + 1
-        if idle > IDLE_POLLS_MOST:
+        if idle > IDLE_POLLS_MAX:
             raise LogUnavailable(f"{tp[0]}: nothing comes from offset {reader.positions()[tp]} on, its end is {end}")
         for record in records:
             if record.offset >= end:

@@ -60,8 +60,8 @@ NodeId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,126}
 Label = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?$")]
 """GPU types, topology positions, label keys and values, taints."""
 
-TEXT_CHARACTERS_MOST = 500
-Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MOST), Field(max_length=TEXT_CHARACTERS_MOST)]
+TEXT_CHARACTERS_MAX = 500
+Text = Annotated[str, Meta(max_length=TEXT_CHARACTERS_MAX), Field(max_length=TEXT_CHARACTERS_MAX)]
 """Words for people. No code reads it."""
 
 CONTROL_CHARACTERS = r"\x00-\x1f\x7f-\x9f"
@@ -71,7 +71,7 @@ LINE_PATTERN = rf"^[^{CONTROL_CHARACTERS}\u2028\u2029]*$"
 """One line for every reader: some take U+2028 and U+2029 for the end of one."""
 
 Line = Annotated[
-    str, Meta(max_length=TEXT_CHARACTERS_MOST), StringConstraints(pattern=LINE_PATTERN, max_length=TEXT_CHARACTERS_MOST)
+    str, Meta(max_length=TEXT_CHARACTERS_MAX), StringConstraints(pattern=LINE_PATTERN, max_length=TEXT_CHARACTERS_MAX)
 ]
 """Words for people that a command brings. What a node or a service says is `Text`: what it tells is needed, whatever
 the words are in which it does.

@@ -13,10 +13,10 @@ from msgspec.structs import force_setattr
 from pydantic import Field
 
 from fallow.shared.events.base import LARGEST_INTEGER, Attempt, Count, JobId, Label, Millis, Name, NodeId, Text, Value
-from fallow.shared.events.codec.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
+from fallow.shared.events.codec.ranges import ONE_BY_ONE_MAX, places_of, ranges_of
 from fallow.shared.events.fields.value import ValueMeta, replace
 from fallow.shared.events.fields.values import (
-    WORKERS_MOST,
+    WORKERS_MAX,
     JobSpec,
     NodeSpec,
     NodeStatus,
@@ -49,7 +49,7 @@ class EffectMeta(ValueMeta):
         return cls  # type: ignore[no-any-return]
 
 
-CELL_FILE_CHARACTERS_MOST = 200_000
+CELL_FILE_CHARACTERS_MAX = 200_000
 """A larger cell file is refused wherever one is read: as text within a record, and within a piece of a snapshot, a
 character takes up to two bytes, and that much always fits.
 """
@@ -58,10 +58,10 @@ character takes up to two bytes, and that much always fits.
 UPDATABLE = ("priority", "workers", "workers_min", "max_run_ms")
 """What may be changed of a job after its submission: all fields of JobChanges."""
 
-AVOIDED_MOST = 8
+AVOIDED_MAX = 8
 """So many nodes of its last failures a job avoids at most."""
 
-Avoided = Annotated[tuple[NodeId, ...], Meta(max_length=AVOIDED_MOST)]
+Avoided = Annotated[tuple[NodeId, ...], Meta(max_length=AVOIDED_MAX)]
 
 
 class Effect(Value, metaclass=EffectMeta, tag_field="kind", tag=True):
@@ -101,8 +101,8 @@ class JobUpdated(JobEffect):
 
     tenant: Name
     priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
-    workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)]
-    workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MAX)]
+    workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MAX)] | None = None
     max_run_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None = None
 
     @classmethod
@@ -141,7 +141,7 @@ class JobStarted(AttemptEffect):
 
     def as_written(self) -> JobStarted:
         """With many workers in ranges."""
-        return self if len(self.workers) <= ONE_BY_ONE_MOST else _in_ranges(self, "workers")
+        return self if len(self.workers) <= ONE_BY_ONE_MAX else _in_ranges(self, "workers")
 
 
 class RunObserved(AttemptEffect):
@@ -172,7 +172,7 @@ class JobResizing(AttemptEffect):
 
     def as_written(self) -> JobResizing:
         """With many places in ranges."""
-        return self if len(self.add) <= ONE_BY_ONE_MOST else _in_ranges(self, "add")
+        return self if len(self.add) <= ONE_BY_ONE_MAX else _in_ranges(self, "add")
 
 
 class JobResized(AttemptEffect):
@@ -187,7 +187,7 @@ class JobResized(AttemptEffect):
 
     def as_written(self) -> JobResized:
         """With many workers in ranges."""
-        return self if len(self.workers) <= ONE_BY_ONE_MOST else _in_ranges(self, "workers")
+        return self if len(self.workers) <= ONE_BY_ONE_MAX else _in_ranges(self, "workers")
 
 
 class WorkersSettled(AttemptEffect):
@@ -327,7 +327,7 @@ class ReservationSet(JobEffect):
 
     def as_written(self) -> ReservationSet:
         """With many workers in ranges."""
-        return self if len(self.workers) <= ONE_BY_ONE_MOST else _in_ranges(self, "workers")
+        return self if len(self.workers) <= ONE_BY_ONE_MAX else _in_ranges(self, "workers")
 
 
 class ReservationCleared(JobEffect):
@@ -513,7 +513,7 @@ class CellFileSet(Effect):
     """
 
     digest: Digest
-    content: Annotated[str, Meta(max_length=CELL_FILE_CHARACTERS_MOST), Field(max_length=CELL_FILE_CHARACTERS_MOST)]
+    content: Annotated[str, Meta(max_length=CELL_FILE_CHARACTERS_MAX), Field(max_length=CELL_FILE_CHARACTERS_MAX)]
 
 
 class ProposalRefused(Effect):

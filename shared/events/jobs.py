@@ -18,7 +18,7 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 """16 bytes of BLAKE2b in hexadecimal."""
 
 
-JOBS_MOST = 100
+JOBS_MAX = 100
 """So many admitted jobs fit into one record."""
 
 
@@ -99,7 +99,7 @@ class JobsAdmitted(CellEvent, type=f"fallow.jobs.admitted.{LANGUAGE}", topic="jo
     It means the same as a record for each job. One record for many costs everybody who reads it far less.
     """
 
-    jobs: Annotated[tuple[AdmittedJob, ...], Meta(min_length=1, max_length=JOBS_MOST)]
+    jobs: Annotated[tuple[AdmittedJob, ...], Meta(min_length=1, max_length=JOBS_MAX)]
 
 
 class JobRejected(Event, type=f"fallow.job.rejected.{LANGUAGE}", topic="jobs"):

@@ -2,15 +2,15 @@
 
 Each record names the node's boot and a sequence number, which grows over boots too (a microsecond of the wall clock
 each): a record of an earlier boot, or one that is older than the newest seen, is ignored, and one whose number is above
-`seq_most` of its stamp is refused. So the numbers of an agent must be above all that readers have taken of the agents
+`seq_max` of its stamp is refused. So the numbers of an agent must be above all that readers have taken of the agents
 of its node before it, whatever the clock of its machine says, said or will say. They are, by three rules:
 
 1. It begins above the begin of the agent before it, which it keeps on its disk, by more than that one has said; and no
    earlier than `SEQ_LEAD_WALL_MS` ahead of its clock. It never goes back by its clock, which may be wrong itself.
 2. Numbers that are behind a stamp go on at it (`seq_least`). The agent before it did so, too: at earlier stamps.
-3. Numbers above `seq_most` of a stamp begin anew at that: no reader has taken a larger one by then.
+3. Numbers above `seq_max` of a stamp begin anew at that: no reader has taken a larger one by then.
 
-Nobody may have heard what an agent said before the first stamp that it knows, if that is ahead, or above `seq_most` at
+Nobody may have heard what an agent said before the first stamp that it knows, if that is ahead, or above `seq_max` at
 any time: it is said again.
 
 A *run* is the workers of one attempt of one job on one node; of a job that is no gang it is one worker, named by `rank`
@@ -26,10 +26,10 @@ from msgspec import Meta
 from fallow.shared.events.base import LANGUAGE, Attempt, CellEvent, Count, JobId, Millis, NodeId, Text, Value
 from fallow.shared.events.fields.values import NodeSpec, ObservedRun, RunStatus
 
-RUN_WORDS_MOST = 1_000
+RUN_WORDS_MAX = 1_000
 """So many words of runs fit into one record."""
 
-REPORTS_MOST = 1_000
+REPORTS_MAX = 1_000
 """So many nodes' reports fit into one record."""
 
 SEQ_PER_MS = 1_000
@@ -46,7 +46,7 @@ says some seconds later, is not ahead of them.
 """
 
 
-def seq_most(stamped_ms: int) -> int:
+def seq_max(stamped_ms: int) -> int:
     """The largest sequence number that a word may have in a record that the broker stamped with this wall time."""
     return (stamped_ms + SEQ_AHEAD_WALL_MS) * SEQ_PER_MS
 
@@ -182,11 +182,11 @@ class RunsReported(CellEvent, type=f"fallow.runs.reported.{LANGUAGE}", topic="no
     """
 
     names_only_known: ClassVar[bool] = True
-    words: Annotated[tuple[RunStatusUpdate, ...], Meta(min_length=1, max_length=RUN_WORDS_MOST)]
+    words: Annotated[tuple[RunStatusUpdate, ...], Meta(min_length=1, max_length=RUN_WORDS_MAX)]
 
 
 class NodesReported(CellEvent, type=f"fallow.nodes.reported.{LANGUAGE}", topic="nodes"):
     """The reports of several nodes of one executor, each node's own but for the record."""
 
     names_only_known: ClassVar[bool] = True
-    reports: Annotated[tuple[NodeReport, ...], Meta(min_length=1, max_length=REPORTS_MOST)]
+    reports: Annotated[tuple[NodeReport, ...], Meta(min_length=1, max_length=REPORTS_MAX)]

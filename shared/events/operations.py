@@ -22,10 +22,10 @@ from fallow.shared.events.base import (
     Value,
 )
 
-FIELDS_MOST = 32
+FIELDS_MAX = 32
 """More than any operation can name."""
 
-Fields = Annotated[tuple[Label, ...], Meta(max_length=FIELDS_MOST)]
+Fields = Annotated[tuple[Label, ...], Meta(max_length=FIELDS_MAX)]
 """The names of what is changed, each once."""
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, get_args
 from msgspec import Meta
 
 from fallow.shared.events.base import LANGUAGE, Attempt, CellEvent, Count, JobId, Millis, Name, NodeId, Text, Value
-from fallow.shared.events.fields.values import WORKERS_MOST, WorkerPlace
+from fallow.shared.events.fields.values import WORKERS_MAX, WorkerPlace
 from fallow.shared.events.reasons import StopReason
 
 _ID = re.compile(get_args(JobId)[1].pattern[1:-1])
@@ -71,7 +71,7 @@ class Resize(Value):
 
     job: JobId
     attempt: Attempt
-    workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)]
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MAX)]
     add: tuple[WorkerPlace, ...] = ()
     remove: tuple[Count, ...] = ()
 

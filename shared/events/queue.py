@@ -56,7 +56,7 @@ class QueuePlanned(CellEvent, type=f"fallow.queue.planned.{LANGUAGE}", topic="qu
     queues: tuple[QueuePlan, ...] = ()
 
 
-STARTS_MOST = 1_000
+STARTS_MAX = 1_000
 """So many starts are planned at once at most: the cell's policy names no more."""
 
 
@@ -78,4 +78,4 @@ class StartsPlanned(CellEvent, type=f"fallow.queue.starts-planned.{LANGUAGE}", t
     plan: Count
     version: Count
     at_ms: Millis
-    starts: Annotated[tuple[PlannedStart, ...], Meta(max_length=STARTS_MOST)] = ()
+    starts: Annotated[tuple[PlannedStart, ...], Meta(max_length=STARTS_MAX)] = ()

@@ -12,7 +12,7 @@ from msgspec import Meta
 from fallow.shared.events.base import LANGUAGE, CellEvent, Count, Millis
 from fallow.shared.events.jobs import Digest
 
-CHUNK_BYTES_MOST = 900_000
+CHUNK_BYTES_MAX = 900_000
 """A chunk takes no more as JSON, unless a single row does."""
 
 

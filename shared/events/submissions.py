@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from fallow.shared.events.base import LARGEST_INTEGER, Command, JobId, Line, Millis, Name, Value
 from fallow.shared.events.fields.job_ids import full_id
-from fallow.shared.events.fields.values import WORKERS_MOST, JobSpec
+from fallow.shared.events.fields.values import WORKERS_MAX, JobSpec
 
 
 class SubmitJob(Command, type="fallow.job.submit.v1", topic="submissions"):
@@ -42,8 +42,8 @@ class JobChanges(Value):
     """What of a job may be changed after its submission; None leaves a thing as it is."""
 
     priority: Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] | None = None
-    workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
-    workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MAX)] | None = None
+    workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MAX)] | None = None
     max_run_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None = None
 
     def __post_init__(self) -> None:

@@ -25,7 +25,7 @@ RECORD_BYTES_MAX = 1_048_000
 TOPIC_BYTES = 1_048_576
 """What a topic has to take (max.message.bytes) for every record that is sent: with what Kafka puts around it."""
 
-HEADERS_MOST = 1_000
+HEADERS_MAX = 1_000
 """Of a record with more headers nothing is read: an empty one takes two bytes of a record, and as long as any other."""
 
 HEADER_BYTES = 64
@@ -309,7 +309,7 @@ class Log(Protocol):
     async def partition_counts(self, topics: Collection[str]) -> dict[str, int]:
         """The same of each of these topics, in their order, asked at once. Raises LogUnavailable."""
 
-    async def record_bytes_most(self, topic: str) -> int | None:
+    async def topic_record_bytes_max(self, topic: str) -> int | None:
         """The largest record that the topic takes now, by its own setting (max.message.bytes); None where the broker
         does not tell. Raises LogUnavailable.
         """

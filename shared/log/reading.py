@@ -11,10 +11,10 @@ from fallow.shared.events.codec.encoding import TYPE_HEADER, Undecodable, decode
 from fallow.shared.events.decisions import BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER, Decision
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.log.machine.signatures import CellKeys, Proof
-from fallow.shared.log.port import HEADERS_MOST, UNREADABLE_HEADER, UNREADABLE_TEXT, Record
+from fallow.shared.log.port import HEADERS_MAX, UNREADABLE_HEADER, UNREADABLE_TEXT, Record
 
 SUBMISSIONS = "submissions"
-DIGITS_MOST = 19
+DIGITS_MAX = 19
 """A number of more digits was written by a stranger."""
 
 
@@ -23,7 +23,7 @@ def header(record: Record, name: str) -> str:
 
     Of a record with too many headers (`unreadable`) none is looked for.
     """
-    if len(record.headers) > HEADERS_MOST:
+    if len(record.headers) > HEADERS_MAX:
         return ""
     for key, value in reversed(record.headers):
         if key == name:
@@ -34,15 +34,15 @@ def header(record: Record, name: str) -> str:
 def number(record: Record, name: str) -> int | None:
     """The last header of this name as an offset, a partition or a size; None if it is none."""
     text = header(record, name)
-    return int(text) if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MOST else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX else None
 
 
 def unreadable(record: Record) -> Undecodable | None:
     """Why the record is one that Kafka's client itself cannot read, of which nothing is left but its place, or one with
     more headers than are looked at; else None.
     """
-    if len(record.headers) > HEADERS_MOST:
-        text = f"has {len(record.headers)} headers, at most {HEADERS_MOST} are read"
+    if len(record.headers) > HEADERS_MAX:
+        text = f"has {len(record.headers)} headers, at most {HEADERS_MAX} are read"
         return Undecodable(DeadLetterReason.UNREADABLE, text)
     if record.headers and record.headers[0] == (UNREADABLE_HEADER, UNREADABLE_TEXT):
         return Undecodable(DeadLetterReason.UNREADABLE, UNREADABLE_TEXT.decode())

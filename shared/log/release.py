@@ -23,7 +23,7 @@ from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, Record, To
 from fallow.shared.log.reading import UNPROVEN, event_of, header, unproven_from
 from fallow.shared.log.snapshots import NoUsableSnapshot, OtherReleasesSnapshots, newest_manifest
 
-POLL_RECORDS, POLL_MS, IDLE_POLLS_MOST = 64, 250, 40
+POLL_RECORDS, POLL_MS, IDLE_POLLS_MAX = 64, 250, 40
 NO_DECISION = Undecodable(DeadLetterReason.UNKNOWN_TYPE, "is no decision that this release can read")
 
 
@@ -103,14 +103,14 @@ async def _records(log: Log, tp: TopicPartition, start: int, end: int) -> AsyncG
     reader, idle = log.reader({tp: start}, patient_ms=POLL_MS), 0
     try:
         await reader.start()
-        while reader.positions()[tp] < end and idle < IDLE_POLLS_MOST:
+        while reader.positions()[tp] < end and idle < IDLE_POLLS_MAX:
             records = await reader.poll(POLL_RECORDS, wait_ms=POLL_MS)
             idle = 0 if records else idle + 1
             for record in records:
                 yield record
     finally:
         await reader.stop()
-    if idle == IDLE_POLLS_MOST:
+    if idle == IDLE_POLLS_MAX:
         raise LogUnavailable("the decisions do not come")
 
 

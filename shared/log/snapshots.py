@@ -37,7 +37,7 @@ WINDOW_FIRST = 512
 """So many records of the end of the partition are searched for a whole snapshot at first, then four times as many."""
 
 POLL_RECORDS = 64
-IDLE_POLLS_MOST = 20
+IDLE_POLLS_MAX = 20
 POLL_WAIT_MS = 250
 TOMBSTONES_AT_ONCE = 500
 
@@ -313,7 +313,7 @@ async def _records(log: Log, tp: TopicPartition, start: int, end: int) -> AsyncI
     reader, idle = log.reader({tp: start}), 0
     await reader.start()
     try:
-        while reader.positions()[tp] < end and idle < IDLE_POLLS_MOST:
+        while reader.positions()[tp] < end and idle < IDLE_POLLS_MAX:
             try:
                 records = await reader.poll(POLL_RECORDS, POLL_WAIT_MS)
             except UnreadableRecords as error:

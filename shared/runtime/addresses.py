@@ -18,7 +18,7 @@ REDIS_RULE += "; before HOST it may give USER:PASSWORD@, in which # is written %
 REDIS_RULE += "; after ? it may give db, username and password, and with TLS ssl_ca_certs, ssl_certfile and ssl_keyfile"
 REDIS_RULE += HOST_RULE
 
-PORT_MOST = 65_535
+PORT_MAX = 65_535
 SCHEMES = ("redis", "rediss", "valkey", "valkeys")
 WITH_TLS = ("rediss", "valkeys")
 PLAIN_OPTIONS = frozenset({"db", "username", "password"})
@@ -36,7 +36,7 @@ _HOST_AND_PORT = re.compile(r"(\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})
 def is_kafka(text: str) -> bool:
     """Whether this is a list of brokers to bootstrap from."""
     found = [_HOST_AND_PORT.fullmatch(part.strip()) for part in text.split(",")]
-    return all(each is not None and is_host(each[1]) and 1 <= int(each[2]) <= PORT_MOST for each in found)
+    return all(each is not None and is_host(each[1]) and 1 <= int(each[2]) <= PORT_MAX for each in found)
 
 
 def is_host(name: str) -> bool:

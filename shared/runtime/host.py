@@ -19,7 +19,7 @@ from fallow.shared.runtime.files.cell_file import load_cell_file
 
 T = TypeVar("T")
 
-QUICK_S, SLOW_S_MOST = 0.05, 60.0
+QUICK_S, SLOW_S_MAX = 0.05, 60.0
 """Work that takes no more processor time may be done on the loop: the process keeps its places in groups of Kafka all
 the same.
 """
@@ -61,7 +61,7 @@ class Host:
         """Do this work and return its result. Work that may be long runs in a thread, so that the loop goes on
         meanwhile and the process keeps its places in groups. All other work runs on the loop, since on a busy machine
         each hand-over to a thread waits for a processor; but for a while after work of its kind was slow it runs in a
-        thread, too: the slower that was, the longer, up to `SLOW_S_MOST`. How slow work is, its processor time tells:
+        thread, too: the slower that was, the longer, up to `SLOW_S_MAX`. How slow work is, its processor time tells:
         where it waited for a processor, a thread would have waited as well.
         """
         computed_s = 0.0
@@ -80,7 +80,7 @@ class Host:
             return measured() if is_on_loop else await _in_a_thread(measured)
         finally:
             if computed_s > QUICK_S:
-                until_s = self.perf_s() + min(SLOW_TIMES * computed_s, SLOW_S_MOST)
+                until_s = self.perf_s() + min(SLOW_TIMES * computed_s, SLOW_S_MAX)
                 self._slow_until_s[kind] = max(until_s, self._slow_until_s.get(kind, until_s))
 
     def cell_file(self, path: Path) -> CellFile:

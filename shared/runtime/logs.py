@@ -29,7 +29,7 @@ QUIET = {
 }
 
 SELDOM_S = 30.0
-KINDS_MOST = 1_000
+KINDS_MAX = 1_000
 
 
 class Seldom(logging.Filter):
@@ -46,7 +46,7 @@ class Seldom(logging.Filter):
         kind, now_s = (record.name, str(record.msg)), time.monotonic()
         if now_s - self._said_s.get(kind, -SELDOM_S) < SELDOM_S:
             return False
-        if len(self._said_s) >= KINDS_MOST:  # a library may put values into its texts
+        if len(self._said_s) >= KINDS_MAX:  # a library may put values into its texts
             self._said_s.clear()
         self._said_s[kind] = now_s
         return True

@@ -31,7 +31,7 @@ from fallow.shared.runtime.http.health import Health, HealthServer
 from fallow.shared.runtime.logs import set_up_logs
 from fallow.shared.runtime.settings import ServiceSettings, SettingsError, shown
 from fallow.shared.runtime.standard_streams import open_missing_streams
-from fallow.shared.runtime.tasks.backoff import FIRST_S, MOST_S, BackOff
+from fallow.shared.runtime.tasks.backoff import FIRST_S, MAX_S, BackOff
 from fallow.shared.runtime.telemetry import Telemetry
 from fallow.shared.whole_file import whole_file
 
@@ -69,9 +69,9 @@ class Context(Generic[SettingsT_co]):
         """Where the service registers metrics of its own."""
         return self.telemetry.registry
 
-    def back_off(self, first_s: float = FIRST_S, most_s: float = MOST_S) -> BackOff:
+    def back_off(self, first_s: float = FIRST_S, max_s: float = MAX_S) -> BackOff:
         """The pauses of one thing that is tried again and again."""
-        return BackOff(first_s, most_s, self.host.chance)
+        return BackOff(first_s, max_s, self.host.chance)
 
     async def pause(self, wait_s: float) -> bool:
         """Waits `wait_s`, or less when the process is to stop; whether it goes on."""

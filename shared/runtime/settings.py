@@ -62,7 +62,7 @@ class LogFormat(StrEnum):
     CONSOLE = "console"
 
 
-SHOWN_CHARACTERS_MOST = 100
+SHOWN_CHARACTERS_MAX = 100
 
 UNSHOWN = frozenset({"kafka", "redis", "kafka_password", "signing_key"})
 """Settings whose values no message shows."""
@@ -252,7 +252,7 @@ def _goes_by_wall(info: ValidationInfo) -> bool:
 def shown(value: object) -> str:
     """A value in a message: shortened, a secret in it masked."""
     text = without_secrets(repr(value))
-    return text if len(text) <= SHOWN_CHARACTERS_MOST else f"{text[:SHOWN_CHARACTERS_MOST]}..."
+    return text if len(text) <= SHOWN_CHARACTERS_MAX else f"{text[:SHOWN_CHARACTERS_MAX]}..."
 
 
 def explanation(settings: type[KafkaSecurity], error: ValidationError) -> list[str]:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 STATUSES = tuple(JobStatus)
 WAITING_STATUSES = tuple(status for status in STATUSES if status in WAITING)
 RUNNING_STATUSES = tuple(status for status in STATUSES if status in HOLDING)
-LIMIT_MOST = 10_000
+LIMIT_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,8 @@ class ViewReader:
 
 
 def _limit(limit: int) -> int:
-    if not 1 <= limit <= LIMIT_MOST:
-        raise ValueError(f"limit = {limit}: must be 1 to {LIMIT_MOST}")
+    if not 1 <= limit <= LIMIT_MAX:
+        raise ValueError(f"limit = {limit}: must be 1 to {LIMIT_MAX}")
     return limit
 
 

@@ -17,7 +17,7 @@ from fallow.shared.cluster.quota.quota import Account
 from fallow.shared.events.fields.values import JobKind, LoanStatus, NodeRole, NodeStatus
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.view.keys import place_in_queue
-from fallow.shared.view.rows import WAITED_FOR_NAMED_MOST, AccountRow, JobRow, NodeRow, Place, PoolRow
+from fallow.shared.view.rows import WAITED_FOR_NAMED_MAX, AccountRow, JobRow, NodeRow, Place, PoolRow
 
 T = TypeVar("T")
 
@@ -134,9 +134,9 @@ def job_text(state: CellState, job: Job) -> str:
 
 def _why_it_waits(job: Job) -> tuple[Any, ...]:
     """The end of a row, as far as there is something to tell. A job may name a hundred others: some are enough here."""
-    more = len(job.waits_for) - WAITED_FOR_NAMED_MOST
+    more = len(job.waits_for) - WAITED_FOR_NAMED_MAX
     if more > 0:
-        return (job.held_why, job.waits_for[:WAITED_FOR_NAMED_MOST], more)
+        return (job.held_why, job.waits_for[:WAITED_FOR_NAMED_MAX], more)
     if job.waits_for:
         return (job.held_why, job.waits_for)
     return (job.held_why,) if job.held_why else ()

@@ -9,7 +9,7 @@ from fallow.shared.cluster.model.node import takes_work
 from fallow.shared.events.fields.values import JobKind, LoanStatus, NodeRole, NodeStatus
 from fallow.shared.events.reasons import PendingReason
 
-WAITED_FOR_NAMED_MOST = 3
+WAITED_FOR_NAMED_MAX = 3
 """So many of the jobs for which a job waits are named in its row."""
 
 

@@ -23,10 +23,10 @@ from tests.chaos.mishaps import Mishaps
 T = TypeVar("T")
 
 BROKERS = 3
-HEAP_MB_MOST = 300
+HEAP_MB_MAX = 300
 BROKER_DOWN_S = (0.0, 3.0)
 MOVE_WAIT_MS = 10_000
-MOVE_TRIES_MOST = 60
+MOVE_TRIES_MAX = 60
 ASK_WAIT_MS = 5_000
 HALF_MOVED_S = (0.0, 2.0)
 WHOLE_WAIT_S = 300.0
@@ -38,7 +38,7 @@ class Brokers:
     source = Source.JARS
 
     def __init__(self, folder: Path) -> None:
-        self.all = {n: KafkaFromJars(folder / f"broker-{n}", heap_mb_most=HEAP_MB_MOST) for n in range(1, BROKERS + 1)}
+        self.all = {n: KafkaFromJars(folder / f"broker-{n}", heap_mb_max=HEAP_MB_MAX) for n in range(1, BROKERS + 1)}
         voters = ",".join(f"{number}@{LOCAL}:{broker.controller_port}" for number, broker in self.all.items())
         for number, broker in self.all.items():
             broker.more.update(_together(number, voters))
@@ -159,7 +159,7 @@ class BrokerMishaps(Mishaps):
         if await self._assign(others):
             self.others["partition moves"] += 1
         await asyncio.sleep(self._between(HALF_MOVED_S))
-        for _ in range(MOVE_TRIES_MOST):
+        for _ in range(MOVE_TRIES_MAX):
             if await self._assign([*others, leader]):
                 return
             await asyncio.sleep(1)

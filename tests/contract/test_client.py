@@ -7,7 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from fallow.shared.client.answers import Progress, Stage
-from fallow.shared.client.direct import IN_ORDER_MOST, DirectClient
+from fallow.shared.client.direct import IN_ORDER_MAX, DirectClient
 from fallow.shared.client.port import CellClient, ClientUnavailable, News, NotYet
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.job import FINAL, JobStatus
@@ -137,7 +137,7 @@ async def test_wishes_are_in_the_log_when_the_call_returns(world: World, client:
 
 
 async def test_jobs_of_one_call_are_stamped_in_their_order_if_they_are_few(world: World, client: CellClient) -> None:
-    names = [f"step-{number * 7 % IN_ORDER_MOST}" for number in range(IN_ORDER_MOST)]
+    names = [f"step-{number * 7 % IN_ORDER_MAX}" for number in range(IN_ORDER_MAX)]
     await client.submit([replace(JOB, id=name) for name in names])
     stamps = await world.stamps("submissions")
     assert sorted(stamps, key=stamps.__getitem__) == [f"vision/{name}" for name in names]
@@ -145,7 +145,7 @@ async def test_jobs_of_one_call_are_stamped_in_their_order_if_they_are_few(world
 
 
 async def test_many_jobs_of_one_call_are_all_sent(world: World, client: CellClient) -> None:
-    names = [f"step-{number}" for number in range(IN_ORDER_MOST + 1)]
+    names = [f"step-{number}" for number in range(IN_ORDER_MAX + 1)]
     await client.submit([replace(JOB, id=name) for name in names])
     assert {*await world.stamps("submissions")} == {f"vision/{name}" for name in names}
 

@@ -108,8 +108,8 @@ async def test_a_record_that_is_too_large_is_refused_for_good(world: World, log:
 
 
 async def test_the_log_tells_how_large_a_record_of_a_topic_may_be(world: World, log: Log) -> None:
-    assert (await log.record_bytes_most(await world.topic(1)) or 0) >= RECORD_BYTES_MAX
-    most = await log.record_bytes_most(await world.topic_that_refuses(Refusal.TOO_LARGE))
+    assert (await log.topic_record_bytes_max(await world.topic(1)) or 0) >= RECORD_BYTES_MAX
+    most = await log.topic_record_bytes_max(await world.topic_that_refuses(Refusal.TOO_LARGE))
     assert most is not None
     assert most <= 10
 

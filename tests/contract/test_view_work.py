@@ -28,7 +28,7 @@ PLAIN = 2_200
 NAMED_ALIKE = {"few": 3, "many": 0, "much": 40}
 """How many jobs of each tenant and status are named as elements of an array of this id are, and are none."""
 
-NAMESAKES_MOST = 500
+NAMESAKES_MAX = 500
 """So many of them are passed over before a look-up leaves off."""
 
 ELEMENTS = 100
@@ -160,9 +160,9 @@ def worth(name: str, arguments: list[str]) -> int:
             return TENANTS * (2 + len(STATUSES))
         case "read_names":
             alike = NAMED_ALIKE.get(arguments[0], 0) * len(STATUSES) * TENANTS
-            return TENANTS * (4 + len(STATUSES)) + 2 * min(alike, NAMESAKES_MOST + 1)
+            return TENANTS * (4 + len(STATUSES)) + 2 * min(alike, NAMESAKES_MAX + 1)
         case "read_arrays":
-            return 2 * 3 * len(arguments) + 2 * (NAMESAKES_MOST + 1)
+            return 2 * 3 * len(arguments) + 2 * (NAMESAKES_MAX + 1)
         case "read_summary":
             return len(STATUSES) + 3 * QUEUES
     return 2

@@ -22,7 +22,7 @@ from fallow.shared.events.effects import Effect
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import JobSpec, NodeSpec, ObservedRun, RunStatus, VirtualRun
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
-from fallow.shared.events.nodes import RUN_WORDS_MOST, NodeJoined, NodeReport, RunsReported, RunStatusUpdate
+from fallow.shared.events.nodes import RUN_WORDS_MAX, NodeJoined, NodeReport, RunsReported, RunStatusUpdate
 from fallow.shared.events.proposals import Proposal
 from fallow.shared.events.queue import QueuePlanned
 from fallow.shared.events.reasons import DeadLetterReason
@@ -462,7 +462,7 @@ WORD = RunStatusUpdate(node="n", boot="b", seq=1, job="j", attempt=1, status=Run
 
 def test_a_list_that_is_too_long_is_refused_and_not_cut_where_a_field_is_unknown_too() -> None:
     """Else the words that are one too many were lost without a word."""
-    full = RunsReported(cell="a", words=(WORD,) * RUN_WORDS_MOST)
+    full = RunsReported(cell="a", words=(WORD,) * RUN_WORDS_MAX)
     assert decode(RunsReported.type, with_unknown(full)) == full
     refused(decode(RunsReported.type, with_unknown(replace(full, words=(*full.words, WORD)))))
 
@@ -576,8 +576,8 @@ def test_a_table_of_very_many_parts_where_none_can_be_is_not_taken_apart() -> No
 
 def test_the_mistake_of_a_large_fact_is_told_as_that_of_a_small_one() -> None:
     """No person has made it, and to ask the model of all of it costs more than to read it."""
-    report = RunsReported(cell="a", words=(replace(WORD, job="j" * 60),) * RUN_WORDS_MOST)
-    for count in (1, RUN_WORDS_MOST):
+    report = RunsReported(cell="a", words=(replace(WORD, job="j" * 60),) * RUN_WORDS_MAX)
+    for count in (1, RUN_WORDS_MAX):
         value = with_unknown(replace(report, words=report.words[:count])).replace(b'"attempt":1', b'"attempt":"x"', 1)
         answer = refused(decode(RunsReported.type, value))
         assert (answer.field, answer.rule) == ("words[0].attempt", "must be a whole number")

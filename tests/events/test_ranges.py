@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.events.codec.encoding import Undecodable, decode, encode
-from fallow.shared.events.codec.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
+from fallow.shared.events.codec.ranges import ONE_BY_ONE_MAX, places_of, ranges_of
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import AnyEffect, JobResized, JobResizing, JobStarted, ReservationSet
 from fallow.shared.events.fields.value import replace
@@ -70,7 +70,7 @@ def test_an_effect_is_read_as_it_was_written_however_many_workers_it_names(
     decision = Decision(cell="c", version=1, epoch=1, at_ms=0, effects=(made_of(places * copies),))
     value = encode(decision)
     assert decode(Decision.type, value) == decision
-    assert ("ranges" in json.loads(value)["effects"][0]) == (len(places) * copies > ONE_BY_ONE_MOST)
+    assert ("ranges" in json.loads(value)["effects"][0]) == (len(places) * copies > ONE_BY_ONE_MAX)
 
 
 def test_a_node_with_all_of_a_gang_is_named_once() -> None:

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from fallow.shared.events import Undecodable, decode, encode
-from fallow.shared.events.codec.encoding import TOLD_BYTES_MOST
+from fallow.shared.events.codec.encoding import TOLD_BYTES_MAX
 from fallow.shared.events.fields.value import plain
 from fallow.shared.events.fields.values import RunStatus
-from fallow.shared.events.nodes import RUN_WORDS_MOST, RunsReported, RunStatusUpdate
+from fallow.shared.events.nodes import RUN_WORDS_MAX, RunsReported, RunStatusUpdate
 from fallow.shared.events.reasons import DeadLetterReason
 
 WORD = RunStatusUpdate(node="n1", boot="b", seq=1, job=f"ada/train-{'x' * 90}", attempt=1, status=RunStatus.RUNNING)
-FULL = plain(RunsReported(cell="a", words=(WORD,) * RUN_WORDS_MOST))
+FULL = plain(RunsReported(cell="a", words=(WORD,) * RUN_WORDS_MAX))
 ONE = FULL["words"][0]
 LARGEST = 2**53 - 1
 
@@ -24,11 +24,11 @@ def with_word(**fields: Any) -> dict[str, Any]:
     return {**FULL, "words": [*FULL["words"][1:], {**ONE, **fields}]}
 
 
-LAST = f"words[{RUN_WORDS_MOST - 1}]"
+LAST = f"words[{RUN_WORDS_MAX - 1}]"
 MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
     "one word too many": (
         {**FULL, "words": [*FULL["words"], ONE]},
-        ("words", f"must have at most {RUN_WORDS_MOST:,} items", ""),
+        ("words", f"must have at most {RUN_WORDS_MAX:,} items", ""),
     ),
     "words that are no list": ({**FULL, "words": {"a": FULL["words"]}}, ("words", "must be a list", "")),
     "a number as a name": (with_word(node=7), (f"{LAST}.node", "must be text", "")),
@@ -51,7 +51,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, str, str]]] = {
 def test_a_mistake_in_a_large_record_is_told_with_its_field_and_our_rule(what: str) -> None:
     record, (field, rule, value) = MISTAKES[what]
     text = msgspec.json.encode(record)
-    assert len(text) > TOLD_BYTES_MOST
+    assert len(text) > TOLD_BYTES_MAX
     found = decode(RunsReported.type, text)
     assert isinstance(found, Undecodable)
     assert found.reason is DeadLetterReason.INVALID
@@ -71,7 +71,7 @@ def test_a_mistake_in_a_large_record_is_told_with_its_field_and_our_rule(what: s
     ids=["cut short", "nested", "a bracket too many", "no text"],
 )
 def test_a_large_record_that_is_no_json_is_told_so(cut: Any, rule: str) -> None:
-    whole = encode(RunsReported(cell="a", words=(WORD,) * RUN_WORDS_MOST))
+    whole = encode(RunsReported(cell="a", words=(WORD,) * RUN_WORDS_MAX))
     found = decode(RunsReported.type, cut(whole))
     assert isinstance(found, Undecodable)
     assert found.reason is DeadLetterReason.UNREADABLE

@@ -29,10 +29,10 @@ HANG_S = 5
 """Of processor time: others may be at work on the machine."""
 
 BATCH = 500
-LEARNED_MOST = 400
-FINDINGS_MOST = 5
-SHRINK_TRIES_MOST = 3_000
-SHRINK_S_MOST = 5
+LEARNED_MAX = 400
+FINDINGS_MAX = 5
+SHRINK_TRIES_MAX = 3_000
+SHRINK_S_MAX = 5
 
 
 class Hangs(BaseException):
@@ -80,10 +80,10 @@ def attempt(run: Callable[[bytes], str], value: bytes) -> tuple[str, str | None]
 def shrink(run: Callable[[bytes], str], value: bytes, error: str) -> bytes:
     """The shortest input found that fails with an error of the same kind: pieces are cut out as long as it does."""
     kind, tries, size = error.split(":", maxsplit=1)[0], 0, max(1, len(value) // 2)
-    end_s = time.monotonic() + SHRINK_S_MOST
-    while size and tries < SHRINK_TRIES_MOST and time.monotonic() < end_s:
+    end_s = time.monotonic() + SHRINK_S_MAX
+    while size and tries < SHRINK_TRIES_MAX and time.monotonic() < end_s:
         at, is_shorter = 0, False
-        while at < len(value) and tries < SHRINK_TRIES_MOST and time.monotonic() < end_s:
+        while at < len(value) and tries < SHRINK_TRIES_MAX and time.monotonic() < end_s:
             tries += 1
             shorter = value[:at] + value[at + size :]
             found = attempt(run, shorter)[1]
@@ -104,12 +104,12 @@ def campaign(targets: Sequence[Target], inputs: int, seed: int) -> Tally:
         for value in target.seeds:
             _take(target, value, seed, tally, known[target.name])
     drawn = random.choices(targets, [each.share for each in targets], k=inputs // BATCH + 1) if targets else []
-    while targets and tally.inputs < inputs and len(tally.findings) < FINDINGS_MOST:
+    while targets and tally.inputs < inputs and len(tally.findings) < FINDINGS_MAX:
         target = drawn[min(tally.inputs // BATCH, len(drawn) - 1)]
         mutator, ends = mutators[target.name], known[target.name]
         for _ in range(BATCH):
             value = mutator.draw(random)
-            if _take(target, value, seed, tally, ends) and len(mutator.good) < LEARNED_MOST:
+            if _take(target, value, seed, tally, ends) and len(mutator.good) < LEARNED_MAX:
                 mutator.learn(value)
     return tally
 

@@ -15,12 +15,12 @@ from fallow.shared.log.machine.consumer import Dead
 from fallow.shared.log.port import Record
 from tests.fuzz.pace import Turns
 from tests.fuzz.targets import GOLDEN
-from tests.fuzz.vast import BYTES_MOST
+from tests.fuzz.vast import BYTES_MAX
 
 SERVICE_MS = 50.0
 """So long may a turn of a service take: nothing else goes on there meanwhile."""
 
-FILE_MS, FILE_BYTES_MOST = 4_000.0, 64_000
+FILE_MS, FILE_BYTES_MAX = 4_000.0, 64_000
 """So long may a command take to read a file of this size that its user has named: nobody else waits for it."""
 
 
@@ -35,7 +35,7 @@ class Entry:
     seeds: tuple[bytes, ...] = field(repr=False)
     taken: str
     within_ms: float = SERVICE_MS
-    bytes_most: int = BYTES_MOST
+    bytes_max: int = BYTES_MAX
     lines: bool = False
 
 

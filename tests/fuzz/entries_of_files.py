@@ -14,7 +14,7 @@ from fallow.cli.verify.verification import DiaryError, read_diaries, verify_file
 from fallow.services.executor.nodes_file import NodesFileError, load_nodes
 from fallow.shared.runtime.files.cell_file import CellFileError, load_cell_file
 from fallow.shared.runtime.files.yaml_text import read_yaml
-from tests.fuzz.entries import FILE_BYTES_MOST, FILE_MS, Entry
+from tests.fuzz.entries import FILE_BYTES_MAX, FILE_MS, Entry
 from tests.fuzz.entries_of_services import FULL_JOB
 from tests.fuzz.pace import NOT_COUNTED, Turns
 from tests.fuzz.targets import CELL_TEXT, archive_file, log_file
@@ -57,9 +57,9 @@ def file_entries(folder: Path) -> list[Entry]:
         ("archive", reading(path, read_archive, ArchiveError), seeds_of_archive),
         ("diary", reading(diary, read_diary, DiaryError), line * 2),
     )
-    entries = [Entry(f"file/{name}", work, seeds, "read", FILE_MS, FILE_BYTES_MOST) for name, work, seeds in whole]
+    entries = [Entry(f"file/{name}", work, seeds, "read", FILE_MS, FILE_BYTES_MAX) for name, work, seeds in whole]
     for name, work, seed in by_lines:
-        entries.append(Entry(f"file/{name}", work, (seed,), "read", FILE_MS, FILE_BYTES_MOST, lines=True))
+        entries.append(Entry(f"file/{name}", work, (seed,), "read", FILE_MS, FILE_BYTES_MAX, lines=True))
     return entries
 
 

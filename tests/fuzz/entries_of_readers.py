@@ -87,7 +87,7 @@ class Followers:
             executor.decided(state, [read.decision], NOW)
             yield "executor"
             plan_of(state, QUEUES, state.at_ms)
-            plan_starts(state, QUEUES, state.at_ms, PLANNED_MOST, Declared())
+            plan_starts(state, QUEUES, state.at_ms, PLANNED_MAX, Declared())
             yield "queueing"
         put_back(state, mark, own, deepcopy(self._fair))
         yield NOT_COUNTED
@@ -95,7 +95,7 @@ class Followers:
 
 NOW = Now(1_000, 1_000, 1_000)
 QUEUES = parse_cell_file(CELL_TEXT, "cell").cells[0].queues
-PLANNED_MOST = 8
+PLANNED_MAX = 8
 Own = tuple[int, str, int, int, dict[str, int]]
 
 

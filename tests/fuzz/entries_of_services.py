@@ -27,7 +27,7 @@ from tests.fuzz.targets import CELL_TEXT
 from tests.placement.worlds.world import CELL, World, admitted, joined, spec_of
 
 NODES, RUNNING, WAITING = 20, 40, 100
-TURNS_MOST = 40
+TURNS_MAX = 40
 
 # Admission.
 
@@ -146,7 +146,7 @@ class Placement:
             offset = 1_000_000
             world.service.take([Input(f"{topic}-0", offset, event, len(value), record, checksum)])
         goes_on = True
-        for _ in range(TURNS_MOST):
+        for _ in range(TURNS_MAX):
             if not goes_on:
                 break
             goes_on = world.decide()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from tests.fuzz.campaign import FINDINGS_MOST, Finding, Tally, attempt, shrink
+from tests.fuzz.campaign import FINDINGS_MAX, Finding, Tally, attempt, shrink
 from tests.fuzz.entries import Entry
 from tests.fuzz.entries_of_files import file_entries
 from tests.fuzz.entries_of_readers import log_entries, view_entries
@@ -27,7 +27,7 @@ def all_entries(folder: Path) -> list[Entry]:
 
 
 def vast_of(entry: Entry) -> Vast:
-    return Vast(entry.seeds, lines=entry.lines, bytes_most=entry.bytes_most)
+    return Vast(entry.seeds, lines=entry.lines, bytes_max=entry.bytes_max)
 
 
 def in_time(entry: Entry, value: bytes) -> str:
@@ -48,7 +48,7 @@ def hasten(entries: Sequence[Entry], each: int, seed: int) -> Tally:
             return in_time(entry, value)
 
         for value in vast.draw_some(random, each):
-            if len(tally.findings) >= FINDINGS_MOST:
+            if len(tally.findings) >= FINDINGS_MAX:
                 return tally
             word, error = attempt(run, value)
             tally.inputs += 1

@@ -69,8 +69,8 @@ RAW = (
     b"\r\n\r\n",
 )
 DEPTHS = (10, 200, 1_500, 100_000)
-BYTES_MOST = 200
-DEPTH_OF_PATH_MOST = 8
+BYTES_MAX = 200
+DEPTH_OF_PATH_MAX = 8
 
 
 class Mutator:
@@ -103,7 +103,7 @@ class Mutator:
         if dice < 0.93:
             return self._change_bytes(self.good[at], random)
         if dice < 0.97:
-            return random.randbytes(random.randrange(BYTES_MOST))
+            return random.randbytes(random.randrange(BYTES_MAX))
         if dice < 0.995:
             return random.choice(RAW)
         return _deep(random)
@@ -157,7 +157,7 @@ def _rearranged(lines: list[Any], random: Random) -> list[Any]:
 
 def _changed(value: Any, random: Random) -> Any:
     """The value with one place in it changed; what stays is shared with the original, which is not touched."""
-    return _change_at(value, random, random.randrange(1, DEPTH_OF_PATH_MOST))
+    return _change_at(value, random, random.randrange(1, DEPTH_OF_PATH_MAX))
 
 
 def _change_at(value: Any, random: Random, steps: int) -> Any:

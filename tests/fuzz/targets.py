@@ -39,8 +39,8 @@ from tests.histories import History
 
 GOLDEN = Path(__file__).parents[1] / "events" / "golden"
 CORPUS = Path(__file__).parent / "corpus"
-RULE_CHARS_MOST = 1_000
-WORD_CHARS_MOST = 60
+RULE_CHARS_MAX = 1_000
+WORD_CHARS_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ def one_line(text: str) -> str:
     """A short word of an error, which must be one line of a bounded length."""
     assert text, "an error without a word"
     assert "\n" not in text, f"an error of several lines: {text!r}"
-    assert len(text) <= RULE_CHARS_MOST, f"an error of {len(text)} characters"
-    return text[:WORD_CHARS_MOST]
+    assert len(text) <= RULE_CHARS_MAX, f"an error of {len(text)} characters"
+    return text[:WORD_CHARS_MAX]
 
 
 # Records.
@@ -78,7 +78,7 @@ def as_event(type_: str, value: bytes) -> str:
     found = decode(type_, value)
     if isinstance(found, Undecodable):
         one_line(str(found))
-        return f"{found.reason} {found.field.split('.')[-1]} {found.rule[:WORD_CHARS_MOST]}"
+        return f"{found.reason} {found.field.split('.')[-1]} {found.rule[:WORD_CHARS_MAX]}"
     again(found)
     return "an event"
 

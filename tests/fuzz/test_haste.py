@@ -13,7 +13,7 @@ import pytest
 from tests.fuzz.entries import Entry
 from tests.fuzz.haste import all_entries, hasten, vast_of
 from tests.fuzz.pace import NOT_COUNTED, Turns, longest_turn
-from tests.fuzz.vast import BYTES_MOST, SIGNS, Vast
+from tests.fuzz.vast import BYTES_MAX, SIGNS, Vast
 
 FOLDER = tempfile.TemporaryDirectory()
 ENTRIES = all_entries(Path(FOLDER.name))
@@ -67,8 +67,8 @@ def test_inputs_are_as_large_as_they_may_be_and_no_larger() -> None:
     random = Random(1)
     for entry in ENTRIES:
         sizes = [len(vast_of(entry).draw(random)) for _ in range(20)]
-        assert max(sizes) <= entry.bytes_most, entry.name
-        assert max(sizes) > entry.bytes_most // 10, entry.name
+        assert max(sizes) <= entry.bytes_max, entry.name
+        assert max(sizes) > entry.bytes_max // 10, entry.name
 
 
 def test_each_entry_gets_a_large_input_that_it_has_to_read_to_its_end() -> None:
@@ -77,7 +77,7 @@ def test_each_entry_gets_a_large_input_that_it_has_to_read_to_its_end() -> None:
     for entry in ENTRIES:
         values = vast_of(entry).draw_some(Random(crc32(entry.name.encode())), EACH)
         assert len(values) == EACH
-        large = [value for value in values if len(value) > entry.bytes_most // 2]
+        large = [value for value in values if len(value) > entry.bytes_max // 2]
         if not any(parses(value, lines=entry.lines) for value in large):
             without.append(entry.name)
     assert without == ["dead-letters"], "of which no input is JSON"
@@ -97,5 +97,5 @@ def test_every_kind_of_sign_and_number_is_common_in_them() -> None:
     drawn = [vast.draw(random) for _ in range(1_000)]
     counts = {name: sum(what in each for each in drawn) for name, what in COMMON.items()}
     assert min(counts.values()) > 5, counts
-    assert sum(len(each) > BYTES_MOST // 2 for each in drawn) > 100
+    assert sum(len(each) > BYTES_MAX // 2 for each in drawn) > 100
     assert len(SIGNS) > 10

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-BYTES_MOST = 512_000
+BYTES_MAX = 512_000
 """So large is the largest submission."""
 
 MANY = (300, 3_000, 30_000, 250_000)
@@ -47,8 +47,8 @@ Piece = Callable[[int], bytes]
 class Vast:
     """Large inputs of one entry, from good ones. `lines`: each line of an input is JSON of its own."""
 
-    def __init__(self, seeds: Sequence[bytes], *, lines: bool = False, bytes_most: int = BYTES_MOST) -> None:
-        self._seeds, self._lines, self._bytes_most = tuple(seeds), lines, bytes_most
+    def __init__(self, seeds: Sequence[bytes], *, lines: bool = False, bytes_max: int = BYTES_MAX) -> None:
+        self._seeds, self._lines, self._bytes_max = tuple(seeds), lines, bytes_max
         self._parsed = [_parsed(seed, lines=lines) for seed in seeds]
 
     def draw(self, random: Random) -> bytes:
@@ -56,9 +56,9 @@ class Vast:
         at, dice = random.randrange(len(self._seeds)), random.random()
         parsed = self._parsed[at]
         if parsed is None or dice < 0.1:
-            return self._raw(self._seeds[at], random)[: self._bytes_most]
+            return self._raw(self._seeds[at], random)[: self._bytes_max]
         if self._lines:
-            return self._many_lines(parsed, random)[: self._bytes_most]
+            return self._many_lines(parsed, random)[: self._bytes_max]
         return self._filled(parsed, random)
 
     def draw_some(self, random: Random, count: int) -> list[bytes]:
@@ -72,7 +72,7 @@ class Vast:
 
     def _is_searching(self, value: bytes) -> bool:
         """Whether a reader has to read all of this input, and much of it."""
-        if len(value) <= self._bytes_most // 2:
+        if len(value) <= self._bytes_max // 2:
             return False
         return all(parsed is None for parsed in self._parsed) or _parsed(value, lines=self._lines) is not None
 
@@ -82,7 +82,7 @@ class Vast:
         marked = _marked(parsed, random, random.randrange(7), place)
         text = json.dumps(marked, separators=(",", ":"))
         before, _, behind = text.partition(json.dumps(HERE))
-        room = self._bytes_most - len(before) - len(behind)
+        room = self._bytes_max - len(before) - len(behind)
         return before.encode() + _large(place[0], random, room) + behind.encode()
 
     def _many_lines(self, parsed: list[Any], random: Random) -> bytes:
@@ -92,16 +92,16 @@ class Vast:
         at = random.randrange(len(parsed))
         lines = [json.dumps(line, separators=(",", ":")).encode() for line in parsed]
         rest = sum(map(len, lines)) + len(lines)
-        lines[at] = Vast([lines[at]], bytes_most=max(self._bytes_most - rest, 1_000))._filled(parsed[at], random)
+        lines[at] = Vast([lines[at]], bytes_max=max(self._bytes_max - rest, 1_000))._filled(parsed[at], random)
         return b"".join(line + b"\n" for line in lines)
 
     def _raw(self, seed: bytes, random: Random) -> bytes:
         """Bytes in a row somewhere in a good input, or without one."""
         piece, at = random.choice(RAW_SIGNS), random.randrange(len(seed) + 1)
-        many = piece * (self._bytes_most // len(piece) if random.random() < 0.5 else random.choice(MANY))
+        many = piece * (self._bytes_max // len(piece) if random.random() < 0.5 else random.choice(MANY))
         if random.random() < 0.3:
             return many
-        return (seed[:at] + many)[: max(0, self._bytes_most - len(seed) + at)] + seed[at:]
+        return (seed[:at] + many)[: max(0, self._bytes_max - len(seed) + at)] + seed[at:]
 
 
 def _parsed(seed: bytes, *, lines: bool) -> Any:

@@ -15,7 +15,7 @@ from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES
 from fallow.services.projector.app.machine import Projection
 from fallow.shared.cluster.fold.finished_jobs import SEGMENT_JOBS
 from fallow.shared.cluster.fold.fold import fold
-from fallow.shared.cluster.fold.spec_interning import KINDS_MOST
+from fallow.shared.cluster.fold.spec_interning import KINDS_MAX
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.fields.values import Dependency, JobSpec, NodeSpec, RetryPolicy, VirtualRun
@@ -150,7 +150,7 @@ RESIDENTS = [
 BOUNDED = {
     "Ledger.ended": 2 * REMEMBERED_ENDS,
     "Waits._newest": KEPT_WAITS * 3 * 11,
-    "CellState.kinds": 4 * KINDS_MOST,
+    "CellState.kinds": 4 * KINDS_MAX,
     "_Segment.ids": 2 * SEGMENT_JOBS,
     "_Segment.blocks": 2 * SEGMENT_JOBS,
     "_Segment.rows": 2 * SEGMENT_JOBS * ROW_BYTES,

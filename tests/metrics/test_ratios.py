@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fallow.services.metrics.policy.kant.gar import Gar
 from fallow.services.metrics.policy.kant.gfr import Gfr
 from fallow.services.metrics.policy.kant.sor import Sor
-from fallow.services.metrics.policy.time_weighted import WHOLES_MOST, TimeWeightedRatio
+from fallow.services.metrics.policy.time_weighted import WHOLES_MAX, TimeWeightedRatio
 from fallow.shared.events import effects as e
 from fallow.shared.events.reasons import RequeueReason
 from tests.histories import History
@@ -162,7 +162,7 @@ def test_a_ratio_over_ever_other_wholes_keeps_few_of_them_and_stays_true() -> No
     for step in range(1_000):
         ratio.set(step, step % 7, 1_000 + step)
         exact += Fraction(step % 7, 1_000 + step)
-    assert len(ratio._part_ms) <= WHOLES_MOST
+    assert len(ratio._part_ms) <= WHOLES_MAX
     mean = ratio.mean(1_000)
     assert mean is not None
     assert abs(mean - exact / 1_000) < Fraction(1, 2**60)

@@ -97,7 +97,7 @@ def test_carried_over_jobs_do_not_count() -> None:
 
 
 def test_percentiles_are_of_the_newest_waits_and_the_mean_is_of_all() -> None:
-    found = Waits(kept_most=2)
+    found = Waits(kept_max=2)
     for wait_ms in (10, 20, 30):
         found.add(wait_ms)
     assert (found.ordered(), found.mean_ms()) == ([20, 30], Fraction(20))

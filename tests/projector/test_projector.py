@@ -197,7 +197,7 @@ async def test_folding_goes_on_while_redis_is_away(lua_world: ProjectorWorld, lu
 async def test_when_too_much_was_touched_the_view_is_built_anew(
     lua_world: ProjectorWorld, lua: LuaWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "TOUCHED_MOST", 30)
+    monkeypatch.setattr(machine, "TOUCHED_MAX", 30)
     projector = lua_world.start()
     await lua_world.live(3)
     await lua_world.settles()
@@ -216,7 +216,7 @@ async def test_rows_that_are_too_long_for_one_step_are_put_in_the_parts_of_a_reb
     projector = lua_world.start()
     await lua_world.live(3)
     await lua_world.settles()
-    monkeypatch.setattr(steps, "APPLY_CHARS_MOST", 100)
+    monkeypatch.setattr(steps, "APPLY_CHARS_MAX", 100)
     await lua_world.live(20)
     await lua_world.settles()
     assert projector.count("rebuilt") >= 2

@@ -23,7 +23,7 @@ from fallow.shared.events.queue import PlannedStart, QueueDiscipline, StartsPlan
 from tests.placement.worlds.planned import Planned, file_of
 from tests.placement.worlds.world import CELL, finished, joined, set_policy, spec_of
 
-NODES, WAITING, MOST, ROUNDS = 5_000, 10_000, 64, 15
+NODES, WAITING, MAX, ROUNDS = 5_000, 10_000, 64, 15
 DAY = Queue(name="day", discipline=QueueDiscipline.BACKFILL)
 
 
@@ -37,7 +37,7 @@ def spec(random: Random, number: int, workers: int = 1) -> JobSpec:
 
 def loaded(random: Random, nodes_wanted: int) -> Planned:
     """The cell, full, with its backlog."""
-    planned = Planned(file_of(DAY, reservations_max=MOST))
+    planned = Planned(file_of(DAY, reservations_max=MAX))
     planned.world.checks = False
     nodes = [joined(f"n{number:05}", 8) for number in range(nodes_wanted)]
     planned.tell(*nodes)
@@ -74,13 +74,13 @@ def main() -> None:
     random.shuffle(running)
     planned.tell(set_policy(reservations_max=0))
     none = cycles(planned, running[2 * ROUNDS : 3 * ROUNDS])
-    planned.tell(set_policy(reservations_max=MOST))
+    planned.tell(set_policy(reservations_max=MAX))
     before = cycles(planned, running[:ROUNDS])
     plans: list[float] = []
     starts: tuple[PlannedStart, ...] = ()
     for _ in range(5):
         begin_s = process_time()
-        starts = plan_starts(world.twin, queues, world.now_ms, MOST, Declared())
+        starts = plan_starts(world.twin, queues, world.now_ms, MAX, Declared())
         plans.append((process_time() - begin_s) * 1_000)
     event = StartsPlanned(cell=CELL, writer="q", plan=1, version=world.twin.version, at_ms=world.now_ms, starts=starts)
     begin_s = process_time()

@@ -51,7 +51,7 @@ def test_a_job_that_waits_no_more_is_counted_by_the_plans_that_come_later(end: e
 
 
 def test_the_oldest_plan_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forecast_error, "REMEMBERED_MOST", 2)
+    monkeypatch.setattr(forecast_error, "REMEMBERED_MAX", 2)
     error = ForecastError()
     planned(error, ("a", 1), ("b", 2), ("c", 3))
     starts = [e.JobStarted(job=job, attempt=1) for job in "abc"]

@@ -21,7 +21,7 @@ from tests.placement.worlds.world import CELL, World, admitted, joined, spec_of
 FAIR = QueueOrder.FAIR_SHARE
 QUEUES = (Queue(name="day"), Queue(name="night", order=FAIR), Queue(name="aged", aging_ms=2_000, aging_max_ms=9_000))
 NODES = [f"n{number}" for number in range(8)]
-RECORD_BYTES_MOST = 1_048_576
+RECORD_BYTES_MAX = 1_048_576
 TENANTS = (Tenant(name="ada", quotas=(TenantQuota(weight=2),)), Tenant(name="bob"), Tenant(name="eve"))
 
 
@@ -94,7 +94,7 @@ def test_of_an_array_of_which_more_elements_run_than_may_none_is_next() -> None:
     world.tell(Uncordon(cell=CELL, node=NODES[0]))
     array = world.state.arrays["sweep"]
     assert array.holding == 2
-    array.most_running = 1
+    array.max_running = 1
     planned = plan(world)["day"]
     assert (planned.waiting, planned.ready, planned.next) == (3, 0, ())
 
@@ -136,4 +136,4 @@ def test_all_queues_stand_in_parts_that_each_fit_a_record(lengths: list[int]) ->
         event = QueuePlanned(
             cell=CELL, writer="q" * 64, plan=1, part=number, parts=len(parts), version=1, at_ms=1, queues=part
         )
-        assert len(encode(event)) < RECORD_BYTES_MOST
+        assert len(encode(event)) < RECORD_BYTES_MAX

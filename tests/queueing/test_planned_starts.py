@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fallow.services.queueing.policy.planner import HORIZON_MS, KEPT_BYTES_MOST
+from fallow.services.queueing.policy.planner import HORIZON_MS, KEPT_BYTES_MAX
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Event
 from fallow.shared.events.codec.encoding import decode, encode
@@ -227,7 +227,7 @@ def test_of_what_would_start_in_more_than_a_year_nothing_is_said() -> None:
 
 
 def test_where_very_many_runs_end_those_that_follow_each_other_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fallow.services.queueing.policy.planner.STEPS_MOST", 2)
+    monkeypatch.setattr("fallow.services.queueing.policy.planner.STEPS_MAX", 2)
     planned = cell(joined("n1", 4))
     planned.submit(*(job(f"a{number}", 1, 10 * number) for number in range(1, 5)), job("b", 1, 10))
     assert plan_of(planned) == {"b": (20, ("n1",))}
@@ -255,7 +255,7 @@ def test_a_job_that_failed_is_planned_on_other_nodes_than_those_of_its_failure()
 
 
 def test_when_places_were_looked_for_often_enough_nothing_more_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fallow.services.queueing.policy.planner.TRIES_MOST", 2)
+    monkeypatch.setattr("fallow.services.queueing.policy.planner.TRIES_MAX", 2)
     planned = cell(joined("n1", 4))
     planned.submit(job("a", 4, 100), job("b", 2, 10), job("c", 1, 10))
     assert list(plan_of(planned)) == ["b"]
@@ -271,7 +271,7 @@ def test_a_plan_is_one_record_however_many_devices_nodes_have(nodes: int, device
     plan = planned.plan()
     assert len(plan.starts) == nodes // workers
     assert any(start.places for start in plan.starts)
-    assert len(encode(plan)) <= KEPT_BYTES_MOST + 1_000
+    assert len(encode(plan)) <= KEPT_BYTES_MAX + 1_000
 
 
 @pytest.mark.parametrize("left_ms", [1, 60, 100, 10**6])

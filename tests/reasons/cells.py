@@ -13,7 +13,7 @@ from fallow.shared.cluster.model.job import Job
 from fallow.shared.events.effects import NodeSilent
 from fallow.shared.events.fields.job_ids import own_id
 from fallow.shared.events.fields.values import (
-    DEVICES_MOST,
+    DEVICES_MAX,
     Dependency,
     JobSpec,
     Level,
@@ -102,7 +102,7 @@ def no_such_nodes() -> VirtualCell:
 
 def record_too_large() -> VirtualCell:
     """Each of 60 workers has 4,096 devices, which a record names one by one."""
-    most, workers = DEVICES_MOST, 60
+    most, workers = DEVICES_MAX, 60
     part = CellPart(name="c", ordinal=0, pools=(Pool(name="train", gpus=workers * most, gpus_per_node=most),))
     limits = Limits(gpus_per_job=workers * most)
     nodes = tuple(NodeSpec(id=f"n{number}", pool="train", gpus=most) for number in range(workers))

@@ -21,7 +21,7 @@ LEFT_AFTER_MS = 6_000
 """A writer that is refused gives its cell up after about three seconds, and a standby takes it over."""
 
 SEED = DENIED_FIRST
-WORLDS_MOST = 40
+WORLDS_MAX = 40
 """In so many worlds of all faults each topic has refused something."""
 
 FOR_GOOD = (Refusal.NOT_ALLOWED, Refusal.TIMESTAMP, Refusal.INVALID)
@@ -101,7 +101,7 @@ def test_worlds_of_this_trouble_alone_break_no_promise(seed: int) -> None:
 
 def test_in_worlds_of_all_faults_each_topic_refuses_and_each_refused_process_is_looked_at() -> None:
     refusals, judged = Counter[str](), Counter[str]()
-    for seed in range(DENIED_FIRST, WORLDS_MOST * DENIED_EVERY, DENIED_EVERY):
+    for seed in range(DENIED_FIRST, WORLDS_MAX * DENIED_EVERY, DENIED_EVERY):
         world = World(seed, Random(seed))
         assert world.run().violations == []
         refusals += denied_of(world).refusals

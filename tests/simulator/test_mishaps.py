@@ -7,7 +7,7 @@ import random
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.decisions import Decision
-from fallow.shared.events.nodes import NodeLost, NodeReport, seq_most
+from fallow.shared.events.nodes import NodeLost, NodeReport, seq_max
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import EPOCH_MS, Logged
 from fallow.simulator.storage.broker import message_of
@@ -23,7 +23,7 @@ def test_the_loss_of_a_node_has_a_number_that_readers_take_though_a_lie_has_told
     world.mishaps.say_lost(cell.name, "n", "b")
     lost = world.broker.log["nodes", cell.ordinal][-1].event()
     assert isinstance(lost, NodeLost)
-    assert 7 < lost.seq <= seq_most(EPOCH_MS + at_ms)
+    assert 7 < lost.seq <= seq_max(EPOCH_MS + at_ms)
 
 
 def test_a_lie_repeats_words_of_nodes_and_nothing_that_a_stranger_wrote_beside_them() -> None:

@@ -13,7 +13,7 @@ from fallow.simulator.history.reached import EFFECTS, REASONS
 from fallow.simulator.trouble.faults import LASTING_MS, Fault, Faults
 from fallow.simulator.world import World
 
-WORLDS_MOST = 90
+WORLDS_MAX = 90
 
 PROPOSED_BY_NO_POLICY_YET = frozenset(
     {
@@ -140,14 +140,14 @@ def seeds() -> list[int]:
     found: dict[int, None] = {}
     for is_rare in RARE:
         found |= dict.fromkeys([seed for seed, faults in drawn().items() if is_rare(faults)][:RARE_WORLDS])
-    return list(found | dict.fromkeys(range(WORLDS_MOST)))[:WORLDS_MOST]
+    return list(found | dict.fromkeys(range(WORLDS_MAX)))[:WORLDS_MAX]
 
 
 RARE_WORLDS = 3
 RARE: tuple[Callable[[Faults], object], ...] = (
     lambda faults: faults.loses_tail,
     lambda faults: faults.is_forged,
-    lambda faults: faults.decision_bytes_most,
+    lambda faults: faults.decision_bytes_max,
     lambda faults: faults.denies,
     *(lambda faults, kind=kind: faults.intervals_ms[kind] for kind in LASTING_MS),
 )
@@ -174,7 +174,7 @@ def worlds() -> list[Told]:
         told = world_of(seed)
         found.append(told)
         wanted -= {*told.reached, *told.injected}
-        if not wanted and len(found) > WORLDS_MOST // 3:
+        if not wanted and len(found) > WORLDS_MAX // 3:
             break
     return found
 

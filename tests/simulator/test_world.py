@@ -84,7 +84,7 @@ def test_only_those_faults_happen_that_are_kept() -> None:
 def test_a_cell_begins_also_where_its_topic_takes_little_more_than_its_cell_file(seed: int) -> None:
     """What a new cell puts in force comes in several records then."""
     world = World(seed, random.Random(seed), faults=(Fault.OVERSIZED,))
-    world.broker.bytes_most = {"decisions": len(encode(as_effect(world.file))) + 200}
+    world.broker.bytes_max = {"decisions": len(encode(as_effect(world.file))) + 200}
     history = world.run()
     assert history.drained
     assert history.violations == []

@@ -42,7 +42,7 @@ from fallow.shared.log.machine.consumer import (
 )
 from fallow.shared.log.opening import ACCESS_FILE, TOPICS_FILE
 from fallow.shared.log.port import (
-    HEADERS_MOST,
+    HEADERS_MAX,
     RECORD_BYTES_MAX,
     UNREADABLE_HEADER,
     UNREADABLE_TEXT,
@@ -250,7 +250,7 @@ def test_what_was_set_aside_can_be_made_again_to_the_last_byte(found: Record) ->
     [
         (record(b"x" * 1_000_001), "it is cut, of its 1000001 bytes only the first 1000000"),
         (record(b"x", headers=(("h", b"\xff" * 50_000),) * 2), "found no room"),
-        (record(b"x", headers=(("", b""),) * (HEADERS_MOST + 1)), "found no room"),
+        (record(b"x", headers=(("", b""),) * (HEADERS_MAX + 1)), "found no room"),
         (record(b"x", headers=((UNREADABLE_HEADER, UNREADABLE_TEXT),)), "could not read it"),
         (replace(record(None), key=None), "neither key nor value"),
         (replace(record(b"x"), topic="ns.decisions"), "only Fallow itself writes"),

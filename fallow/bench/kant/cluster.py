@@ -26,7 +26,7 @@ LOAD = 1.05
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 WEEK_MS = 7 * DAY_MS
 SIGMA = 1.2
-DURATION_MS_LEAST, DURATION_MS_MOST = MINUTE_MS, 3 * DAY_MS
+DURATION_MS_LEAST, DURATION_MS_MAX = MINUTE_MS, 3 * DAY_MS
 TENANTS = ("pretrain", "align", "evaluate", "vision", "speech", "research")
 POOL = "train"
 
@@ -79,7 +79,7 @@ def week(seed: int) -> Workload:
     while wanted_ms < offered_ms:
         size = chance.choices(CLASSES, weights=[each.jobs for each in CLASSES])[0]
         run_ms = round(size.minutes * MINUTE_MS * chance.lognormvariate(0.0, SIGMA))
-        run_ms = min(max(run_ms, DURATION_MS_LEAST), DURATION_MS_MOST)
+        run_ms = min(max(run_ms, DURATION_MS_LEAST), DURATION_MS_MAX)
         drafts.append((size.gpus, run_ms))
         wanted_ms += size.gpus * run_ms
     times = sorted(chance.randrange(WEEK_MS) for _ in drafts)

@@ -23,7 +23,7 @@ GPUS_MEAN = (ONE_PERCENT + NODE_PERCENT * 8 + 5 * 8 * sum(GANG_NODES) / 2) / 100
 FULL = 0.8
 """The part of all GPUs that a load keeps busy."""
 
-RUN_MS_MOST = 60_000
+RUN_MS_MAX = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ def run_ms_for(rate: float, nodes: int, gpus_mean: float = GPUS_MEAN, full: floa
     """The mean run, in milliseconds, with which jobs of so many GPUs at this rate (1/s) keep this part of all GPUs
     busy: 1.6 s for 5,000/s of 4 GPUs on 5,000 nodes of 8.
     """
-    return min(RUN_MS_MOST, max(1, int(full * nodes * GPUS_PER_NODE / (rate * gpus_mean) * 1000)))
+    return min(RUN_MS_MAX, max(1, int(full * nodes * GPUS_PER_NODE / (rate * gpus_mean) * 1000)))
 
 
 def rate_for(run_ms: int, nodes: int, gpus_mean: float) -> float:

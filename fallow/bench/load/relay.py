@@ -15,7 +15,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-RECORD_BYTES_MOST, BATCH_BYTES_MOST = 500_000, 131_072
+RECORD_BYTES_MAX, BATCH_BYTES_MAX = 500_000, 131_072
 POLL_RECORDS, POLL_WAIT_MS = 2_000, 200
 
 
@@ -50,7 +50,7 @@ async def relay(hop: Hop, connection: dict[str, Any]) -> None:
         isolation_level="read_committed",
         fetch_max_wait_ms=20 if sum(hop.reads.values()) > 1 else 500,
     )
-    producer = AIOKafkaProducer(**connection, enable_idempotence=True, max_batch_size=BATCH_BYTES_MOST)
+    producer = AIOKafkaProducer(**connection, enable_idempotence=True, max_batch_size=BATCH_BYTES_MAX)
     await consumer.start()
     await producer.start()
     consumer.assign([TopicPartition(topic, number) for topic, count in hop.reads.items() for number in range(count)])
@@ -86,7 +86,7 @@ async def _apart(producer: AIOKafkaProducer, hop: Hop, count: int, jobs: int, he
 
 async def _joined(producer: AIOKafkaProducer, hop: Hop, jobs: int, headers: list[tuple[str, bytes]]) -> None:
     """One record after the other, each acknowledged before the next, as a writer of decisions must."""
-    most = max(1, RECORD_BYTES_MOST // max(1, hop.size_bytes))
+    most = max(1, RECORD_BYTES_MAX // max(1, hop.size_bytes))
     while jobs:
         part = min(jobs, most)
         value, key = bytes(part * hop.size_bytes), b"%d" % part

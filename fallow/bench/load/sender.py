@@ -24,7 +24,7 @@ above FULL_RATE jobs in a second.
 FULL_RATE = 2_000
 
 AT_ONCE = 2_000
-BATCH_BYTES_MOST = 131_072
+BATCH_BYTES_MAX = 131_072
 NEVER, NO_JOB = -1.0, -1
 ACKNOWLEDGED_WAIT_S = 60.0
 
@@ -43,7 +43,7 @@ class Sender:
             **client_options(kafka),
             client_id="fallow-bench",
             enable_idempotence=True,
-            max_batch_size=BATCH_BYTES_MOST,
+            max_batch_size=BATCH_BYTES_MAX,
         )
         self._waiting: defaultdict[int, deque[tuple[int, Ready]]] = defaultdict(deque)
         self._on_way: dict[int, asyncio.Future[Any]] = {}

@@ -11,8 +11,8 @@ from fallow.bench.openb.scores import NO_ROOM, Scores
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.values import GPU, JobSpec, WorkerPlace
 
-SCORE_MOST = 100
-CPU_MOST_MILLI, GPU_MOST_MILLI = 128_000, 8_000
+SCORE_MAX = 100
+CPU_MAX_MILLI, GPU_MAX_MILLI = 128_000, 8_000
 """What counts as a full measure of CPU and of GPU."""
 
 
@@ -49,9 +49,9 @@ class BestFit(Scores):
         node = self.nodes[number]
         cpu = node.spec.cpu_milli - node.cpu_used - pod.cpu_milli
         gpu = sum(self.lefts[number]) - pod.gpu_milli
-        left = cpu * GPU_MOST_MILLI + gpu * CPU_MOST_MILLI
-        most = 2 * CPU_MOST_MILLI * GPU_MOST_MILLI
-        return (most - left) * SCORE_MOST // most
+        left = cpu * GPU_MAX_MILLI + gpu * CPU_MAX_MILLI
+        most = 2 * CPU_MAX_MILLI * GPU_MAX_MILLI
+        return (most - left) * SCORE_MAX // most
 
     def device(self, number: int, pod: Pod) -> int:
         """The one with the least room that fits, the lowest of equals."""
@@ -97,7 +97,7 @@ class Fgd(Scores):
         kind, cpu = node.spec.gpu_type, node.spec.cpu_milli - node.cpu_used
         amount = self._fragments.amount
         less = amount(kind, cpu, self.lefts[number]) - amount(kind, cpu - pod.cpu_milli, after)
-        return int(SCORE_MOST / (1 + exp(-less / (GPU * self._fragments.total))))
+        return int(SCORE_MAX / (1 + exp(-less / (GPU * self._fragments.total))))
 
 
 def tightest(lefts: Lefts, milli: int) -> int:

@@ -16,7 +16,7 @@ from enum import StrEnum
 from fallow.bench.openb.files import Pod
 from fallow.shared.events.fields.values import GPU
 
-ARRIVED_PCT_MOST = 130
+ARRIVED_PCT_MAX = 130
 
 
 class Draw(StrEnum):
@@ -36,7 +36,7 @@ def drawn(pods: Sequence[Pod], capacity_milli: int, seed: int, how: Draw = Draw.
 
 def _again(pods: Sequence[Pod], capacity_milli: int, draw: random.Random) -> list[Pod]:
     found, milli = list[Pod](), 0
-    while milli * 100 < capacity_milli * ARRIVED_PCT_MOST:
+    while milli * 100 < capacity_milli * ARRIVED_PCT_MAX:
         found.append(draw.choice(pods))
         milli += found[-1].gpu_milli
     return found
@@ -44,11 +44,11 @@ def _again(pods: Sequence[Pod], capacity_milli: int, draw: random.Random) -> lis
 
 def _once(pods: Sequence[Pod], capacity_milli: int, draw: random.Random) -> list[Pod]:
     found, milli = list(pods), sum(pod.gpu_milli for pod in pods)
-    while milli * 100 > capacity_milli * ARRIVED_PCT_MOST:
+    while milli * 100 > capacity_milli * ARRIVED_PCT_MAX:
         milli -= found.pop(draw.randrange(len(found))).gpu_milli
     while True:
         pod = draw.choice(pods)
-        if (milli + min(pod.gpu_milli, GPU)) * 100 > capacity_milli * ARRIVED_PCT_MOST:
+        if (milli + min(pod.gpu_milli, GPU)) * 100 > capacity_milli * ARRIVED_PCT_MAX:
             return found
         found.append(pod)
         milli += pod.gpu_milli

@@ -19,7 +19,7 @@ from fallow.shared.cluster.model.node import Node
 from fallow.shared.events.fields.values import GPU
 
 POPULAR_PCT = 95
-REMEMBERED_MOST = 200_000
+REMEMBERED_MAX = 200_000
 
 Lefts = tuple[int, ...]
 """The milli-GPUs free on each device of a node, in the order of the devices."""
@@ -70,7 +70,7 @@ class Fragments:
         key = (gpu_type, cpu_free, lefts)
         known = self._known.get(key)
         if known is None:
-            if len(self._known) >= REMEMBERED_MOST:
+            if len(self._known) >= REMEMBERED_MAX:
                 self._known.clear()
             known = self._known[key] = self._amount(gpu_type, cpu_free, sorted(lefts))
         return known

@@ -8,7 +8,7 @@ from time import process_time
 from typing import Protocol
 
 from fallow.bench.openb.cell import Resourceful, arrive, capacity_milli, drop, start
-from fallow.bench.openb.draw import ARRIVED_PCT_MOST
+from fallow.bench.openb.draw import ARRIVED_PCT_MAX
 from fallow.bench.openb.files import Pod
 from fallow.bench.openb.fragments import Fragments
 from fallow.shared.cluster.model.state import CellState
@@ -80,7 +80,7 @@ def run(seed: int, pods: Sequence[Pod], state: CellState, rule: Rule, fragments:
             found.placed += 1
         found.spent_s += process_time() - begin_s
         found.rows.append(_row(seed, number, pod, places))
-    while next_pct <= ARRIVED_PCT_MOST:
+    while next_pct <= ARRIVED_PCT_MAX:
         found.moments.append(moment(state, next_pct, capacity, fragments))
         next_pct += STEP_PCT
     return found

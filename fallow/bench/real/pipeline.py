@@ -15,7 +15,7 @@ from fallow.bench.figure import Figure
 from fallow.bench.load.baseline import chain
 from fallow.bench.load.job_mix import rate_for
 from fallow.bench.load.stages import fresh_namespace, is_durable, security_of, servers_for
-from fallow.bench.pipeline import BASELINE_JOBS_MOST, body_of, by_size, lines_of
+from fallow.bench.pipeline import BASELINE_JOBS_MAX, body_of, by_size, lines_of
 from fallow.bench.real.cell import real_cell
 from fallow.bench.real.load import Offer, RealLoad, put_real_load
 from fallow.bench.real.mix import CLASSES, RealMix
@@ -32,7 +32,7 @@ RUN_MS_LEAST = 500
 OFFERED_PART = 0.9
 """Of the highest rate that the search held."""
 
-GROWTH_MOST_PART = 0.05
+GROWTH_MAX_PART = 0.05
 """A trial at a rate is held if the backlog grows by no more than this of what comes meanwhile."""
 
 HELD_USE_PCT = 95.0
@@ -112,7 +112,7 @@ async def _measured(cells: _Cells, asked: Asked) -> Found:
     real, durable = await cells.load(offer, is_told=True)
     cells.console.print("the same bytes over the same hops with bare aiokafka", highlight=False)
     async with chain(cells.servers, cells.folder, real.traffic) as running:
-        baseline = (await running.send(min(BASELINE_JOBS_MOST, len(real.load.due_s)), None))[1]
+        baseline = (await running.send(min(BASELINE_JOBS_MAX, len(real.load.due_s)), None))[1]
     return Found(real, len(cells.mix.classes), trials, baseline, durable, security_of(cells.servers))
 
 
@@ -152,7 +152,7 @@ def is_held(real: RealLoad) -> bool:
     if real.offer.backlog:
         return real.gpus_in_use_pct >= HELD_USE_PCT
     load = real.load
-    return load.growth <= GROWTH_MOST_PART * load.rate * (load.end_s - load.begin_s)
+    return load.growth <= GROWTH_MAX_PART * load.rate * (load.end_s - load.begin_s)
 
 
 def figure_of(found: Found, asked: Asked) -> Figure:

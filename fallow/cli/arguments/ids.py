@@ -33,10 +33,10 @@ def a_tenant(value: str | None) -> str | None:
 
 def a_reason(value: str) -> str:
     """Words that a command brings for people."""
-    from fallow.shared.events.base import TEXT_CHARACTERS_MOST, Line  # noqa: PLC0415 - keeps `fallow --help` quick
+    from fallow.shared.events.base import TEXT_CHARACTERS_MAX, Line  # noqa: PLC0415 - keeps `fallow --help` quick
     from fallow.shared.events.validation.rules_told import LINE_RULE  # noqa: PLC0415 - the same
 
-    return str(_checked(value, Line, f"{LINE_RULE}, of at most {TEXT_CHARACTERS_MOST} characters"))
+    return str(_checked(value, Line, f"{LINE_RULE}, of at most {TEXT_CHARACTERS_MAX} characters"))
 
 
 def _checked(value: str | list[str], kind: Any, rule: str) -> str | list[str]:

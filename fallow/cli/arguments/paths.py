@@ -15,7 +15,7 @@ from fallow.cli.errors.failures import refuse
 from fallow.cli.errors.wrong_use import WrongValue
 from fallow.shared.whole_file import target_of, whole_file
 
-COUNT_MOST = 1_000_000
+COUNT_MAX = 1_000_000
 
 OUTPUT = Path("-")
 """Standard output, for a command that writes in order. A file of this name is given with its whole path."""
@@ -39,14 +39,14 @@ def count_or_file(value: str) -> str:
         return value
     path = Path(value)
     if value.isdecimal() or value.startswith("-") or (value.isalnum() and not path.exists()):
-        raise WrongValue(value, f"must be a number from 1 to {COUNT_MOST}, or a file")
+        raise WrongValue(value, f"must be a number from 1 to {COUNT_MAX}, or a file")
     file_to_read(path)
     return value
 
 
 def is_count(text: str) -> bool:
     """Whether this is a number of nodes, and no file."""
-    return text.isascii() and text.isdecimal() and len(text) <= len(str(COUNT_MOST)) and 1 <= int(text) <= COUNT_MOST
+    return text.isascii() and text.isdecimal() and len(text) <= len(str(COUNT_MAX)) and 1 <= int(text) <= COUNT_MAX
 
 
 def folder_to_read(value: Given) -> Given:

@@ -27,15 +27,15 @@ from fallow.shared.runtime.files.unread import READING_FAILS, readable_again, un
 from fallow.shared.whole_file import whole_file
 
 FORMAT = 1
-UNPACKED_BYTES_MOST = 2 * 1024 * 1024 * 1024
-LINES_MOST = 10_000_000
+UNPACKED_BYTES_MAX = 2 * 1024 * 1024 * 1024
+LINES_MAX = 10_000_000
 """Each becomes a job, a node or the like, which takes some hundred bytes however short its line is."""
 
-HEAD_BYTES_MOST = END_BYTES_MOST = 4096
-LINE_BYTES_MOST = 64 * 1024 * 1024
+HEAD_BYTES_MAX = END_BYTES_MAX = 4096
+LINE_BYTES_MAX = 64 * 1024 * 1024
 """The row of a job of 100,000 workers names their nodes."""
 
-RECORD_LINE_BYTES_MOST = 8 * 1024 * 1024
+RECORD_LINE_BYTES_MAX = 8 * 1024 * 1024
 """A record has 1 MiB at most, and its headers may be all that it has."""
 
 HEADER_BYTES = 120
@@ -146,16 +146,16 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode("ascii")
 
 
-def read_archive(path: Path, unpacked_bytes_most: int = UNPACKED_BYTES_MOST) -> Archive:
+def read_archive(path: Path, unpacked_bytes_max: int = UNPACKED_BYTES_MAX) -> Archive:
     """The cell of a file, after every check of it. Of what the last line does not vouch for nothing is kept, so the
     file is read twice, and has to be the same both times. Raises ArchiveError.
     """
     try:
         with readable_again(path) as (first, again):
             with unpacked_from(path, first) as file:
-                head, lines, checksum = _vouched_head(path, file, unpacked_bytes_most)
+                head, lines, checksum = _vouched_head(path, file, unpacked_bytes_max)
             with unpacked_from(path, again()) as file:
-                state, unread, second = _content(path, file, lines, unpacked_bytes_most)
+                state, unread, second = _content(path, file, lines, unpacked_bytes_max)
         found = digest_of(state)
     except READING_FAILS as error:
         raise ArchiveError(f"{path}: cannot be read: {why_unread(error)}") from error
@@ -169,11 +169,11 @@ def read_archive(path: Path, unpacked_bytes_most: int = UNPACKED_BYTES_MOST) -> 
     return Archive(head, state, tuple(unread))
 
 
-def _vouched_head(path: Path, file: IO[bytes], bytes_most: int) -> tuple[Head, int, bytes]:
+def _vouched_head(path: Path, file: IO[bytes], bytes_max: int) -> tuple[Head, int, bytes]:
     """The first line, how many there are before the last one, and the checksum of all these, once that one has vouched
     for their bytes. They are counted and hashed as they come, and none is kept.
     """
-    line = file.readline(HEAD_BYTES_MOST + 1)
+    line = file.readline(HEAD_BYTES_MAX + 1)
     head = _head(path, line)
     checksum, lines, size, rest = blake2b(digest_size=16), 0, len(line), line
     while block := file.read(BLOCK_BYTES):
@@ -181,13 +181,13 @@ def _vouched_head(path: Path, file: IO[bytes], bytes_most: int) -> tuple[Head, i
         hashed, rest = _parted(rest + block)
         checksum.update(hashed)
         lines += hashed.count(b"\n")
-        _must_be_bounded(path, size, lines, bytes_most)
+        _must_be_bounded(path, size, lines, bytes_max)
     before, mark, _ = rest.rpartition(END_BEGINS)
     if not mark:
         raise ArchiveError(f"{path}: is cut short: its last line is missing")
     checksum.update(before + b"\n")
     lines += before.count(b"\n") + 1
-    _must_be_bounded(path, size, lines, bytes_most)
+    _must_be_bounded(path, size, lines, bytes_max)
     if rest[len(before) + 1 :] != _line({"end": lines, "checksum": checksum.hexdigest()}):
         raise ArchiveError(f"{path}: is damaged: its checksum does not fit its {lines} lines")
     return head, lines, checksum.digest()
@@ -195,23 +195,23 @@ def _vouched_head(path: Path, file: IO[bytes], bytes_most: int) -> tuple[Head, i
 
 def _parted(some: bytes) -> tuple[bytes, bytes]:
     """What cannot be of the last line, and what may be."""
-    at = max(0, len(some) - END_BYTES_MOST)
+    at = max(0, len(some) - END_BYTES_MAX)
     return some[:at], some[at:]
 
 
-def _must_be_bounded(path: Path, size: int, lines: int, bytes_most: int) -> None:
-    if size > bytes_most:
-        raise ArchiveError(f"{path}: has more than {bytes_most} bytes when it is unpacked")
-    if lines > LINES_MOST:
-        raise ArchiveError(f"{path}: has more than {LINES_MOST} lines")
+def _must_be_bounded(path: Path, size: int, lines: int, bytes_max: int) -> None:
+    if size > bytes_max:
+        raise ArchiveError(f"{path}: has more than {bytes_max} bytes when it is unpacked")
+    if lines > LINES_MAX:
+        raise ArchiveError(f"{path}: has more than {LINES_MAX} lines")
 
 
-def _content(path: Path, file: IO[bytes], lines: int, bytes_most: int) -> tuple[CellState, list[Unread], bytes]:
+def _content(path: Path, file: IO[bytes], lines: int, bytes_max: int) -> tuple[CellState, list[Unread], bytes]:
     """The state and the unread records of so many lines, one by one, and their checksum: the first that is none of both
     ends it. Raises DamagedRow.
     """
     state, unread, size = CellState(""), list[Unread](), 0
-    checksum = blake2b(file.readline(HEAD_BYTES_MOST + 1), digest_size=16)
+    checksum = blake2b(file.readline(HEAD_BYTES_MAX + 1), digest_size=16)
     for number in range(2, lines + 1):
         line = _bounded_line(path, file, number)
         checksum.update(line)
@@ -222,14 +222,14 @@ def _content(path: Path, file: IO[bytes], lines: int, bytes_most: int) -> tuple[
         record = _record(path, number, content.record)
         unread.append(record)
         size += len(line) + HEADER_BYTES * len(record.headers)
-        _must_be_bounded(path, size, number, bytes_most)
+        _must_be_bounded(path, size, number, bytes_max)
     count_rest(state)
     return state, unread, checksum.digest()
 
 
 def _bounded_line(path: Path, file: IO[bytes], number: int) -> bytes:
-    line = file.readline(LINE_BYTES_MOST + 1)
-    most = RECORD_LINE_BYTES_MOST if line.startswith(RECORD_BEGINS) else LINE_BYTES_MOST
+    line = file.readline(LINE_BYTES_MAX + 1)
+    most = RECORD_LINE_BYTES_MAX if line.startswith(RECORD_BEGINS) else LINE_BYTES_MAX
     if len(line) > most:
         raise ArchiveError(f"{path}: line {number}: is longer than {most} bytes")
     return line

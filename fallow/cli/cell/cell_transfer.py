@@ -16,7 +16,7 @@ from fallow.shared.log.port import Log, Record, TopicPartition
 from fallow.shared.log.snapshots import read_catalogue, write_snapshot
 
 OF_A_CELL = (*INPUTS, "queue", "decisions", "snapshots")
-TRIES_MOST = 5
+TRIES_MAX = 5
 PUBLISH_AT_ONCE = 1_000
 
 
@@ -40,7 +40,7 @@ class Departure:
         follower = Follower(self._log, self._layout, self._cell)
         try:
             await follower.start()
-            for _ in range(TRIES_MOST):
+            for _ in range(TRIES_MAX):
                 await follower.catch_up()
                 version = follower.state.version
                 unread = [*await self._unread_inputs(follower.state), *await self._unread_submissions()]

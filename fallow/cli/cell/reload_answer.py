@@ -19,7 +19,7 @@ from fallow.shared.near import first_named, listed
 FILE, POLICY = "file", "policy"
 """What a reload may change, beside the quotas."""
 
-REFUSALS_NAMED_MOST = NAMED_MOST = 3
+REFUSALS_NAMED_MAX = NAMED_MAX = 3
 
 NOT_READ = "placement has not read the request yet: is it ready (`/readyz`)?"
 OTHER_COPY = (
@@ -152,8 +152,8 @@ class ReloadAnswer:
             return f"cell {self.cell} still goes by {self._still_by}: {OTHER_COPY}"
         if self.code is Exit.AWAY:
             return f"no answer yet from cell {self.cell}: {self._still}"
-        refused = "".join(f"; refused: {text}" for text in self._refusals[:REFUSALS_NAMED_MOST])
-        more = len(self._refusals) - REFUSALS_NAMED_MOST
+        refused = "".join(f"; refused: {text}" for text in self._refusals[:REFUSALS_NAMED_MAX])
+        more = len(self._refusals) - REFUSALS_NAMED_MAX
         refused += f"; {more} more refused" if more > 0 else ""
         return f"cell {self.cell} goes by {self._name} {self._since}{self._settings_changed}{refused}"
 
@@ -246,7 +246,7 @@ def _called(effect: CellFileSet | None) -> str:
 
 
 def _names(accounts: Collection[Account]) -> str:
-    return first_named([f"{tenant}/{gpu_type}" for tenant, gpu_type in accounts], NAMED_MOST)
+    return first_named([f"{tenant}/{gpu_type}" for tenant, gpu_type in accounts], NAMED_MAX)
 
 
 def _account(event: QuotaSet) -> Account:

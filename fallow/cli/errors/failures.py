@@ -22,7 +22,7 @@ from fallow.shared.unshown import without_secrets
 OWN = str(Path(__file__).parents[2])
 """A file of our own that is missing is a defect."""
 
-VALUE_CHARS_MOST = 120
+VALUE_CHARS_MAX = 120
 """So much of a value is shown."""
 
 
@@ -59,7 +59,7 @@ def end_with(code: Exit, text: str) -> NoReturn:
 def refuse(name: str, value: object, rule: str) -> NoReturn:
     """End the command because an option or argument cannot have this value."""
     text = str(value)
-    shown = text if len(text) <= VALUE_CHARS_MOST else f"{text[: VALUE_CHARS_MOST - 3]}..."
+    shown = text if len(text) <= VALUE_CHARS_MAX else f"{text[: VALUE_CHARS_MAX - 3]}..."
     end_with(Exit.USAGE, f"fallow: {name} = {shown!r}: {rule}")
 
 

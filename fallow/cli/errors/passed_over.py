@@ -9,7 +9,7 @@ from fallow.cli.errors.failures import say
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.log.keys.signers import Signers
 
-SAID_MOST = 5
+SAID_MAX = 5
 """Whoever may write the topic writes as many as he likes."""
 
 Places = dict[tuple[str, int], None]
@@ -28,11 +28,11 @@ class TellingSigners(Signers):
     def skipped(self, cell: str, offsets: Sequence[int]) -> None:
         """Say where they stand; of many, the first few."""
         for offset in offsets:
-            if (cell, offset) in self._said or len(self._said) > SAID_MOST:
+            if (cell, offset) in self._said or len(self._said) > SAID_MAX:
                 continue
             is_first = not self._said
             self._said[cell, offset] = None
-            if len(self._said) > SAID_MOST:
+            if len(self._said) > SAID_MAX:
                 say("fallow: passed over more of them: `fallow verify` counts them")
             else:
                 say(f"fallow: cell {cell}, offset {offset}: no key of the cell proves this record, it is passed over")

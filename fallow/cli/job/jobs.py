@@ -24,14 +24,14 @@ from fallow.shared.cluster.model.job import FINAL, JobStatus
 from fallow.shared.events.fields.job_ids import full_id, own_id, parted
 from fallow.shared.events.queue import QueueOrder
 from fallow.shared.near import first_named, listed, meant
-from fallow.shared.view.reader import LIMIT_MOST, Read
+from fallow.shared.view.reader import LIMIT_MAX, Read
 from fallow.shared.view.rows import JobRow
 
 app = typer.Typer()
 
 COLUMNS = ("JOB", "STATUS", ">GPUS", ">WORKERS", "QUEUE", ">PRIORITY", ">PLACE", "SUBMITTED", "WHERE OR WHY")
 
-NODES_NAMED_MOST = 2
+NODES_NAMED_MAX = 2
 """So many nodes of a job are named in its row."""
 
 _PARTS = re.compile(r"(\D*)(\d{0,18})")
@@ -59,7 +59,7 @@ def jobs(  # noqa: PLR0913, PLR0917 - each is an option of the command
         ),
     ] = None,
     live: Annotated[bool, typer.Option("--live", help="Only jobs that are not over: every such status.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MOST, help="At most so many, by id.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="At most so many, by id.")] = 100,
     after: Annotated[
         str | None,
         typer.Option(
@@ -206,7 +206,7 @@ def where_or_why(job: JobRow) -> str:
     """The nodes that a job holds, or why it waits, or when it ended."""
     nodes = list(dict.fromkeys(place.node for place in job.places))
     if nodes:
-        return first_named(nodes, NODES_NAMED_MOST)
+        return first_named(nodes, NODES_NAMED_MAX)
     if job.over_ms is not None:
         return f"ended {to_the_second(job.over_ms)}"
     planned = "" if job.planned_start_ms is None else f"planned for {to_the_second(job.planned_start_ms)}"

@@ -14,7 +14,7 @@ from fallow.shared.events.fields.job_ids import own_id, parted
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.reasons import RefuseCode, RejectCode
 from fallow.shared.near import listed, meant, near
-from fallow.shared.view.reader import LIMIT_MOST
+from fallow.shared.view.reader import LIMIT_MAX
 
 
 async def hint_for(access: Access, job: str, cell: str | None) -> str:
@@ -84,5 +84,5 @@ async def known_jobs(client: CellClient, cell: str | None) -> list[str]:
     known: list[str] = []
     for name in client.cells if cell is None else (cell,):
         with suppress(ClientUnavailable):
-            known += [row.id for row in (await client.jobs(name, limit=LIMIT_MOST)).value]
+            known += [row.id for row in (await client.jobs(name, limit=LIMIT_MAX)).value]
     return known

@@ -17,7 +17,7 @@ from fallow.cli.arguments.ids import a_tenant
 from fallow.cli.errors.failures import Exit, end_with, say
 from fallow.shared.client.port import CellClient, ClientUnavailable
 from fallow.shared.events.fields.job_ids import full_id, own_id
-from fallow.shared.near import NAMED_MOST
+from fallow.shared.near import NAMED_MAX
 
 SAY_AFTER_S = 1.0
 """So long a log is read without a word."""
@@ -71,7 +71,7 @@ async def _named(client: CellClient, typed: str, tenant: str | None, cell: str |
     if len(jobs) > 1:
         end_with(Exit.USAGE, f"fallow: {several(typed, jobs)}")
     if len(places) > 1:
-        there = " and ".join(f"in {name}" for name, _ in places[:NAMED_MOST])
+        there = " and ".join(f"in {name}" for name, _ in places[:NAMED_MAX])
         end_with(Exit.USAGE, f"fallow: {jobs[0]} is a job {there}: name its cell by --cell")
     return Named(jobs[0], places[0][0]) if jobs else Named(full or typed, cell)
 
@@ -123,7 +123,7 @@ async def _seen(client: CellClient, cell: str, own: str, *, at_end: bool) -> Seq
 
 def several(own: str, jobs: Sequence[str]) -> str:
     """`several tenants have a job hello: name one, as search/hello or vision/hello, or give --tenant`."""
-    *first, last = jobs[:NAMED_MOST]
-    if len(jobs) > NAMED_MOST:
-        first, last = [*first, last], f"one of {len(jobs) - NAMED_MOST:,} more"
+    *first, last = jobs[:NAMED_MAX]
+    if len(jobs) > NAMED_MAX:
+        first, last = [*first, last], f"one of {len(jobs) - NAMED_MAX:,} more"
     return f"several tenants have a job {own}: name one, as {', '.join(first)} or {last}, or give --tenant"

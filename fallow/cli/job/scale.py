@@ -21,7 +21,7 @@ from fallow.shared.client.answers import is_no_to
 from fallow.shared.client.port import News
 from fallow.shared.events.effects import JobUpdated
 from fallow.shared.events.fields.job_ids import parted
-from fallow.shared.events.fields.values import WORKERS_MOST
+from fallow.shared.events.fields.values import WORKERS_MAX
 from fallow.shared.events.submissions import JobChanges
 
 app = typer.Typer()
@@ -37,10 +37,10 @@ def scale(
         str, typer.Argument(metavar="ID", callback=a_job, help="The service's id, or TENANT/ID.", show_default=False)
     ],
     workers: Annotated[
-        int, typer.Argument(min=1, max=WORKERS_MOST, help="How many replicas it shall have.", show_default=False)
+        int, typer.Argument(min=1, max=WORKERS_MAX, help="How many replicas it shall have.", show_default=False)
     ],
     fewest: Annotated[
-        int | None, typer.Option("--fewest", min=1, max=WORKERS_MOST, help="With how many it may start.")
+        int | None, typer.Option("--fewest", min=1, max=WORKERS_MAX, help="With how many it may start.")
     ] = None,
     tenant: TenantName = None,
     cell: CellName = None,

@@ -30,7 +30,7 @@ from fallow.shared.client.port import CellClient, ClientUnavailable, Mark, News
 from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
 from fallow.shared.events.effects import JobRefused, NodeChanged
 from fallow.shared.events.fields.job_ids import full_id
-from fallow.shared.events.fields.values import ARRAY_MOST, AfterWhen, Dependency, JobSpec
+from fallow.shared.events.fields.values import ARRAY_MAX, AfterWhen, Dependency, JobSpec
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.validation.unknown_fields import read_valid
 from fallow.shared.near import first_named
@@ -74,7 +74,7 @@ ANSWER_MS = 2_000
 SUBMITTED = "submitted"
 NO = (JobRejected, JobRefused)
 LOOK_AFTER_MS = 2_000
-LOOK_FOR_MOST = 1_000
+LOOK_FOR_MAX = 1_000
 LATE_ANSWER_MS = 500
 """So long an answer is looked for again where the view knows a job: what the view shows is in the log before."""
 
@@ -183,8 +183,8 @@ def _forgotten(rows: tuple[JobRow, ...]) -> Stage:
 def elements(text: str | int) -> int:
     """How many elements an array has. Raises WrongValue."""
     word = str(text)
-    if not (word.isascii() and word.isdecimal() and len(word) <= len(str(ARRAY_MOST)) and 1 <= int(word) <= ARRAY_MOST):
-        raise WrongValue(word, f"must be a number of elements from 1 to {ARRAY_MOST}, such as 20 for ID.0 to ID.19")
+    if not (word.isascii() and word.isdecimal() and len(word) <= len(str(ARRAY_MAX)) and 1 <= int(word) <= ARRAY_MAX):
+        raise WrongValue(word, f"must be a number of elements from 1 to {ARRAY_MAX}, such as 20 for ID.0 to ID.19")
     return int(word)
 
 
@@ -347,7 +347,7 @@ async def _rows_of_silent(client: CellClient, found: Found) -> Earlier:
     earlier one it gets none. The view of a fenced cell knows jobs that the log may not hold: it answers for nobody.
     """
     rows: dict[str, tuple[JobRow, ...]] = {}
-    for job in found.silent()[:LOOK_FOR_MOST]:
+    for job in found.silent()[:LOOK_FOR_MAX]:
         for cell in client.cells:
             read = await read_of(client, cell, job)
             if read.value and not read.is_fenced:

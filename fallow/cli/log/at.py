@@ -25,8 +25,8 @@ JOB_COLUMNS = ("JOB", "STATUS", ">GPUS", "WHERE OR WHY")
 NODE_COLUMNS = ("NODE", "POOL", "STATUS", ">GPUS", ">FREE", "JOBS")
 USE_COLUMNS = ("TENANT", "GPU TYPE", ">IN USE", ">GUARANTEED", ">LIMIT")
 
-ROWS_SHOWN_MOST = 40
-NAMED_MOST = 3
+ROWS_SHOWN_MAX = 40
+NAMED_MAX = 3
 """So many nodes of a job, or jobs of a node, are named in a row."""
 
 When = Annotated[
@@ -37,7 +37,7 @@ When = Annotated[
 def at(
     context: typer.Context,
     when: When,
-    rows: Annotated[int, typer.Option(min=0, help="Lines of a table at most.")] = ROWS_SHOWN_MOST,
+    rows: Annotated[int, typer.Option(min=0, help="Lines of a table at most.")] = ROWS_SHOWN_MAX,
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -158,7 +158,7 @@ def _table(title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], mo
 
 
 def _job_row(job: dict[str, Any]) -> tuple[Any, ...]:
-    where = first_named(job["nodes"], NAMED_MOST) or waits(job["deferred"], "", job["waits_for"])
+    where = first_named(job["nodes"], NAMED_MAX) or waits(job["deferred"], "", job["waits_for"])
     return (job["job"], job["status"], f"{job['gpus_milli'] / GPU:g}", where)
 
 
@@ -169,7 +169,7 @@ def _node_row(node: dict[str, Any]) -> tuple[Any, ...]:
         node["status"],
         node["gpus"],
         node["gpus_free"],
-        first_named(node["jobs"], NAMED_MOST),
+        first_named(node["jobs"], NAMED_MAX),
     )
 
 

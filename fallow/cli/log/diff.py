@@ -10,7 +10,7 @@ import typer
 from fallow.cli.access import Access, access_of, run
 from fallow.cli.errors.failures import Exit, end_with
 from fallow.cli.job.story.why_waits import waits
-from fallow.cli.log.at import ROWS_SHOWN_MOST, nodes_of
+from fallow.cli.log.at import ROWS_SHOWN_MAX, nodes_of
 from fallow.cli.log.past import Then, past_of, then
 from fallow.cli.log.sentences import devices, gpus, of_job
 from fallow.cli.output.counts import counted
@@ -53,7 +53,7 @@ def diff(
     context: typer.Context,
     earlier: Earlier,
     later: Later,
-    rows: Annotated[int, typer.Option(min=0, help="Lines of each kind at most.")] = ROWS_SHOWN_MOST,
+    rows: Annotated[int, typer.Option(min=0, help="Lines of each kind at most.")] = ROWS_SHOWN_MAX,
     cell: CellName = None,
     as_json: AsJson = False,
 ) -> None:

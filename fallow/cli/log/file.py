@@ -29,7 +29,7 @@ from fallow.shared.whole_file import what_else, whole_file
 
 LINES_AT_ONCE = 500
 
-LINE_CHARS_MOST = 4 * 1024 * 1024
+LINE_CHARS_MAX = 4 * 1024 * 1024
 """A record of the log has 1 MiB at most, and its bytes are written as text: a longer line is none of its."""
 
 CHARS_AT_ONCE = 16 * 1024 * 1024
@@ -137,10 +137,10 @@ def read_log_file(path: Path, tp: TopicPartition) -> Iterator[tuple[list[Record]
 def _lines(path: Path, file: IO[str]) -> Iterator[str]:
     """The lines of a file that may unpack to more than there is memory."""
     number = 0
-    while line := file.readline(LINE_CHARS_MOST + 1):
+    while line := file.readline(LINE_CHARS_MAX + 1):
         number += 1
-        if len(line) > LINE_CHARS_MOST:
-            raise LogFileError(f"{path}: line {number}: is longer than {LINE_CHARS_MOST} characters")
+        if len(line) > LINE_CHARS_MAX:
+            raise LogFileError(f"{path}: line {number}: is longer than {LINE_CHARS_MAX} characters")
         yield line
 
 

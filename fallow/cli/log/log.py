@@ -36,7 +36,7 @@ app.command("repair")(log_repair)
 
 READ_ONCE = 1_000
 POLL_WAIT_MS = 250
-IDLE_POLLS_MOST = 40
+IDLE_POLLS_MAX = 40
 
 
 @app.command()
@@ -154,7 +154,7 @@ async def _write_to(file: Path, reader: Reader, tp: TopicPartition, end: int) ->
     position, count, idle, left_out = reader.positions()[tp], 0, 0, list[str]()
     last: Record | None = None
     with written_in_order(file) as output:
-        while position < end and idle < IDLE_POLLS_MOST:
+        while position < end and idle < IDLE_POLLS_MAX:
             try:
                 records = await reader.poll(READ_ONCE, POLL_WAIT_MS)
             except UnreadableRecords as error:
@@ -170,7 +170,7 @@ async def _write_to(file: Path, reader: Reader, tp: TopicPartition, end: int) ->
         if last is not None:  # the ends of transactions, which are no records, may stand behind it
             write_line(output, last, end if position < end else last.offset + 1)
         if position < end:
-            wait_s = IDLE_POLLS_MOST * POLL_WAIT_MS // 1000
+            wait_s = IDLE_POLLS_MAX * POLL_WAIT_MS // 1000
             text = f"the log ends at offset {end}, and nothing from {position} on came for {wait_s} s"
             raise LogUnavailable(f"{file} {'is cut short' if keeps_a_part(file) else 'is not written'}: {text}")
     return count, left_out

@@ -21,7 +21,7 @@ from fallow.shared.log.reading import event_of, header
 READ_ONCE = 2_000
 """Records that are asked for at a time."""
 
-IDLE_POLLS_MOST = 100
+IDLE_POLLS_MAX = 100
 
 
 class LogOverflowed(Exception):
@@ -93,7 +93,7 @@ async def records_between(
         while not _are_read(reader.positions(), ends, wanted):
             records = await reader.poll(READ_ONCE)
             idle = 0 if records else idle + 1
-            if idle > IDLE_POLLS_MOST:
+            if idle > IDLE_POLLS_MAX:
                 raise LogUnavailable(f"{next(iter(wanted))[0]}: nothing comes before its end")
             for record in records:
                 if record.offset < ends[record.topic, record.partition]:

@@ -21,7 +21,7 @@ from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.operations import CellPolicy, Quota, claimed
 from fallow.shared.events.reasons import CancelReason, ClearReason, FailReason, RefuseCode, RequeueReason
 
-NODES_NAMED_MOST = 4
+NODES_NAMED_MAX = 4
 
 _WEIGHT = Quota(tenant="any", gpu_type="any").weight
 """The weight of a quota that names none."""
@@ -69,7 +69,7 @@ def places(workers: tuple[WorkerPlace, ...]) -> str:
     by_node: dict[str, list[int]] = {}
     for place in workers:
         by_node.setdefault(place.node, []).extend(place.devices)
-    named = [f"{node} ({devices(held)})" for node, held in list(by_node.items())[:NODES_NAMED_MOST]]
+    named = [f"{node} ({devices(held)})" for node, held in list(by_node.items())[:NODES_NAMED_MAX]]
     more = len(by_node) - len(named)
     rest = f" and {counted(more, 'more node')}" if more > 0 else ""
     return f"{gpus(sum(place.gpu_milli for place in workers))} on {', '.join(named)}{rest}"

@@ -53,10 +53,10 @@ DEFERRED: dict[PendingReason, str] = {
     PendingReason.NODES_SILENT: "nothing is heard of nodes with free GPUs, so nothing new is placed there",
     PendingReason.RECORD_TOO_LARGE: "no record of the log has room for the places of all its workers",
 }
-HEADS_NAMED_MOST = 20
+HEADS_NAMED_MAX = 20
 """So often, at the last, the head is named that kept the job back: for that the cell is built again as it was."""
 
-REJECTIONS_MOST = 20
+REJECTIONS_MAX = 20
 """So many rejections of one job are told at most, the newest ones."""
 
 _VERSION = re.compile(rb'"version":(\d+)')
@@ -282,7 +282,7 @@ async def explain(log: Log, layout: Layout, cell: str, job: str, *, wall: Callab
     last = None if newest is None else _decision(newest, cell)
     if last is not None:
         found.until(cell_now_ms(last.at_ms, wall))
-    found.name_heads(await heads_then(log, layout, cell, job, found.behind_head[-HEADS_NAMED_MOST:]))
+    found.name_heads(await heads_then(log, layout, cell, job, found.behind_head[-HEADS_NAMED_MAX:]))
     found.rejected([event for _, event in await rejections(log, layout, cell, job, found.tenants)])
     return found
 
@@ -293,7 +293,7 @@ async def rejections(
     """The newest rejections of this job that topic `jobs` still holds, with the broker's times; none of a command of
     another tenant, as far as the id tells whose job it is, or `tenants`. Raises as `explain` does.
     """
-    needle, found = f'"{job}"'.encode(), deque[tuple[int, JobRejected]](maxlen=REJECTIONS_MOST)
+    needle, found = f'"{job}"'.encode(), deque[tuple[int, JobRejected]](maxlen=REJECTIONS_MAX)
     async for record in _records(log, layout.tp("jobs", cell)):
         event = event_of(record) if needle in (record.value or b"") else None
         if not isinstance(event, JobRejected) or event.job != job or is_of_a_stranger(event):

@@ -17,7 +17,7 @@ from fallow.cli.errors.failures import Exit, end_with, refuse
 from fallow.services.executor.node_registration import WrongOffer, home_of, offer_of
 from fallow.services.executor.processes.machine import count_devices
 from fallow.shared.cluster.model.config import Pool
-from fallow.shared.events.fields.values import DEVICES_MOST, LABELS_MOST, NodeSpec
+from fallow.shared.events.fields.values import DEVICES_MAX, LABELS_MAX, NodeSpec
 from fallow.shared.events.validation.rules_told import ID_RULE, rule_broken
 
 app = typer.Typer()
@@ -76,9 +76,9 @@ def _gpus(text: str) -> int:
     """Raises NoDevices."""
     if text == "auto":
         return count_devices()
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(DEVICES_MOST))
-    if not is_number or int(text) > DEVICES_MOST:
-        rule = f"must be a number up to {DEVICES_MOST}, or auto"
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(DEVICES_MAX))
+    if not is_number or int(text) > DEVICES_MAX:
+        rule = f"must be a number up to {DEVICES_MAX}, or auto"
         refuse("--gpus", text, rule)
     return int(text)
 
@@ -92,8 +92,8 @@ def _labels(texts: list[str]) -> dict[str, str]:
         if key in labels:
             refuse("--label", text, f"{key} stands twice")
         labels[key] = value
-    if len(labels) > LABELS_MOST:
-        end_with(Exit.USAGE, f"fallow: --label: is given {len(labels)} times: a node has at most {LABELS_MOST} labels")
+    if len(labels) > LABELS_MAX:
+        end_with(Exit.USAGE, f"fallow: --label: is given {len(labels)} times: a node has at most {LABELS_MAX} labels")
     return labels
 
 

@@ -10,7 +10,7 @@ from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.near import first_named
 from fallow.shared.view.rows import NodeRow
 
-JOBS_NAMED_MOST = 3
+JOBS_NAMED_MAX = 3
 TO_TAKE_OUT = (
     "To take it out: stop its agent (of a virtual node: docs/operations.md, Take a node out), "
     "wait until it is lost, then run `fallow node remove NODE`"
@@ -25,7 +25,7 @@ def is_empty(node: NodeRow) -> bool:
 
 def named(jobs: Sequence[tuple[str, int]]) -> str:
     """The first jobs of a node and how many more there are: `a, b, c and 2 more`."""
-    return first_named([job for job, _ in jobs], JOBS_NAMED_MOST)
+    return first_named([job for job, _ in jobs], JOBS_NAMED_MAX)
 
 
 def to_be_stopped(row: NodeRow, deadline_ms: int | None) -> str:

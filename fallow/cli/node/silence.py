@@ -13,7 +13,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import CALENDAR_FROM_MS
 from fallow.shared.events.fields.values import NodeStatus
 
-NAMED_MOST = 5
+NAMED_MAX = 5
 """So many lost nodes are told of, and as many silent ones, each in a line of its own."""
 
 
@@ -22,10 +22,10 @@ def silence_lines(state: CellState, nodes: Sequence[Node]) -> Iterator[str]:
     lost = [node for node in nodes if node.status is NodeStatus.LOST]
     silent = [node for node in nodes if node.status is not NodeStatus.LOST and node.silent_wall_ms]
     is_held = holds_losses_back(state)
-    for node in lost[:NAMED_MOST]:
+    for node in lost[:NAMED_MAX]:
         yield lost_since(node)
     yield from _more(lost, "lost")
-    for node in silent[:NAMED_MOST]:
+    for node in silent[:NAMED_MAX]:
         yield silent_since(node, state, is_held=is_held)
     yield from _more(silent, "silent")
     if silent and is_held:
@@ -33,7 +33,7 @@ def silence_lines(state: CellState, nodes: Sequence[Node]) -> Iterator[str]:
 
 
 def _more(nodes: Sequence[Node], what: str) -> Iterator[str]:
-    more = len(nodes) - NAMED_MOST
+    more = len(nodes) - NAMED_MAX
     if more > 0:
         yield f"{more} more {'node is' if more == 1 else 'nodes are'} {what}."
 

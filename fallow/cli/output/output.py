@@ -17,7 +17,7 @@ from fallow.shared.runtime.files.signs import in_json, visible
 WIDTH_UNKNOWN = 160
 """Columns where the output is no terminal: a log or a pipe cuts nothing off."""
 
-DIGITS_MOST = 4
+DIGITS_MAX = 4
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object in the last line, and no table.")]
 CellName = Annotated[str | None, typer.Option("--cell", help="Which cell; needed where there are several.")]
@@ -72,7 +72,7 @@ def _print_within(text: str) -> None:
 def _width() -> int:
     """The columns that COLUMNS says there are; 0 where it says nothing."""
     said = os.environ.get("COLUMNS", "")
-    return int(said) if said.isascii() and said.isdecimal() and 0 < len(said) <= DIGITS_MOST else 0
+    return int(said) if said.isascii() and said.isdecimal() and 0 < len(said) <= DIGITS_MAX else 0
 
 
 def print_sentence(text: str) -> None:

@@ -61,7 +61,7 @@ def percent(tenant: TenantShare) -> str:
 def rows_of(tenant: TenantShare, *, is_recorded: bool) -> Iterator[tuple[object, ...]]:
     """The lines of one tenant, one for each GPU type. `is_recorded`: the cell knows what was held of late."""
     wanted = f"{tenant.waiting_milli / GPU:g}"
-    may_wait = "" if tenant.waiting_most is None else tenant.waiting_most
+    may_wait = "" if tenant.waiting_max is None else tenant.waiting_max
     head: tuple[object, ...] = (tenant.tenant, tenant.parent or "", percent(tenant), tenant.waiting, may_wait, wanted)
     if not tenant.types:
         yield (*head, "", "", "", "")

@@ -23,7 +23,7 @@ from fallow.shared.runtime.files.yaml_text import YamlTextError, field_name, rea
 
 NONE = "none"
 
-GPUS_DIGITS_MOST = len(str(2**53 // GPU)) - 1
+GPUS_DIGITS_MAX = len(str(2**53 // GPU)) - 1
 """Every number of so many digits can be counted in thousandths."""
 
 
@@ -53,9 +53,9 @@ def changed_fields(options: dict[str, Any]) -> dict[str, Any]:
 def _milli(name: str, text: str) -> int | None:
     if text == NONE and name != "guaranteed":
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= GPUS_DIGITS_MOST):
+    if not (text.isascii() and text.isdecimal() and len(text) <= GPUS_DIGITS_MAX):
         or_none = "" if name == "guaranteed" else f", or {NONE}"
-        _refuse(name, text, f"must be a number of GPUs of up to {GPUS_DIGITS_MOST} digits{or_none}")
+        _refuse(name, text, f"must be a number of GPUs of up to {GPUS_DIGITS_MAX} digits{or_none}")
     return int(text) * GPU
 
 

@@ -44,8 +44,8 @@ from fallow.shared.view.reader import ViewReader, ViewRebuilding
 
 POLL_RECORDS = 500
 POLL_WAIT_MS = 250
-IDLE_POLLS_MOST = 40
-VIEW_TRIES_MOST = 100
+IDLE_POLLS_MAX = 40
+VIEW_TRIES_MAX = 100
 VIEW_STEP_S = 0.05
 T = TypeVar("T")
 _NAME = re.compile(r"(?P<cell>.+)-\d+-of-\d+\.jsonl")
@@ -146,7 +146,7 @@ class LiveCheck:
         """I7: fold to where the view is, and compare. A view that goes on meanwhile is followed. Raises ViewMoved."""
         view = self._view
         assert view is not None, "there is a view to compare"
-        for _ in range(VIEW_TRIES_MOST):
+        for _ in range(VIEW_TRIES_MAX):
             version = (await view.summary(self.cell)).version
             if version < check.state.version:
                 await asyncio.sleep(VIEW_STEP_S)
@@ -173,7 +173,7 @@ class LiveCheck:
         """By how many versions the view is not there yet; 0 once it is. One that lives is there within a moment, also
         where it is built anew by then. Raises ViewRebuilding where that takes longer.
         """
-        for tries_left in reversed(range(VIEW_TRIES_MOST)):
+        for tries_left in reversed(range(VIEW_TRIES_MAX)):
             try:
                 behind = max(0, version - (await view.summary(self.cell)).version)
             except ViewRebuilding:
@@ -204,7 +204,7 @@ class LiveCheck:
             if not self._read:
                 self._read.extend(await reader.poll(POLL_RECORDS, POLL_WAIT_MS))
                 idle = 0 if self._read else idle + 1
-            if idle > IDLE_POLLS_MOST:
+            if idle > IDLE_POLLS_MAX:
                 raise LogUnavailable(f"{self._tp[0]}: nothing comes from offset {check.state.offset + 1} on")
             if self._read:
                 check.take(self._read.popleft())

@@ -28,7 +28,7 @@ from fallow.shared.view.redis_view import RedisFunctions
 
 app = typer.Typer()
 
-NAMED_MOST = 8
+NAMED_MAX = 8
 
 
 @app.command()
@@ -169,8 +169,8 @@ def _versions(behind: int, last: int) -> str:
 
 def _named(nodes: Sequence[str]) -> str:
     """These nodes, the first of them by name."""
-    others = len(nodes) - NAMED_MOST
-    return ", ".join(nodes[:NAMED_MOST]) + (f" and {counted(others, 'other')}" if others > 0 else "")
+    others = len(nodes) - NAMED_MAX
+    return ", ".join(nodes[:NAMED_MAX]) + (f" and {counted(others, 'other')}" if others > 0 else "")
 
 
 def _offence(violation: Violation) -> str:

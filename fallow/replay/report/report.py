@@ -25,7 +25,7 @@ from fallow.shared.runtime.files.signs import visible
 from fallow.shared.view.reader import ViewReader
 from fallow.shared.view.redis_view import RedisFunctions
 
-NAMED_MOST = 5
+NAMED_MAX = 5
 """So many lost jobs and double allocations are named."""
 
 
@@ -152,7 +152,7 @@ def show_verdict(report: Report, console: Console) -> None:
         told_of = f"verify: {first.invariant} at version {first.version}: {first.text}"
         console.print(escape(visible(told_of)), style="bold red")
     for what, found in (("lost", report.lost), ("double allocation", report.double_allocations)):
-        for text in found[:NAMED_MOST]:
+        for text in found[:NAMED_MAX]:
             console.print(escape(visible(f"{what}: {text}")), style="bold red")
 
 

@@ -13,7 +13,7 @@ from fallow.simulator.engine import Chance
 
 T = TypeVar("T")
 
-NAMES_MOST = 10_000
+NAMES_MAX = 10_000
 
 _NAME = re.compile(r"\b(?:queue-\d{4}/)?(?:job|node|queue|place|pool|gpu)-\d{4}\b")
 
@@ -32,7 +32,7 @@ class Names:
     """Both ways between the case's names and those inside."""
 
     def __init__(self, chance: Chance | None) -> None:
-        self._numbers = shuffled(range(NAMES_MOST), chance)
+        self._numbers = shuffled(range(NAMES_MAX), chance)
         self._inside: dict[tuple[str, str], str] = {}
         self._outside: dict[str, str] = {}
         self._used: dict[str, int] = {}

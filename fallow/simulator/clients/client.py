@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SUBMISSION_PARTITIONS = 3
 AGAIN_MS = 700
-TRIES_MOST = 8
+TRIES_MAX = 8
 
 STRANGER_EVERY = 4
 """Of so many commands of a tenant that has a topic of its own one is followed by a stranger's in its name."""
@@ -56,7 +56,7 @@ class Clients:
             acked_ms = None if error is not None else self._world.engine.now_ms
             note = Submission(sent_ms, item.client, event.type, value, _job_of(event), acked_ms)
             self._world.history.submissions.append(note)
-            if error is not None and number < TRIES_MOST:
+            if error is not None and number < TRIES_MAX:
                 self.unconfirmed += 1
                 self._world.engine.after(AGAIN_MS, lambda: self._again(item, number + 1))
 

@@ -10,7 +10,7 @@ from fallow.shared.events.submissions import SubmitJob
 from fallow.simulator.draws.choosy import HOT
 from fallow.simulator.engine import Engine
 
-PRIORITY_MOST = 1_000_000
+PRIORITY_MAX = 1_000_000
 
 NOWHERE: tuple[dict[str, Any], ...] = (
     {"tenant": "nobody"},
@@ -29,8 +29,8 @@ for nodes either: they were drawn for those of these pools, and others might gra
 """
 
 EXTREMES: tuple[dict[str, Any], ...] = (
-    {"priority": PRIORITY_MOST},
-    {"priority": -PRIORITY_MOST},
+    {"priority": PRIORITY_MAX},
+    {"priority": -PRIORITY_MAX},
     {"max_run_ms": LARGEST_INTEGER},
     {"max_run_ms": 1},
     {"estimate_run_ms": LARGEST_INTEGER},

@@ -14,7 +14,7 @@ from fallow.simulator.history.books import Books, JobPage, NodePage, OverPage
 from fallow.simulator.history.evidence import Violation
 from fallow.simulator.history.log_form import InForce
 from fallow.simulator.history.rules.queues import planned, waits
-from fallow.simulator.history.rules.queues.queue_rules import ages_in, rules_in, waiting_most_in
+from fallow.simulator.history.rules.queues.queue_rules import ages_in, rules_in, waiting_max_in
 from fallow.simulator.history.rules.requests import refusals
 from fallow.simulator.history.rules.runs import arrays, ends, maintenance
 from fallow.simulator.history.rules.runs.singly import starts_again_ms, wrong_resizing, wrong_settling, wrong_start
@@ -485,7 +485,7 @@ class Bookkeeper:
     def _cell_file_set(self, effect: e.CellFileSet) -> None:
         self.books.ages = ages_in(effect.content, self.books.cell)
         self.books.rules = rules_in(effect.content, self.books.cell)
-        self.books.waiting_most = waiting_most_in(effect.content)
+        self.books.waiting_max = waiting_max_in(effect.content)
         self.books.cell_file = effect.content
 
     def _policy_set(self, effect: e.PolicySet) -> None:

@@ -129,7 +129,7 @@ class Books:
     refused: dict[tuple[str, str], None] = field(default_factory=dict)
     ages: dict[str, tuple[int, int]] = field(default_factory=dict)
     rules: dict[str, QueueRule] = field(default_factory=dict)
-    waiting_most: dict[str, int] = field(default_factory=dict)
+    waiting_max: dict[str, int] = field(default_factory=dict)
     cell_file: str = ""
 
     def hold(self, job_id: str, page: JobPage, places: tuple[WorkerPlace, ...]) -> None:

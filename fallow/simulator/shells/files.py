@@ -13,7 +13,7 @@ from fallow.simulator.trouble.faults import Fault
 NO_LOCK = nullcontext()
 """Nothing else happens in the world while a process works on a file."""
 
-SYNC_MS_MOST = 12
+SYNC_MS_MAX = 12
 
 
 class WorldFiles:
@@ -47,9 +47,9 @@ class WorldFiles:
         """As the port says."""
         return NO_LOCK
 
-    def read_begin(self, file: int, most_bytes: int) -> bytes:
+    def read_begin(self, file: int, max_bytes: int) -> bytes:
         """As the port says."""
-        return bytes(self._of(file).text[:most_bytes])
+        return bytes(self._of(file).text[:max_bytes])
 
     def write_begin(self, file: int, text: bytes) -> None:
         """As the port says."""
@@ -70,7 +70,7 @@ class WorldFiles:
         """As the port says. It takes a while."""
         stored = self._of(file)
         size_bytes = len(stored.text)
-        await asyncio.sleep(self._process.world.engine.between(0, SYNC_MS_MOST) / 1_000)
+        await asyncio.sleep(self._process.world.engine.between(0, SYNC_MS_MAX) / 1_000)
         self._reach()
         stored.certain_bytes = max(stored.certain_bytes, size_bytes)
 

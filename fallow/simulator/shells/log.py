@@ -157,10 +157,10 @@ class WorldLog:
         there = self.broker.topics
         return await self.answered(lambda: {topic: there.get(topic.removeprefix(self._prefix), 0) for topic in topics})
 
-    async def record_bytes_most(self, topic: str) -> int | None:
+    async def topic_record_bytes_max(self, topic: str) -> int | None:
         """As the port says."""
         name = topic.removeprefix(self._prefix)
-        return await self.answered(lambda: self.broker.record_bytes_most(name))
+        return await self.answered(lambda: self.broker.topic_record_bytes_max(name))
 
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> WorldReader:
         """As the port says. Who is patient hears of news so much later."""
@@ -238,7 +238,7 @@ class WorldLog:
         """A record as the broker takes it. Raises RecordTooLarge, LogUnavailable."""
         headers = sum(len(name.encode()) + len(value) for name, value in message.headers)
         size, name = len(message.key or b"") + len(message.value or b"") + headers, message.topic
-        most = self.broker.bytes_most.get(name.removeprefix(self._prefix), RECORD_BYTES_MAX)
+        most = self.broker.bytes_max.get(name.removeprefix(self._prefix), RECORD_BYTES_MAX)
         if size > most and self.broker.is_too_large(name.removeprefix(self._prefix), size):
             raise RecordTooLarge(f"record for {name}: {size} bytes, at most {most}")
         topic, partition = self.local((message.topic, self._partition(message)))

@@ -26,12 +26,12 @@ _set_running_loop = events._set_running_loop  # noqa: SLF001
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-TURNS_AT_ONCE_MOST = 1_000
+TURNS_AT_ONCE_MAX = 1_000
 """So many turns take no time: a loop that never waits for anything does not stop the world's clock for ever."""
 
 PURGE_FIRST = 64
 
-AWAITS_MOST = 1_000
+AWAITS_MAX = 1_000
 """No coroutine waits so often on its way out."""
 
 
@@ -230,9 +230,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if not self._ready or self._is_planned:  # a blow that kills has left nothing that is ready
             return False
         is_paused = self._engine.now_ms < self._life.paused_until_ms
-        if self._turns % TURNS_AT_ONCE_MOST and not is_paused and self._engine.is_free:
+        if self._turns % TURNS_AT_ONCE_MAX and not is_paused and self._engine.is_free:
             return True
-        self._plan(self._engine.now_ms + (self._turns % TURNS_AT_ONCE_MOST == 0))
+        self._plan(self._engine.now_ms + (self._turns % TURNS_AT_ONCE_MAX == 0))
         return False
 
     # Tasks.
@@ -308,7 +308,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 def _close(task: asyncio.Task[Any]) -> None:
     """End a coroutine where it stands, and again at each await of its way out."""
     coroutine = task.get_coro()
-    for _ in range(AWAITS_MOST):
+    for _ in range(AWAITS_MAX):
         try:
             coroutine.throw(GeneratorExit)
         except (Exception, GeneratorExit):  # noqa: BLE001 - it is dead: nobody hears of its errors

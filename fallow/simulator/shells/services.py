@@ -72,7 +72,7 @@ GROWN_AT_BYTES = (1_000, 4_000, GROWN_BYTES)
 METRICS = MetricsSettings.model_construct(namespace=NAMESPACE)
 PROJECTOR = ProjectorSettings.model_construct(namespace=NAMESPACE)
 
-VERSIONS_FEWEST, VERSIONS_MOST = 12, 40
+VERSIONS_FEWEST, VERSIONS_MAX = 12, 40
 CHUNK_BYTES = 3_000
 """Snapshots come oftener than in production and in smaller records, so that a small state has several."""
 
@@ -143,7 +143,7 @@ def agent_of(machine: Machine, world: World, process: Process) -> Shell:
 
 def queueing(world: World, _process: Process) -> Shell:
     """The plans and the snapshots of the cells that it owns."""
-    versions = world.engine.between(VERSIONS_FEWEST, VERSIONS_MOST)
+    versions = world.engine.between(VERSIONS_FEWEST, VERSIONS_MAX)
     settings = QueueingSettings.model_construct(
         namespace=NAMESPACE, snapshot_versions=versions, snapshot_chunk_bytes=CHUNK_BYTES
     )

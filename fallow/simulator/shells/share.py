@@ -190,7 +190,7 @@ class WorldSubscription:
     """Takes and delivers, as FastStream's loop does."""
 
     def __init__(self, process: Process, log: WorldLog, share: WorldShare, delivery: Delivery, most: int) -> None:
-        self._process, self._log, self.share, self._delivery, self._most = process, log, share, delivery, most
+        self._process, self._log, self.share, self._delivery, self._max = process, log, share, delivery, most
         self._member = WorldMember(process, process.group)
         self._loop: asyncio.Task[None] | None = None
         delivery.join(share)
@@ -213,7 +213,7 @@ class WorldSubscription:
     async def _run(self) -> None:
         delivery = self._delivery
         while True:
-            found = await delivery.take(self._most)
+            found = await delivery.take(self._max)
             records = list(chain.from_iterable(found.values()))
             if records:
                 try:
@@ -231,7 +231,7 @@ class Sharing:
     """What a process shares of its topics with its replicas: a handle onto the broker of its own, as FastStream has."""
 
     def __init__(self, process: Process, namespace: str, most: int) -> None:
-        self._process, self._most = process, most
+        self._process, self._max = process, most
         self._log = WorldLog(process.world.broker, process.name, namespace, members=partial(WorldMember, process))
         self._newest: WorldSubscription | None = None
 
@@ -239,7 +239,7 @@ class Sharing:
         """The newest one counts."""
         assert group.endswith(f".{self._process.group}"), f"{self._process.name} is not of the group {group}"
         share = WorldShare(self._process, self._log, topics, delivery)
-        self._newest = WorldSubscription(self._process, self._log, share, delivery, self._most)
+        self._newest = WorldSubscription(self._process, self._log, share, delivery, self._max)
         return self._newest
 
     def told(self, owned: frozenset[int]) -> None:

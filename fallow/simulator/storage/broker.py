@@ -75,7 +75,7 @@ class Broker:
         self.lost_inputs: list[LostTail] = []
         self.flipped: list[Flipped] = []
         self.flips_next: TopicPartition | None = None
-        self.bytes_most: dict[str, int] = {}
+        self.bytes_max: dict[str, int] = {}
         """The largest record of a topic, where it is less than the usual one."""
         self.away_until_ms = 0
         self._cut_off_ms: dict[str, int] = {}
@@ -191,15 +191,15 @@ class Broker:
         record.damage(value[:place] + bytes((value[place] ^ 0x80,)) + value[place + 1 :])
         self.flipped.append(Flipped(whole, record.value or b""))
 
-    def record_bytes_most(self, topic: str) -> int:
+    def topic_record_bytes_max(self, topic: str) -> int:
         """What the topic takes now: when the faults are over, all records that a log sends."""
-        return self.bytes_most.get(topic, TOPIC_BYTES) if self.faults.is_active else TOPIC_BYTES
+        return self.bytes_max.get(topic, TOPIC_BYTES) if self.faults.is_active else TOPIC_BYTES
 
     def is_too_large(self, topic: str, size: int) -> bool:
         """A record of so many bytes is above what its topic takes: whether it is refused, which is written down. A
         setting that is too low is a fault, which a person mends when all of them are over.
         """
-        if topic not in self.bytes_most:
+        if topic not in self.bytes_max:
             return True
         return self.faults.is_active and self.faults.inject(Fault.OVERSIZED, f"{size} bytes for {topic}")
 

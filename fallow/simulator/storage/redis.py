@@ -19,7 +19,7 @@ T = TypeVar("T")
 NAMESPACE = "sim"
 TIMEOUT_MS = 300
 KEPT_EVERY_MS = 700
-KEPT_MOST = 4
+KEPT_MAX = 4
 
 
 class Call:
@@ -71,7 +71,7 @@ class Redis:
         """Remember how it was, now and then."""
         if self._faults.intervals_ms[Fault.REDIS_TAIL] and self._engine.now_ms - self._kept_ms >= KEPT_EVERY_MS:
             self._kept_ms = self._engine.now_ms
-            self._kept = [*self._kept, self.functions.keep()][-KEPT_MOST:]
+            self._kept = [*self._kept, self.functions.keep()][-KEPT_MAX:]
 
     # What happens to it.
 

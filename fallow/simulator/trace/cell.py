@@ -29,7 +29,7 @@ from fallow.shared.log.machine.writer import UnwritableDecision
 Follow = Callable[[CellState, Decision], None]
 """Who wants to know of each decision, and of the state behind it."""
 
-DECISIONS_AT_ONCE_MOST = 100_000
+DECISIONS_AT_ONCE_MAX = 100_000
 """More at one moment of cell time is a cell that does not come to rest."""
 
 
@@ -43,7 +43,7 @@ class VirtualCell:
     takes_plans = False
     """Whether starts that somebody plans are put in force."""
 
-    moments_in_vain_most = 100_000
+    moments_in_vain_max = 100_000
     """So many moments in a row at which no job comes, starts or ends, and what is left waits for good."""
 
     def __init__(
@@ -126,12 +126,12 @@ class VirtualCell:
         steps = in_vain = 0
         while (due_ms := self.next_due_ms()) is not None and (to_ms is None or due_ms <= to_ms):
             steps = steps + 1 if due_ms <= self.now_ms else 0
-            if steps > DECISIONS_AT_ONCE_MOST:
+            if steps > DECISIONS_AT_ONCE_MAX:
                 raise Restless(f"at {self.now_ms} ms something stays due at {due_ms} ms")
             before = self._jobs
             self._step_to(due_ms)
             in_vain = in_vain + 1 if self._jobs == before else 0
-            if to_ms is None and in_vain > self.moments_in_vain_most:
+            if to_ms is None and in_vain > self.moments_in_vain_max:
                 return
         if to_ms is not None and to_ms > self.now_ms:
             self.now_ms = to_ms
@@ -151,7 +151,7 @@ class VirtualCell:
 
     def settle(self) -> None:
         """Let the services act until nobody has anything left to do at this time."""
-        for _ in range(DECISIONS_AT_ONCE_MOST):
+        for _ in range(DECISIONS_AT_ONCE_MAX):
             mark = self.state.checkpoint()
             tried = self.placement.decide(self.now_ms, self.now_ms)
             if tried is None:

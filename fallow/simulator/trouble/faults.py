@@ -130,7 +130,7 @@ class Faults:
     loses_tail: bool = False
     is_forged: bool = False
     denies: bool = False
-    decision_bytes_most: int | None = None
+    decision_bytes_max: int | None = None
     injected: list[Injected] = field(default_factory=list)
     _number: int = 0
 
@@ -147,9 +147,9 @@ class Faults:
             on, share = random() < LASTING_AT_A_TIME, random()
             self.intervals_ms[fault] = int(shortest_ms / (0.3 + 0.7 * share)) if on and fault in self.only else 0
         self.loses_tail = random() < LOST_TAIL_OF_SEEDS and Fault.LOST_TAIL in self.only
-        small, bytes_most = random() < SMALL_OF_SEEDS, self.engine.chance.choice(SMALL_BYTES)
+        small, bytes_max = random() < SMALL_OF_SEEDS, self.engine.chance.choice(SMALL_BYTES)
         if small and Fault.OVERSIZED in self.only:
-            self.decision_bytes_most = bytes_most
+            self.decision_bytes_max = bytes_max
         self.is_forged = random() < FORGED_OF_SEEDS and Fault.FORGED in self.only and not self.loses_tail
 
     def happens(self, fault: Fault, what: str) -> bool:

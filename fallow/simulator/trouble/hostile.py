@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fallow.shared.events.base import TYPES
-from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MOST
+from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MAX
 from fallow.shared.events.decisions import Decision
 from fallow.simulator.engine import Engine
 from fallow.simulator.history.record import Logged, TopicPartition
@@ -31,8 +31,8 @@ VALUES: tuple[bytes | None, ...] = (
     b'{"cell": "cell-0", "version": 9007199254740991, "epoch": 1, "at_ms": 1, "effects": []}',
     b'{"cell": "cell-0", "version": 0, "epoch": 1, "at_ms": 1, "effects": [{"kind": "Unheard"}]}',
     b"[" * 3_000,
-    b'{"job": {"id": "job-1", "tenant": "nobody"}}' + b" " * SUBMISSION_BYTES_MOST,
-    b'{"job": "job-1"}' + b" " * SUBMISSION_BYTES_MOST,
+    b'{"job": {"id": "job-1", "tenant": "nobody"}}' + b" " * SUBMISSION_BYTES_MAX,
+    b'{"job": "job-1"}' + b" " * SUBMISSION_BYTES_MAX,
     b'{"job": ' + b"9" * 400 + b"}",
 )
 

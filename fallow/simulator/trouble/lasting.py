@@ -25,7 +25,7 @@ LAGGING = (("nodes", "placement"), ("nodes", "placement"), ("jobs", "placement")
            ("decisions", "queueing"))  # fmt: skip
 """Topics whose news come late, and to whom."""
 
-FLAPS_MOST = 4
+FLAPS_MAX = 4
 SHARED_ANEW = ("placement", "placement", "executor", "queueing", "projector", "admission")
 
 
@@ -103,7 +103,7 @@ class Lasting:
     def _falls_silent(self, agent: str, number: int) -> None:
         engine, for_ms = self._world.engine, self._world.engine.between(6_500, 8_000)
         self._world.broker.cut_off(agent, for_ms)
-        if number < FLAPS_MOST:
+        if number < FLAPS_MAX:
             back_ms = for_ms + engine.between(1_700, 2_500)
             engine.after(back_ms, partial(self._falls_silent, agent, number + 1))
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.base import LARGEST_INTEGER, Event, replace
-from fallow.shared.events.fields.values import DEVICES_MOST, LABELS_MOST, ObservedRun, RunStatus
+from fallow.shared.events.fields.values import DEVICES_MAX, LABELS_MAX, ObservedRun, RunStatus
 from fallow.shared.events.nodes import (
     DeviceFailed,
     NodeJoined,
@@ -32,7 +32,7 @@ FAR_NUMBERS_BEGIN = 800
 FAR = 90
 """So many attempts ahead no job gets."""
 
-LABELS = {f"label-{number:0122}": "x" * 128 for number in range(LABELS_MOST)}
+LABELS = {f"label-{number:0122}": "x" * 128 for number in range(LABELS_MAX)}
 """As many as a node may have, and together more than it may tell of itself."""
 
 KINDS = (RunStarted, RunFinished, RunStopped, RunFailed)
@@ -77,8 +77,8 @@ def _of_nothing_known(engine: Engine, state: CellState, node: Node) -> Lie:
         NodeReport(node="ghost", **head),
         NodeJoined(node="ghost", spec=replace(ghost, pool="none"), **head),
         NodeJoined(node="ghost", spec=replace(ghost, labels=LABELS), **head),
-        NodeJoined(node="ghost", spec=replace(ghost, gpus=DEVICES_MOST, islands=(), nics=()), **head),
-        DeviceFailed(node=node.id, device=DEVICES_MOST - 1, **head),
+        NodeJoined(node="ghost", spec=replace(ghost, gpus=DEVICES_MAX, islands=(), nics=()), **head),
+        DeviceFailed(node=node.id, device=DEVICES_MAX - 1, **head),
     )
     event = engine.chance.choice(events)
     return Lie(event, f"{type(event).__name__} of what is not there")

@@ -21,7 +21,7 @@ from fallow.shared.events.nodes import (
     NodesReported,
     RunsReported,
     RunStatusUpdate,
-    seq_most,
+    seq_max,
 )
 from fallow.shared.events.operations import ReloadCell
 from fallow.simulator.clients.person import lose_input
@@ -158,7 +158,7 @@ class Mishaps:
         newest = 0
         logged = self._world.broker.log.get(("nodes", self._world.ordinal(cell)), [])
         for record in logged[-LAST_WORDS_LOOKED_AT:]:
-            most = seq_most(EPOCH_MS + record.at_ms)
+            most = seq_max(EPOCH_MS + record.at_ms)
             for word in _words_of(record.event()):
                 if word.node == node and word.boot == boot and word.seq < most:
                     newest = max(newest, word.seq)

@@ -23,7 +23,7 @@ from fallow.shared.events.codec.encoding import TYPE_HEADER, Undecodable, encode
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected
 from fallow.shared.events.operations import AdvanceTime, ReloadCell
 from fallow.shared.events.reasons import RejectCode
-from fallow.shared.log.inputs.dead_letters import TOLD_MOST, dead_letter
+from fallow.shared.log.inputs.dead_letters import TOLD_MAX, dead_letter
 from fallow.shared.log.inputs.fenced_input import say_fenced, say_read_again, show_fenced
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.consumer import (
@@ -370,10 +370,10 @@ class Admission:
             self._metrics.answers.labels(answer).inc(count)
         for dead in taken.dead:
             self._context.telemetry.dead_letters.labels(dead.record.topic, dead.reason).inc()
-        for dead in taken.dead[:TOLD_MOST]:
+        for dead in taken.dead[:TOLD_MAX]:
             self._context.logger.warning("set aside", reason=dead.reason, text=dead.text, offset=dead.record.offset)
-        if len(taken.dead) > TOLD_MOST:
-            self._context.logger.warning("more set aside", count=len(taken.dead) - TOLD_MOST)
+        if len(taken.dead) > TOLD_MAX:
+            self._context.logger.warning("more set aside", count=len(taken.dead) - TOLD_MAX)
         for (topic, partition), offset in taken.next_offsets.items():
             self._context.health.handled(topic, partition, offset)
         if taken.stop is not None:

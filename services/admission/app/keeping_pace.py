@@ -22,7 +22,7 @@ from fallow.shared.log.release import Trail, trail_of
 from fallow.shared.runtime.process import Context
 
 LOOK_EVERY_S, PATIENT_MS = 0.5, 250
-DECISIONS_MOST = 2_000
+DECISIONS_MAX = 2_000
 """Of one poll: far more than are written meanwhile."""
 
 READ_WAIT_MS = 3 * PATIENT_MS
@@ -119,7 +119,7 @@ class KeepingPace:
         """See how far placement has come. While the log is away what was seen last stands. Raises OtherRelease where
         another release has gone on with the log.
         """
-        while len(await self._take(wait_ms=0)) == DECISIONS_MOST:
+        while len(await self._take(wait_ms=0)) == DECISIONS_MAX:
             pass
         if (self._may_be_others or self._is_to_look_again()) and not await self._has_looked_again():
             return
@@ -139,7 +139,7 @@ class KeepingPace:
         reader = self._reader
         assert reader is not None, "a process begins before it looks"
         try:
-            records = await reader.poll(DECISIONS_MOST, wait_ms=wait_ms)
+            records = await reader.poll(DECISIONS_MAX, wait_ms=wait_ms)
         except LogTruncated as error:
             # Of what is older nothing is of use, and what is lost of the log is told of by those who fold it.
             reader.seek(error.tp, error.end)

@@ -14,7 +14,7 @@ from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.reasons import RejectCode
 
-REMEMBERED_MOST = 10_000
+REMEMBERED_MAX = 10_000
 
 Wish = tuple[Any, ...]
 """What of a job an answer depends on."""
@@ -34,7 +34,7 @@ class Admissible:
         wish = wish_of(spec)
         found = self._remembered.get(wish)
         if found is None:
-            if len(self._remembered) >= REMEMBERED_MOST:
+            if len(self._remembered) >= REMEMBERED_MAX:
                 self._remembered.clear()
             found = self._remembered[wish] = _home(self.file, self._ceilings, spec)
         return found

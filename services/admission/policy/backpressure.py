@@ -27,8 +27,8 @@ class _Seen(NamedTuple):
 class Backpressure:
     """How far placement has come in each of so many `cells`, as of the last look. Times are monotonic milliseconds."""
 
-    def __init__(self, behind_ms_most: int, cells: int = 1) -> None:
-        self._behind_ms_most, self._cells_all = behind_ms_most, cells
+    def __init__(self, behind_ms_max: int, cells: int = 1) -> None:
+        self._behind_ms_max, self._cells_all = behind_ms_max, cells
         self._cells: dict[str, _Seen] = {}
 
     def saw(self, cell: str, next_offset: int, behind_ms: int, now_ms: int) -> None:
@@ -42,6 +42,6 @@ class Backpressure:
         found = {
             cell: seen.behind_ms
             for cell, seen in self._cells.items()
-            if seen.behind_ms >= self._behind_ms_most and now_ms - seen.moved_ms < AWAY_MS
+            if seen.behind_ms >= self._behind_ms_max and now_ms - seen.moved_ms < AWAY_MS
         }
         return found if len(found) == self._cells_all else {}

@@ -11,13 +11,13 @@ from fallow.shared.events.fields.job_ids import own_id, parted
 from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.reasons import RejectCode
 
-ARRAY_BYTES_MOST = 800_000
+ARRAY_BYTES_MAX = 800_000
 """All elements of an array become jobs in one record of the log."""
 
 ELEMENT_BYTES = 400
 """What is said of an element in that record, beside what it asks for and its ids."""
 
-JOB_ID_CHARS_MOST = 128
+JOB_ID_CHARS_MAX = 128
 """Of the id alone: its tenant and a slash stand before it."""
 
 
@@ -110,12 +110,12 @@ def _no_array(spec: JobSpec) -> Rejection | None:
         value = spec.array_max_running
         rule = "is for arrays"
         return None if value is None else Rejection(RejectCode.INVALID_FIELD, "array_max_running", str(value), rule)
-    longest = JOB_ID_CHARS_MOST - 1 - len(str(spec.array - 1))
+    longest = JOB_ID_CHARS_MAX - 1 - len(str(spec.array - 1))
     if len(own_id(spec.id)) > longest:
         rule = f"the id of such an array has at most {longest} characters"
         return Rejection(RejectCode.INVALID_FIELD, "id", own_id(spec.id), rule, len(own_id(spec.id)), longest)
     element = len(encode(spec)) + 3 * len(spec.id) + ELEMENT_BYTES
-    most = ARRAY_BYTES_MOST // spec.array
+    most = ARRAY_BYTES_MAX // spec.array
     if element > most:
         rule = f"each of {spec.array} elements may need {most} bytes in the log"
         return Rejection(RejectCode.TOO_LARGE, "array", str(spec.array), rule, element, most)

@@ -31,20 +31,20 @@ class Ceilings:
             return None
         workers, each_milli = at_least(spec), spec.resources.gpu_milli
         wanted_milli = workers * each_milli
-        allowed = {pool.gpu_type: self._most(spec, home.cell.name, pool.gpu_type) for pool in pools}
-        most_milli = max(allowed.values(), default=wanted_milli)
-        if each_milli and spec.kind is JobKind.INFERENCE and wanted_milli > most_milli:
-            most_milli = sum(_replicas_of(gpu_type, most, pools, each_milli) for gpu_type, most in allowed.items())
-            most_milli *= each_milli
-        if wanted_milli <= most_milli:
+        allowed = {pool.gpu_type: self._max(spec, home.cell.name, pool.gpu_type) for pool in pools}
+        max_milli = max(allowed.values(), default=wanted_milli)
+        if each_milli and spec.kind is JobKind.INFERENCE and wanted_milli > max_milli:
+            max_milli = sum(_replicas_of(gpu_type, most, pools, each_milli) for gpu_type, most in allowed.items())
+            max_milli *= each_milli
+        if wanted_milli <= max_milli:
             return None
-        gpus, most = -(-wanted_milli // GPU), most_milli // GPU
+        gpus, most = -(-wanted_milli // GPU), max_milli // GPU
         rule = f"its tenant may use {most} GPUs by the cell file" + (
             "" if spec.preemptible else " for jobs that cannot be preempted"
         )
         return Rejection(RejectCode.OVER_TENANT_LIMIT, "workers", str(workers), rule, gpus, most)
 
-    def _most(self, spec: JobSpec, cell: str, gpu_type: str) -> int:
+    def _max(self, spec: JobSpec, cell: str, gpu_type: str) -> int:
         key = (cell, spec.tenant, gpu_type, spec.preemptible)
         most = self._known.get(key)
         if most is None:
@@ -56,12 +56,12 @@ class Ceilings:
         return most
 
 
-def _replicas_of(gpu_type: str, most_milli: int, pools: tuple[Pool, ...], each_milli: int) -> int:
+def _replicas_of(gpu_type: str, max_milli: int, pools: tuple[Pool, ...], each_milli: int) -> int:
     """How many replicas of so many milli-GPUs each a service may ever have of one type: of what its tenant may use, and
     of what its pools have.
     """
     there_milli = sum(pool.gpus for pool in pools if pool.gpu_type == gpu_type) * GPU
-    return min(most_milli, there_milli) // each_milli
+    return min(max_milli, there_milli) // each_milli
 
 
 def priorities_of(file: CellFile) -> dict[str, int]:

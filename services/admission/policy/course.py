@@ -15,7 +15,7 @@ from operator import attrgetter
 
 import msgspec
 
-STEPS_MOST = 512
+STEPS_MAX = 512
 """A course of more steps is joined. That leaves fewer than 400 of a year, however dense they were."""
 
 AGE_PER_WIDTH = 8
@@ -69,7 +69,7 @@ class Course:
             is_taken = self._take_late(at_ms, tokens, floor, bucket)
         else:
             is_taken = self._take_now(at_ms, tokens, floor, bucket)
-        if len(steps) > STEPS_MOST:
+        if len(steps) > STEPS_MAX:
             self._join()
         return is_taken
 

@@ -7,7 +7,7 @@ that id, and a plain job that is sent under it makes no update of the array chea
 
 from __future__ import annotations
 
-ARRAYS_MOST = 100_000
+ARRAYS_MAX = 100_000
 
 Key = tuple[str, str, str]
 """The cell, tenant and id of an array."""
@@ -33,7 +33,7 @@ class KnownArrays:
         """The batch before is answered, and another one begins, which may have to be handled again."""
         self._elements |= self._of_batch
         self._of_batch = {}
-        while len(self._elements) > ARRAYS_MOST:
+        while len(self._elements) > ARRAYS_MAX:
             del self._elements[next(iter(self._elements))]
 
     def back(self) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from fallow.services.admission.policy.ceilings import at_least
 from fallow.services.admission.policy.resolve import Home, Rejection
-from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
+from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MAX, fewest_bytes, max_workers
 from fallow.shared.cluster.model.config import CellFile, Pool
 from fallow.shared.events.fields.values import GPU, JobKind, JobSpec
 from fallow.shared.events.reasons import RejectCode
@@ -67,10 +67,10 @@ def over_one_record(spec: JobSpec, pools: tuple[Pool, ...]) -> Rejection | None:
     workers, gpu_milli = at_least(spec), spec.resources.gpu_milli
     widest = max(pool.gpus_per_node for pool in pools)
     size_bytes = fewest_bytes(workers, gpu_milli, widest)
-    if size_bytes <= GANG_BYTES_MOST:
+    if size_bytes <= GANG_BYTES_MAX:
         return None
-    allowed = most_workers(gpu_milli, widest)
-    rule = f"their places need {size_bytes} bytes at least, the record in which they start takes {GANG_BYTES_MOST}"
+    allowed = max_workers(gpu_milli, widest)
+    rule = f"their places need {size_bytes} bytes at least, the record in which they start takes {GANG_BYTES_MAX}"
     return Rejection(RejectCode.TOO_LARGE, "workers", str(workers), rule, workers, allowed)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from fallow.shared.events.base import Event
-from fallow.shared.events.jobs import JOBS_MOST, AdmittedJob, JobAdmitted, JobsAdmitted
+from fallow.shared.events.jobs import JOBS_MAX, AdmittedJob, JobAdmitted, JobsAdmitted
 
-JOBS_BYTES_MOST = 60_000
+JOBS_BYTES_MAX = 60_000
 """So many bytes of admitted jobs make one record: placement takes a record into a decision whole."""
 
 
@@ -26,13 +26,13 @@ def as_records(answered: Iterable[Answered]) -> Iterator[tuple[Event, str]]:
     What is not an admission stands alone and stays where it is: it may be about a job before it.
     """
     jobs: list[JobAdmitted] = []
-    place, room = "", JOBS_BYTES_MOST
+    place, room = "", JOBS_BYTES_MAX
     for each in answered:
         answer = each.answer
         fits = bool(jobs) and isinstance(answer, JobAdmitted) and answer.cell == jobs[0].cell and not _is_array(answer)
-        if not fits or len(jobs) == JOBS_MOST or each.size_bytes > room:
+        if not fits or len(jobs) == JOBS_MAX or each.size_bytes > room:
             yield from _as_one(jobs, place)
-            jobs, place, room = [], each.place, JOBS_BYTES_MOST
+            jobs, place, room = [], each.place, JOBS_BYTES_MAX
         if isinstance(answer, JobAdmitted):
             jobs.append(answer)
             room = 0 if _is_array(answer) else room - each.size_bytes

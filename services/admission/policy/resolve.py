@@ -9,7 +9,7 @@ from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.events.fields.values import JobKind, JobSpec, NodeRole
 from fallow.shared.events.reasons import RejectCode
 
-NAMED_CHARACTERS_MOST = 200
+NAMED_CHARACTERS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def _there(names: Iterable[str], meant: str = "") -> str:
     """
     known, shown = list(dict.fromkeys(names)), list[str]()
     for name in known:
-        if len(", ".join([*shown, name])) > NAMED_CHARACTERS_MOST:
+        if len(", ".join([*shown, name])) > NAMED_CHARACTERS_MAX:
             break
         shown.append(name)
     more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""

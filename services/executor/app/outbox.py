@@ -17,8 +17,8 @@ from fallow.shared.runtime.process import Context
 from fallow.shared.runtime.settings import ServiceSettings
 
 EVENTS_PER_PUBLISH = 5_000
-RETRY_FIRST_S, RETRY_MOST_S = 0.05, 1.0
-EVENTS_PER_MS, REST_MS_MOST = 1, 25
+RETRY_FIRST_S, RETRY_MAX_S = 0.05, 1.0
+EVENTS_PER_MS, REST_MS_MAX = 1, 25
 """Behind so many events the outbox gathers for a millisecond: many small records cost the broker, which flushes each,
 and all their readers dearly. The writer of the cell lets such words gather for as long before it reads them.
 """
@@ -105,12 +105,12 @@ class Outbox:
             await self._send(batches)
             if not self._waiting:
                 self._empty.set()
-            rest_ms = min(count // EVENTS_PER_MS, REST_MS_MOST) - (self._host.monotonic_ms() - begun_ms)
+            rest_ms = min(count // EVENTS_PER_MS, REST_MS_MAX) - (self._host.monotonic_ms() - begun_ms)
             if rest_ms > 0:
                 await asyncio.sleep(rest_ms / 1000)
 
     async def _send(self, batches: list[Batch]) -> None:
-        pause, most = self._context.back_off(RETRY_FIRST_S, RETRY_MOST_S), EVENTS_PER_PUBLISH
+        pause, most = self._context.back_off(RETRY_FIRST_S, RETRY_MAX_S), EVENTS_PER_PUBLISH
         while batches:
             now, rest = _split(batches, most)
             if self._before_publish is not None:

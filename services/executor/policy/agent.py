@@ -392,7 +392,7 @@ class NodeAgent:
         number came of a wrong clock; whatever is said from now on, this word too, needs a new number (the rules stand
         in shared/events/nodes.py).
         """
-        most, least, is_first = n.seq_most(stamped_ms), n.seq_least(stamped_ms), not self.is_numbered
+        most, least, is_first = n.seq_max(stamped_ms), n.seq_least(stamped_ms), not self.is_numbered
         self.is_numbered = True
         if said_seq > most:
             self.seq, self.first_seq = most, min(self.first_seq, most)

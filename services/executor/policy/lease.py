@@ -13,7 +13,7 @@ from fallow.shared.events.operations import CellPolicy
 REPORTS_PER_LEASE = 3
 """A lease survives the loss of all but one of so many reports."""
 
-SETTLE_MS_MOST = 2_000
+SETTLE_MS_MAX = 2_000
 
 
 class KeptLease(NamedTuple):
@@ -102,7 +102,7 @@ def settle_ms(policy: CellPolicy) -> int:
     """How long a node that is heard again waits before it begins anything: as long as placement may take to read that,
     or to have given it up before.
     """
-    return min(policy.lease_margin_wall_ms, SETTLE_MS_MOST)
+    return min(policy.lease_margin_wall_ms, SETTLE_MS_MAX)
 
 
 def report_every_ms(policy: CellPolicy, wanted_ms: int) -> int:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from fallow.shared.events.base import CellEvent
 from fallow.shared.events.fields.values import ObservedRun
 from fallow.shared.events.nodes import (
-    REPORTS_MOST,
-    RUN_WORDS_MOST,
+    REPORTS_MAX,
+    RUN_WORDS_MAX,
     NodeEvent,
     NodeReport,
     NodesReported,
@@ -22,7 +22,7 @@ from fallow.shared.events.nodes import (
 Said = NodeEvent | RunStatusUpdate
 """One thing that a node says, under a number of its own."""
 
-TEXT_BYTES_MOST = 100_000
+TEXT_BYTES_MAX = 100_000
 """The texts and runs of one record's words or reports; without any, as many words as fit take some 150 kB, and four
 times that at most.
 """
@@ -36,7 +36,7 @@ RUN_BYTES = 250
 DEVICE_BYTES = 6
 """What a failed device in a report may take."""
 
-REPORT_BYTES_MOST = 400_000
+REPORT_BYTES_MAX = 400_000
 """A report that would be larger is told in parts."""
 
 
@@ -47,14 +47,14 @@ class _Gathering:
     """
 
     at: int
-    count_most: int
+    count_max: int
     said: list[Said] = field(default_factory=list)
     behind: dict[str, None] = field(default_factory=dict)
-    room: int = TEXT_BYTES_MOST
+    room: int = TEXT_BYTES_MAX
 
     def takes(self, node: str, size_bytes: int) -> bool:
         """Whether there is room for so much, and nothing between it and what the node said before."""
-        return size_bytes <= self.room and len(self.said) < self.count_most and node not in self.behind
+        return size_bytes <= self.room and len(self.said) < self.count_max and node not in self.behind
 
 
 def as_records(cell: str, said: Iterable[Said]) -> list[CellEvent]:
@@ -70,12 +70,12 @@ def as_records(cell: str, said: Iterable[Said]) -> list[CellEvent]:
         if type(each) is RunStatusUpdate:
             size = ESCAPED_BYTES * len(each.text) if each.text else 0
             if words is None or not words.takes(each.node, size):
-                words = _begin(records, RUN_WORDS_MOST)
+                words = _begin(records, RUN_WORDS_MAX)
             at = _join(words, each, size)
         elif type(each) is NodeReport:
             size = _report_bytes(each) if each.observed or each.failed_devices else 0
             if reports is None or not reports.takes(each.node, size):
-                reports = _begin(records, REPORTS_MOST)
+                reports = _begin(records, REPORTS_MAX)
             at = _join(reports, each, size)
         else:
             assert isinstance(each, NodeEvent), "a node says words of runs and events"
@@ -95,8 +95,8 @@ def by_node(cell: str, said: Iterable[Said]) -> list[CellEvent]:
     return [record for own in of_node.values() for record in as_records(cell, own)]
 
 
-def _begin(records: list[_Gathering | NodeEvent], count_most: int) -> _Gathering:
-    gathering = _Gathering(len(records), count_most)
+def _begin(records: list[_Gathering | NodeEvent], count_max: int) -> _Gathering:
+    gathering = _Gathering(len(records), count_max)
     records.append(gathering)
     return gathering
 
@@ -117,12 +117,12 @@ def _run_bytes(run: ObservedRun) -> int:
 
 def in_parts(observed: Sequence[ObservedRun]) -> Iterator[tuple[ObservedRun, ...]]:
     """The runs of one report, in as few parts as records hold; one part where there are none."""
-    part, room = list[ObservedRun](), REPORT_BYTES_MOST
+    part, room = list[ObservedRun](), REPORT_BYTES_MAX
     for run in observed:
         size_bytes = _run_bytes(run)
         if size_bytes > room and part:
             yield tuple(part)
-            part, room = [], REPORT_BYTES_MOST
+            part, room = [], REPORT_BYTES_MAX
         part.append(run)
         room -= size_bytes
     yield tuple(part)

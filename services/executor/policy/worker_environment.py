@@ -17,7 +17,7 @@ from fallow.shared.events.fields.values import ProcessRun, WorkerPlace
 PORTS_FROM, PORTS = 20_000, 10_000
 """Below the ports that systems hand out by themselves, so that a gang's port is seldom taken."""
 
-NODES_CHARACTERS_MOST = 100_000
+NODES_CHARACTERS_MAX = 100_000
 """Linux starts no process of which a variable has more than 128 KiB."""
 
 ADDRESS_LABEL = "address"
@@ -131,7 +131,7 @@ def _element_of(gang: Gang) -> dict[str, str]:
 def _nodes_of(gang: Gang) -> dict[str, str]:
     """The names of the gang's nodes; nothing where a variable could not hold them: then no worker would start."""
     names = ",".join(gang.nodes)
-    return {"FALLOW_NODES": names} if len(names) <= NODES_CHARACTERS_MOST else {}
+    return {"FALLOW_NODES": names} if len(names) <= NODES_CHARACTERS_MAX else {}
 
 
 _ALSO_OURS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")

@@ -69,11 +69,11 @@ lease in the same loop, and a job of a thousand small workers would take it from
 OTHERS_GRACE_MS = 5_000
 """How long the other workers of a node may take to end when one of them has failed."""
 
-TEXT_CHARS_MOST = 400
+TEXT_CHARS_MAX = 400
 PRUNE_EVERY = 50
 """Old folders are looked for once in so many ends."""
 
-GONE_MOST = 1_000
+GONE_MAX = 1_000
 """At most this many old folders are removed at a time; a backlog arises only where keep_runs was lowered."""
 
 SWEEPS_AT_ONCE = 10
@@ -81,7 +81,7 @@ SWEEPS_AT_ONCE = 10
 
 WORLD_FILE = "world.json"
 
-NAME_BYTES_MOST = 255
+NAME_BYTES_MAX = 255
 """The longest name of a folder."""
 
 NUMBER = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
@@ -413,7 +413,7 @@ class ProcessDriver:
             return self._failed(key, run)
         if run.failed is not None:
             end = ends[run.failed]
-            text = f"worker {run.failed} {_words(end)}"[:TEXT_CHARS_MOST]
+            text = f"worker {run.failed} {_words(end)}"[:TEXT_CHARS_MAX]
             has_fault = run.check is not None and run.check.has_found_fault()
             is_infrastructure = end.why == "vanished" and (has_fault or self._is_guarded(key))
             return self._seen(key, RunStatus.FAILED, end.code, infrastructure=is_infrastructure, text=text)
@@ -422,7 +422,7 @@ class ProcessDriver:
         return self._seen(key, RunStatus.STOPPED)
 
     def _failed(self, key: RunKey, run: LiveRun) -> Observation:
-        text = run.problem[:TEXT_CHARS_MOST]
+        text = run.problem[:TEXT_CHARS_MAX]
         is_infrastructure = run.of_machine and (run.check is None or run.check.has_found_fault())
         return self._seen(key, RunStatus.FAILED, infrastructure=is_infrastructure, text=text)
 
@@ -517,7 +517,7 @@ class ProcessDriver:
         if len(over) <= self._keep_runs:
             return
         oldest = sorted(over, key=lambda path: (_changed_ns(path), str(path)))[: len(over) - self._keep_runs]
-        for folder in oldest[:GONE_MOST]:
+        for folder in oldest[:GONE_MAX]:
             with contextlib.suppress(OSError):  # it cannot be moved; or its job or attempt has others
                 self._remove(folder)
                 folder.parent.rmdir()
@@ -592,7 +592,7 @@ def _has_folder_name(job: str) -> bool:
 
 
 def _is_folder_name(name: str) -> bool:
-    fits = len(name.encode(errors="surrogatepass")) <= NAME_BYTES_MOST
+    fits = len(name.encode(errors="surrogatepass")) <= NAME_BYTES_MAX
     return fits and name not in ("", ".", "..") and "/" not in name and "\0" not in name
 
 

@@ -14,7 +14,7 @@ from fallow.services.executor.processes.supervisor import (
     without_forks,
 )
 
-SEARCHERS_MOST = 4
+SEARCHERS_MAX = 4
 """So many workers may search the machine themselves between two looks: those that nobody supervises any more. One does
 so two or three times in its turn.
 """
@@ -24,19 +24,19 @@ class Searches:
     """What one search tells all workers of an agent, and who of them may search the machine next."""
 
     def __init__(
-        self, mark: str, listed: Callable[[], list[int]] = processes, searchers_most: int = SEARCHERS_MOST
+        self, mark: str, listed: Callable[[], list[int]] = processes, searchers_max: int = SEARCHERS_MAX
     ) -> None:
         """`mark` ends in a slash and is the beginning of those of all workers; `listed` gives the ids of all processes
         of the machine.
         """
         self.listed = listed
-        self._mark, self._most = mark, searchers_most
+        self._mark, self._max = mark, searchers_max
         self._supervisors: dict[str, list[tuple[int, int]]] | None = None
-        self._left, self._served, self._is_asked_in_vain = searchers_most, set[str](), False
+        self._left, self._served, self._is_asked_in_vain = searchers_max, set[str](), False
 
     def begin_turn(self) -> None:
         """What was found is out of date, and others may search."""
-        self._supervisors, self._left = None, self._most
+        self._supervisors, self._left = None, self._max
         if not self._is_asked_in_vain:
             self._served.clear()
         self._is_asked_in_vain = False

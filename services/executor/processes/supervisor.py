@@ -46,7 +46,7 @@ KILL_PAUSE_S = 0.02
 CHASES = 200
 """So often in a row children are killed before the whole machine is searched again."""
 
-CPU_WEIGHT_MOST, CPU_MILLI_PER_WEIGHT = 10_000, 10
+CPU_WEIGHT_MAX, CPU_MILLI_PER_WEIGHT = 10_000, 10
 """One processor has the kernel's usual weight, 100."""
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
@@ -59,7 +59,7 @@ LOG = "log"
 """Why a worker must end whose output is too long."""
 
 NOT_MINE = 3
-ENVIRONMENT_BYTES_MOST = 131_072
+ENVIRONMENT_BYTES_MAX = 131_072
 """So much of a process's environment is looked at: a mark that stands behind it is as good as taken out."""
 
 Owners = Container[int] | None
@@ -72,10 +72,10 @@ WORKERS_UMASK = 0o022
 MARK, SUPERVISES = "FALLOW_MARK", "FALLOW_SUPERVISES"
 """In the environment of a worker's processes, and in that of its supervisor."""
 
-FILE_BYTES_MOST = 64 * 1024
+FILE_BYTES_MAX = 64 * 1024
 """No file that agent and supervisor write for each other is longer."""
 
-ORDER_BYTES_MOST = 16 * 1024 * 1024
+ORDER_BYTES_MAX = 16 * 1024 * 1024
 """An order holds the job's arguments and environment, and those that the agent hands on."""
 
 CAREFUL = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -114,7 +114,7 @@ class Supervisor:
     """One worker's life."""
 
     def __init__(self, folder: Path) -> None:
-        order = json.loads(read_plain(folder / "order.json", ORDER_BYTES_MOST))
+        order = json.loads(read_plain(folder / "order.json", ORDER_BYTES_MAX))
         self._folder, self._order = folder, order
         self._mark: str = order["mark"]
         self._owners = None if order["user"] is None else (order["user"], os.geteuid())
@@ -226,9 +226,9 @@ class Supervisor:
 
     def _long_streams(self) -> list[str]:
         """The outputs of the worker that are longer than they may be."""
-        bytes_most = self._order["log_mib"] << 20
-        streams = (self._order["stdout"], self._order["stderr"]) if bytes_most else ()
-        return [name for name in streams if size_bytes(name) > bytes_most]
+        bytes_max = self._order["log_mib"] << 20
+        streams = (self._order["stdout"], self._order["stderr"]) if bytes_max else ()
+        return [name for name in streams if size_bytes(name) > bytes_max]
 
     def _cut_streams(self) -> str:
         """Cut what is too long behind what is allowed, once nobody writes any more; what people read of it."""
@@ -323,7 +323,7 @@ def limit_group(group: Path, order: Mapping[str, Any]) -> None:
         "memory.max": order["memory_mib"] << 20,
         "memory.oom.group": 1 if order["memory_mib"] else 0,
         "pids.max": order["processes"],
-        "cpu.weight": min(CPU_WEIGHT_MOST, order["cpu_milli"] // CPU_MILLI_PER_WEIGHT),
+        "cpu.weight": min(CPU_WEIGHT_MAX, order["cpu_milli"] // CPU_MILLI_PER_WEIGHT),
     }
     for name, most in limits.items():
         if most and (group / name).exists():
@@ -450,7 +450,7 @@ def read_whole(path: Path) -> str | None:
         return None
 
 
-def read_plain(path: Path, bytes_most: int = FILE_BYTES_MOST, *, from_end: bool = False) -> bytes:
+def read_plain(path: Path, bytes_max: int = FILE_BYTES_MAX, *, from_end: bool = False) -> bytes:
     """What stands in a file, at most so much of it, which workers may have changed for anything else: a pipe would be
     waited for, a device or a link may lead anywhere. Raises OSError.
     """
@@ -458,8 +458,8 @@ def read_plain(path: Path, bytes_most: int = FILE_BYTES_MOST, *, from_end: bool 
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "is no plain file", str(path))
-        file.seek(max(0, status.st_size - bytes_most) if from_end else 0)
-        return file.read(bytes_most)
+        file.seek(max(0, status.st_size - bytes_max) if from_end else 0)
+        return file.read(bytes_max)
 
 
 def stat_of(pid: int) -> list[str] | None:
@@ -592,7 +592,7 @@ def environment_of(pid: int) -> bytes:
     to read all of it from each would halt everybody.
     """
     with Path(f"/proc/{pid}/environ").open("rb", buffering=0) as file:
-        return file.read(ENVIRONMENT_BYTES_MOST) or b""
+        return file.read(ENVIRONMENT_BYTES_MAX) or b""
 
 
 def user_of(pid: int) -> int | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fallow.services.executor.processes.supervisor import Owners, kill_with_group, processes, search, search_newest
 
-LOOKS_MOST = 50
+LOOKS_MAX = 50
 """After so many looks in a row without any such process there is none, also where each look missed others: on a machine
 on which processes come and go all the time no look is whole.
 """
@@ -39,7 +39,7 @@ class Sweep:
         self._missed = missed
         is_found = bool(found) or (not is_whole and self._chase())
         self._looks = 0 if is_found else self._looks + 1
-        return not is_found and (is_whole or self._looks >= LOOKS_MOST)
+        return not is_found and (is_whole or self._looks >= LOOKS_MAX)
 
     def _chase(self) -> bool:
         is_found = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fallow.services.metrics.policy.kant.waiting import KEPT_MOST, Waits
+from fallow.services.metrics.policy.kant.waiting import KEPT_MAX, Waits
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
@@ -15,8 +15,8 @@ class CompletionTimes:
     replay carries over.
     """
 
-    def __init__(self, excluded: Collection[str] = frozenset(), kept_most: int = KEPT_MOST) -> None:
-        self.times = Waits(kept_most)
+    def __init__(self, excluded: Collection[str] = frozenset(), kept_max: int = KEPT_MAX) -> None:
+        self.times = Waits(kept_max)
         self._excluded = excluded
         self._submit_ms: dict[str, int] = {}
 

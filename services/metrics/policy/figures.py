@@ -15,7 +15,7 @@ from fallow.services.metrics.policy.kant.gar import Gar, TenantGar
 from fallow.services.metrics.policy.kant.gfr import Gfr
 from fallow.services.metrics.policy.kant.jtted import Jtted
 from fallow.services.metrics.policy.kant.sor import Sor
-from fallow.services.metrics.policy.kant.waiting import KEPT_MOST, WaitingTimes
+from fallow.services.metrics.policy.kant.waiting import KEPT_MAX, WaitingTimes
 from fallow.services.metrics.policy.queue_depth import QueueDepth
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
@@ -31,14 +31,14 @@ class Figures:
         self,
         state: CellState,
         since_ms: int | None = None,
-        kept_waits: int = KEPT_MOST,
+        kept_waits: int = KEPT_MAX,
         model: CommunicationModel = RING,
         named: Callable[[str], str] = as_it_is,
     ) -> None:
         self.gar, self.tenant_gar, self.gfr = Gar(), TenantGar(named), Gfr()
         whose = Whose(named)
         self.sor, self.queue = Sor(whose), QueueDepth()
-        self.waiting, self.jtted = WaitingTimes(kept_most=kept_waits, whose=whose), Jtted(model, whose)
+        self.waiting, self.jtted = WaitingTimes(kept_max=kept_waits, whose=whose), Jtted(model, whose)
         self.since_ms = state.at_ms if since_ms is None else since_ms
         self.decisions = 0
         self._looked_ms = self.since_ms

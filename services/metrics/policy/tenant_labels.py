@@ -10,14 +10,14 @@ class TenantLabels:
     """Names for at most `most` tenants."""
 
     def __init__(self, most: int = 200) -> None:
-        self._most = most
+        self._max = most
         self._known: dict[str, None] = {}
 
     def label(self, tenant: str) -> str:
         """The name under which this tenant is counted, the same each time."""
         if tenant in self._known or tenant == OTHERS:
             return tenant
-        if len(self._known) >= self._most:
+        if len(self._known) >= self._max:
             return OTHERS
         self._known[tenant] = None
         return tenant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fractions import Fraction
 
-WHOLES_MOST = 64
+WHOLES_MAX = 64
 BITS = 64
 
 
@@ -36,7 +36,7 @@ class TimeWeightedRatio:
             passed_ms = at_ms - self._since_ms
             self._time_ms += passed_ms
             self._part_ms[self.whole] = self._part_ms.get(self.whole, 0) + self.part * passed_ms
-            if len(self._part_ms) > WHOLES_MOST:
+            if len(self._part_ms) > WHOLES_MAX:
                 self._behind_ms += sum((part_ms << BITS) // whole for whole, part_ms in self._part_ms.items())
                 self._part_ms.clear()
         self.part, self.whole, self._since_ms = part, whole, at_ms

@@ -10,7 +10,7 @@ from fallow.services.placement.app.appending import Appending
 from fallow.services.placement.app.intake import PLANS, Intake
 from fallow.services.placement.app.metrics import CellMetrics, PlacementMetrics
 from fallow.services.placement.app.ownership import Ownership
-from fallow.services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MOST_S, FIRST_S, MOST_S, CannotWrite, Setbacks
+from fallow.services.placement.app.setbacks import AWAY_FIRST_S, AWAY_MAX_S, FIRST_S, MAX_S, CannotWrite, Setbacks
 from fallow.services.placement.app.showing import Showing
 from fallow.services.placement.app.watch.clock_watch import ClockWatch
 from fallow.services.placement.app.watch.inflow import Inflow
@@ -34,7 +34,7 @@ from fallow.shared.runtime.files.cell_file import CellFileError, read_again, rel
 from fallow.shared.runtime.process import Context, wait_for
 from fallow.shared.runtime.settings import ClockKind
 
-WAIT_MS_MOST = 1_000
+WAIT_MS_MAX = 1_000
 """How long a writer waits for inputs while nothing is due; it is woken when something comes."""
 
 STANDBY_WAIT_MS = 2_500
@@ -48,10 +48,10 @@ new jobs start sooner where fewer decisions come of it.
 """
 
 NEW_JOBS = frozenset({"jobs"})
-NEW_JOBS_AHEAD_MOST = 2_000
+NEW_JOBS_AHEAD_MAX = 2_000
 """With so many new jobs read and not yet decided upon, no more are read."""
 
-OTHERS_AHEAD_MOST = 20_000
+OTHERS_AHEAD_MAX = 20_000
 """While so many other records wait for the next decision, the rest of them waits in the log."""
 
 
@@ -89,7 +89,7 @@ class CellWriter:
         self._follower = Follower(log, layout, cell.name, before_fold=self._before_fold, service=context.service)
         self._begun_ms = self._looked_to = 0
         self._goes_on = self._has_looked = False
-        self._setbacks = Setbacks(context.back_off(FIRST_S, MOST_S), context.back_off(AWAY_FIRST_S, AWAY_MOST_S))
+        self._setbacks = Setbacks(context.back_off(FIRST_S, MAX_S), context.back_off(AWAY_FIRST_S, AWAY_MAX_S))
         self._declines_until_ms: int | None = None
         self._given_up_at: int | None = None
         self._why_not: str | None = None
@@ -468,7 +468,7 @@ class CellWriter:
 
     async def _cycle(self, tenure: Tenure[PendingDecision], inflow: Inflow) -> None:
         """Take in what has come, and write one record at the most: what comes meanwhile may be in the next."""
-        ahead = self._service.new_jobs_pending >= NEW_JOBS_AHEAD_MOST
+        ahead = self._service.new_jobs_pending >= NEW_JOBS_AHEAD_MAX
         wait_ms = 0 if self._goes_on else self._wait_ms()
         has_come = await inflow.wait(wait_ms, without=NEW_JOBS if ahead else frozenset())
         if not self._goes_on:
@@ -485,7 +485,7 @@ class CellWriter:
         if not (has_come or has_heard or self._goes_on or self._is_due):
             return
         self._begun_ms = self._context.host.monotonic_ms()
-        is_full = self._goes_on and self._service.others_pending >= OTHERS_AHEAD_MOST
+        is_full = self._goes_on and self._service.others_pending >= OTHERS_AHEAD_MAX
         records = [] if is_full else await inflow.take()
         if records:
             await self._intake.take(records, self._service, self._watch)
@@ -557,7 +557,7 @@ class CellWriter:
         """How long to wait for inputs: until the next due time at the most."""
         if self._service.has_pending or not self._has_looked:
             return 0
-        waits_ms, due_ms = [WAIT_MS_MOST], self._service.next_cell_ms()
+        waits_ms, due_ms = [WAIT_MS_MAX], self._service.next_cell_ms()
         if not self._stepped:
             waits_ms.append(self._nodes.due_in_ms())
         if due_ms is not None and isinstance(self._context.clock, WallCellClock):

@@ -14,7 +14,7 @@ from fallow.shared.events.decisions import INPUTS, input_name
 from fallow.shared.events.operations import Operation, ReloadCell
 from fallow.shared.events.queue import StartsPlanned
 from fallow.shared.events.reasons import DeadLetterReason
-from fallow.shared.log.inputs.dead_letters import TOLD_MOST, dead_letter
+from fallow.shared.log.inputs.dead_letters import TOLD_MAX, dead_letter
 from fallow.shared.log.layout import Layout
 from fallow.shared.log.machine.consumer import Dead
 from fallow.shared.log.port import Log, Record
@@ -112,10 +112,10 @@ class Intake:
         if not dead:
             return
         warn, counted = self._context.logger.warning, self._context.telemetry.dead_letters
-        for one in dead[:TOLD_MOST]:
+        for one in dead[:TOLD_MAX]:
             warn(SET_ASIDE, topic=one.record.topic, offset=one.record.offset, reason=one.text)
-        if len(dead) > TOLD_MOST:
-            warn("more inputs set aside", count=len(dead) - TOLD_MOST)
+        if len(dead) > TOLD_MAX:
+            warn("more inputs set aside", count=len(dead) - TOLD_MAX)
         for one in dead:
             counted.labels(one.record.topic, one.reason).inc()
         await self._log.publish(

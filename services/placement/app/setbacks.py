@@ -9,16 +9,16 @@ from __future__ import annotations
 from fallow.shared.log.port import AppendRefused, AppendUnknown, LogRefused, LogUnavailable
 from fallow.shared.runtime.tasks.backoff import BackOff
 
-FIRST_S, MOST_S = 0.1, 2.0
-REFUSED_MOST = 5
+FIRST_S, MAX_S = 0.1, 2.0
+REFUSED_MAX = 5
 """After so many refusals in a row another process may try: about three seconds."""
 
-UNANSWERED_MOST = 20
+UNANSWERED_MAX = 20
 """After so many appends without an answer in a row, too: half a minute at least. This process may be the only one that
 does not reach the leader of the partition.
 """
 
-AWAY_FIRST_S, AWAY_MOST_S = 30.0, 600.0
+AWAY_FIRST_S, AWAY_MAX_S = 30.0, 600.0
 """For so long a process declines a cell that it cannot write: longer each time, until it has written it again."""
 
 
@@ -48,7 +48,7 @@ class Setbacks:
             self.is_append_refused |= isinstance(why, AppendRefused)
         elif isinstance(why, AppendUnknown):
             self._unanswered += 1
-        if self._refused >= REFUSED_MOST or self._unanswered >= UNANSWERED_MOST:
+        if self._refused >= REFUSED_MAX or self._unanswered >= UNANSWERED_MAX:
             times = f"{self._refused} refused, {self._unanswered} without an answer"
             self._refused = self._unanswered = 0
             raise CannotWrite(f"{why if isinstance(why, Exception) else why.reason} ({times} in a row)")

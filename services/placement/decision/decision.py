@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from fallow.services.placement.decision.pool_use import PoolUse
-from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of
+from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MAX, bytes_of
 from fallow.shared.cluster.fold.apply import APPLY
 from fallow.shared.cluster.fold.errors import IllegalEffect
 from fallow.shared.cluster.model.job import Job
@@ -17,11 +17,11 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.fields.values import RunStatus, WorkerPlace
 
-STARTS_MOST = 1_000
-BYTES_MOST = 400_000
+STARTS_MAX = 1_000
+BYTES_MAX = 400_000
 """A record stops growing here, well below Kafka's limit: what comes last may be as large again."""
 
-STEPS_MOST = 100_000
+STEPS_MAX = 100_000
 """What comes in may cost so many looks at jobs, quotas and waits in one record, each of about a microsecond; the last
 input may pass it. A decision is made in one go, and all else that its process does waits until it is made.
 """
@@ -32,7 +32,7 @@ STEPS_OF_AN_EFFECT = 10
 ONE_STEP = 0
 """The room of a record that holds what follows from a single step, however much that is."""
 
-RECORD_BYTES_MOST = GANG_BYTES_MOST
+RECORD_BYTES_MAX = GANG_BYTES_MAX
 
 _HEARD_BYTES = 240
 _SMALL_EFFECT_BYTES = 120
@@ -120,7 +120,7 @@ class DecisionBuilder:
     """What of it is still to be settled."""
     new_bytes: int = 0
     """What of it new jobs take."""
-    room: int = BYTES_MOST
+    room: int = BYTES_MAX
     """At so many bytes the record ends."""
     is_closed: bool = False
     """Whether the record ends at once."""
@@ -147,7 +147,7 @@ class DecisionBuilder:
     specs_read: set[int] = field(default_factory=set)
     """The specifications, by identity, that stand in the effects as they were read: all of their bounds held then."""
     steps: int = 0
-    """What the inputs cost, besides what they put into the record: at `STEPS_MOST` no more of them are taken in."""
+    """What the inputs cost, besides what they put into the record: at `STEPS_MAX` no more of them are taken in."""
     due_steps: int = 0
     """The same for what is due by itself, which has as much: no flood of inputs keeps it waiting."""
     _pool_use: PoolUse | None = None
@@ -256,7 +256,7 @@ class DecisionBuilder:
 
     def fits(self, size_bytes: int) -> bool:
         """Whether places of this size may still come into this record: into an empty one they always may."""
-        return self.bytes + size_bytes <= RECORD_BYTES_MOST or self.is_empty
+        return self.bytes + size_bytes <= RECORD_BYTES_MAX or self.is_empty
 
     def takes_new_job(self, size_bytes: int) -> bool:
         """The same for what admission passes on."""
@@ -267,12 +267,12 @@ class DecisionBuilder:
     @property
     def is_worn(self) -> bool:
         """Whether what came in has cost so much that the rest waits for the next record."""
-        return self.steps >= STEPS_MOST
+        return self.steps >= STEPS_MAX
 
     @property
     def does_what_is_due(self) -> bool:
         """Whether there is room and time for more of what is due by itself: the rest waits for the next record."""
-        return self.due_steps < STEPS_MOST and not self.is_full
+        return self.due_steps < STEPS_MAX and not self.is_full
 
     @property
     def is_empty(self) -> bool:
@@ -282,4 +282,4 @@ class DecisionBuilder:
     @property
     def is_full(self) -> bool:
         """Whether the record must end here and the rest go into the next one."""
-        return self.is_closed or self.starts >= STARTS_MOST or (self.bytes >= self.room and not self.is_empty)
+        return self.is_closed or self.starts >= STARTS_MAX or (self.bytes >= self.room and not self.is_empty)

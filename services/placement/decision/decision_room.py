@@ -11,14 +11,14 @@ inputs is made each time: an error of it may come from what was just taken in.
 
 from __future__ import annotations
 
-from fallow.services.placement.decision.decision import BYTES_MOST, ONE_STEP
+from fallow.services.placement.decision.decision import BYTES_MAX, ONE_STEP
 
 _LEAST_BYTES = 2_000
 """Below this a decision is made step by step."""
 
 _ALL = 1 << 30
 
-_WITHOUT_MOST = 8
+_WITHOUT_MAX = 8
 """So many decisions at most are made without inputs until the walk has come to its end: inputs must not wait for it
 for ever.
 """
@@ -31,8 +31,8 @@ class DecisionRoom:
         """Of a writer that begins with so much, all that there may be if None: what the log has taken does not change
         with the writer.
         """
-        self.bytes = BYTES_MOST if size_bytes is None else size_bytes
-        self._words_most = _ALL
+        self.bytes = BYTES_MAX if size_bytes is None else size_bytes
+        self._words_max = _ALL
         self._looks_at_what_is_due = False
         self._without_left = 0
         self.has_done_without = False
@@ -51,12 +51,12 @@ class DecisionRoom:
     @property
     def is_narrow(self) -> bool:
         """Whether it takes in less than all."""
-        return self.words_most < _ALL
+        return self.words_max < _ALL
 
     @property
-    def words_most(self) -> int:
+    def words_max(self) -> int:
         """How many words it takes in: an input has one, or as many as jobs, runs or nodes."""
-        return 1 if self.is_one_step else self._words_most
+        return 1 if self.is_one_step else self._words_max
 
     def narrow(self, size_bytes: int) -> None:
         """The decision of this size cannot be written."""
@@ -66,8 +66,8 @@ class DecisionRoom:
 
     def narrow_words(self, words: int) -> None:
         """The decision that took in so many words raises an error."""
-        self._words_most = max(1, words // 2)
-        self._looks_at_what_is_due, self._without_left = words == 1, _WITHOUT_MOST
+        self._words_max = max(1, words // 2)
+        self._looks_at_what_is_due, self._without_left = words == 1, _WITHOUT_MAX
 
     def went_well(self, *, walk_goes_on: bool) -> None:
         """A decision is in force, or nothing came of it."""
@@ -77,6 +77,6 @@ class DecisionRoom:
             self.has_done_without = not self._looks_at_what_is_due
             return
         self.has_done_without = False
-        self._words_most = min(_ALL, 2 * self._words_most)
-        if self.bytes < BYTES_MOST:
-            self.bytes = min(BYTES_MOST, max(_LEAST_BYTES, 2 * self.bytes))
+        self._words_max = min(_ALL, 2 * self._words_max)
+        if self.bytes < BYTES_MAX:
+            self.bytes = min(BYTES_MAX, max(_LEAST_BYTES, 2 * self.bytes))

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from fallow.services.placement.decision.inbox import Input
 from fallow.shared.cluster.model.job import Job
-from fallow.shared.events.base import TEXT_CHARACTERS_MOST, Event
+from fallow.shared.events.base import TEXT_CHARACTERS_MAX, Event
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobsAdmitted, JobUpdateRequested
 from fallow.shared.events.nodes import NodeEvent, NodesReported, RunEvent, RunsReported, RunStatusUpdate
 
-IN_A_ROW_MOST = 3
+IN_A_ROW_MAX = 3
 """Words of one source about so many jobs, or nodes, at most are set aside with none of it between them that was taken
 in. Copies of one word are one: admission may have told a job twice.
 """
@@ -25,7 +25,7 @@ in. Copies of one word are one: admission may have told a job twice.
 JOBS_IN_A_ROW = 3
 """So many different jobs that are refused with no start between them are no chance: the state is at fault."""
 
-TEXT_CHARS_MOST = 500
+TEXT_CHARS_MAX = 500
 
 DEFECT = "a defect of placement; please report it: "
 """How the reason begins for which a job is held whose start the state refused."""
@@ -45,7 +45,7 @@ class RefusedStart(NamedTuple):
     @property
     def reason(self) -> str:
         """Why the job is held."""
-        return f"{DEFECT}{self.rule}"[:TEXT_CHARACTERS_MOST]
+        return f"{DEFECT}{self.rule}"[:TEXT_CHARACTERS_MAX]
 
 
 def refused_start(job: Job, starts: int, rule: str) -> RefusedStart:
@@ -75,7 +75,7 @@ class Failures:
         """Whether this one may be set aside, too."""
         source, about = culprit.source, _about(culprit.event) or f"offset {culprit.next_offset - 1}"
         row = self._in_a_row.setdefault(source, {})
-        if about not in row and len(row) >= IN_A_ROW_MOST:
+        if about not in row and len(row) >= IN_A_ROW_MAX:
             return False
         row[about] = None
         self.count += 1
@@ -110,7 +110,7 @@ class Failures:
 
 def told_of(error: Exception, culprit: Input) -> str:
     """The error, where it was raised, and on whose account: a record may hold words of many."""
-    text, about = f"{type(error).__name__}: {error}"[:TEXT_CHARS_MOST], _about(culprit.event)
+    text, about = f"{type(error).__name__}: {error}"[:TEXT_CHARS_MAX], _about(culprit.event)
     return f"{text} (raised in {_place(error.__traceback__)}{about and f', on {about}'})"
 
 

@@ -22,13 +22,13 @@ from fallow.shared.events.operations import RemoveQuota, SetQuota
 NEW_JOBS = "jobs-"
 """What the sources of new jobs begin with."""
 
-FOLLOWING_MOST = 64
+FOLLOWING_MAX = 64
 """So far an input is compared with those behind it."""
 
-NEW_JOBS_LOOKED_AT_MOST = 2_000
+NEW_JOBS_LOOKED_AT_MAX = 2_000
 """One decision takes in about as many."""
 
-OTHERS_LOOKED_AT_MOST = 2_000
+OTHERS_LOOKED_AT_MAX = 2_000
 """The same of all other inputs."""
 
 _OF_QUOTAS = frozenset({SetQuota, RemoveQuota})
@@ -112,7 +112,7 @@ class Inbox:
     def kinds_of_new_jobs(self, most: int) -> int:
         """How many kinds of jobs are among the next ones that are new, by what they need; counted up to `most`."""
         kinds = set[object]()
-        for spec in islice(self._new_specs(), NEW_JOBS_LOOKED_AT_MOST):
+        for spec in islice(self._new_specs(), NEW_JOBS_LOOKED_AT_MAX):
             kinds.add((spec.workers, spec.resources, spec.gpu_type, spec.pools, spec.topology, spec.node_labels))
             if len(kinds) >= most:
                 break
@@ -121,7 +121,7 @@ class Inbox:
     @property
     def changes_quotas(self) -> bool:
         """Whether quotas are set or removed by one of the next inputs."""
-        return any(type(item.event) in _OF_QUOTAS for item in islice(self.others, OTHERS_LOOKED_AT_MOST))
+        return any(type(item.event) in _OF_QUOTAS for item in islice(self.others, OTHERS_LOOKED_AT_MAX))
 
     def _new_specs(self) -> Iterator[JobSpec]:
         for item in self.new_jobs:
@@ -139,7 +139,7 @@ class Inbox:
 
     def following(self, taken: Input) -> Iterator[Event | None]:
         """What the next inputs behind the one that was just taken from its line say; some of them."""
-        return (item.event for item in islice(self._line(taken), FOLLOWING_MOST))
+        return (item.event for item in islice(self._line(taken), FOLLOWING_MAX))
 
     def put_back(self, taken: Iterable[Input]) -> None:
         """Before those that wait: they were taken in that order, and nothing came of it."""

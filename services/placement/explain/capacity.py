@@ -9,7 +9,7 @@ from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.values import GPU, JobSpec, Level, NodeSpec, NodeStatus, Wish
 
-UNITS_TOLD_MOST = 5
+UNITS_TOLD_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class PoolRoom:
     """One pool. `gpus_milli` are healthy and not lost; `gpus_free_milli` those that new work of this job's kind could
     have; `workers_ever` fit on the nodes that are not lost if they were empty. `closed` counts those that take nothing
     of it, by why, and `closed_gpus` the GPUs that are idle there, of lost nodes none; `nodes_right` have labels and
-    taints that it accepts. `units` are those of `level`, the roomiest first; none where no node names one. `gpus_most`,
-    `cpu_milli_most` and `memory_mib_most` are the most that any of the right nodes has that are not lost, `on_one_node`
+    taints that it accepts. `units` are those of `level`, the roomiest first; none where no node names one. `gpus_max`,
+    `cpu_milli_max` and `memory_mib_max` are the most that any of the right nodes has that are not lost, `on_one_node`
     how many workers the roomiest node has room for.
     """
 
@@ -48,9 +48,9 @@ class PoolRoom:
     units: tuple[UnitRoom, ...]
     closed: tuple[tuple[str, int], ...] = ()
     nodes_right: int = 0
-    gpus_most: int = 0
-    cpu_milli_most: int = 0
-    memory_mib_most: int = 0
+    gpus_max: int = 0
+    cpu_milli_max: int = 0
+    memory_mib_max: int = 0
     closed_gpus: tuple[tuple[str, int], ...] = ()
     on_one_node: int = 0
 
@@ -64,7 +64,7 @@ class PoolRoom:
         elif wish.level is Level.NODE:
             found = [(self.on_one_node, "one node")]
         else:
-            found = [(unit.workers_now, unit.unit) for unit in self.units[:UNITS_TOLD_MOST]]
+            found = [(unit.workers_now, unit.unit) for unit in self.units[:UNITS_TOLD_MAX]]
             found = found or [(0, f"one {wish.level}")]
         return [(min(workers, spec.workers), unit) for workers, unit in found]
 
@@ -95,9 +95,9 @@ def pool_room(state: CellState, name: str, spec: JobSpec) -> PoolRoom:
         units=tuple(sorted(units, key=lambda unit: (-unit.workers_now, -unit.gpus_free_milli, unit.unit))),
         closed=tuple((why, len(closed[why])) for why in sorted(closed)),
         nodes_right=sum(wrong_kind(node, spec) is None for node in nodes),
-        gpus_most=max((node.spec.gpus - node.failed.bit_count() for node in able), default=0),
-        cpu_milli_most=max((node.spec.cpu_milli for node in able), default=0),
-        memory_mib_most=max((node.spec.memory_mib for node in able), default=0),
+        gpus_max=max((node.spec.gpus - node.failed.bit_count() for node in able), default=0),
+        cpu_milli_max=max((node.spec.cpu_milli for node in able), default=0),
+        memory_mib_max=max((node.spec.memory_mib for node in able), default=0),
         closed_gpus=_idle(closed),
         on_one_node=max((_now(node, spec) for node in _open(fitting, spec)), default=0),
     )

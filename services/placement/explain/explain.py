@@ -39,10 +39,10 @@ from fallow.shared.events.fields.values import GPU, JobSpec, NodeStatus
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 
-NAMED_MOST = 5
+NAMED_MAX = 5
 """So many of the jobs ahead are named."""
 
-UNITS_LOOKED_AT_MOST = 1_000
+UNITS_LOOKED_AT_MAX = 1_000
 FOR_WANT_OF_NODES = (ReasonKind.STRUCTURAL, ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 OF_ROOM = (ReasonKind.CAPACITY, ReasonKind.TOPOLOGY)
 NOT_IN_LINE = (PendingReason.HELD, PendingReason.AFTER, PendingReason.NOT_BEFORE, PendingReason.BACKOFF)
@@ -225,7 +225,7 @@ def _elsewhere(state: CellState, spec: JobSpec, codes: Sequence[PendingReason | 
         nodes = [state.nodes[node_id] for node_id in state.pools[name].ids]
         fit = [node for node in nodes if node.is_schedulable and spec.gpu_type in (None, node.spec.gpu_type)]
         found[name] = sum(node.gpus_free for node in fit)
-    return tuple((name, gpus) for name, gpus in found.items() if gpus)[:NAMED_MOST]
+    return tuple((name, gpus) for name, gpus in found.items() if gpus)[:NAMED_MAX]
 
 
 def _away(state: CellState, spec: JobSpec, codes: Sequence[PendingReason | None]) -> tuple[Node, ...]:
@@ -241,7 +241,7 @@ def _changed(state: CellState, spec: JobSpec, codes: Sequence[PendingReason | No
     if not state.offers:
         return ()
     nodes = _wanted_nodes(state, spec, codes)
-    return tuple(node.id for node in nodes if node.status is NodeStatus.READY and node.offered is not None)[:NAMED_MOST]
+    return tuple(node.id for node in nodes if node.status is NodeStatus.READY and node.offered is not None)[:NAMED_MAX]
 
 
 def _wanted_nodes(state: CellState, spec: JobSpec, codes: Sequence[PendingReason | None]) -> list[Node]:
@@ -259,7 +259,7 @@ def _closing(state: CellState, spec: JobSpec) -> tuple[tuple[str, int], ...]:
         return ()
     pools = [state.pools[name] for name in spec.pools or sorted(state.pools) if name in state.pools]
     shut = [node_id for pool in pools for node_id in shut_for(state, pool, spec)]
-    return tuple((node_id, state.maintenance_starts[node_id]) for node_id in shut[:NAMED_MOST])
+    return tuple((node_id, state.maintenance_starts[node_id]) for node_id in shut[:NAMED_MAX])
 
 
 def _to_free(
@@ -282,7 +282,7 @@ def _to_free(
             workers = "worker" if missing == 1 else "workers"
             together = f"room for {missing} more {workers} in {' and '.join(room.pool for room in able)} together"
             return tuple(text for text in (*found, together) if text is not None)
-        found += [pool.to_free for pool in shortfall(state, spec, UNITS_LOOKED_AT_MOST)]
+        found += [pool.to_free for pool in shortfall(state, spec, UNITS_LOOKED_AT_MAX)]
     return tuple(text for text in found if text is not None)
 
 
@@ -291,7 +291,7 @@ def _to_open(state: CellState, job: Job) -> tuple[str, ...]:
     if not waits_for_closed(state, job):
         return ()
     nodes = _wanted_nodes(state, job.spec, tuple(PendingReason))
-    return tuple(node.id for node in nodes if node.status in CLOSED)[:NAMED_MOST]
+    return tuple(node.id for node in nodes if node.status in CLOSED)[:NAMED_MAX]
 
 
 def _behind(
@@ -386,7 +386,7 @@ def _ahead(state: CellState, job: Job, before: list[Job], queue: Queue, now_ms: 
         queue=job.spec.queue or "",
         jobs=len(able),
         gpus_milli=sum(other.spec.gpus_milli for other in able),
-        first=tuple(other.spec.id for other in able[:NAMED_MOST]),
+        first=tuple(other.spec.id for other in able[:NAMED_MAX]),
         share=share_of(state, job.spec.tenant, now_ms) if queue.order is QueueOrder.FAIR_SHARE else None,
         stuck_jobs=len(stuck),
         stuck_gpus_milli=sum(other.spec.gpus_milli for other in stuck),

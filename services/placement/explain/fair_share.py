@@ -26,7 +26,7 @@ class TypeShare:
 class TenantShare:
     """A tenant beside the others of its parent. `share` is in billionths of all GPUs of the type of which it has most,
     by its weight; who `has_no_weight` comes last. `waiting` counts its own jobs, and the milli-GPUs that they want;
-    `waiting_most` is how many of them may wait, by the cell file in force (None where that cannot be read here).
+    `waiting_max` is how many of them may wait, by the cell file in force (None where that cannot be read here).
     `live_bytes` is what the specifications of those that wait or run take, `live_bytes_max` what they may take.
     """
 
@@ -36,7 +36,7 @@ class TenantShare:
     has_no_weight: bool
     waiting: int
     waiting_milli: int
-    waiting_most: int | None
+    waiting_max: int | None
     live_bytes: int
     live_bytes_max: int | None
     types: tuple[TypeShare, ...]
@@ -75,7 +75,7 @@ def _told(
         has_no_weight=share.has_no_weight,
         waiting=len(waiting),
         waiting_milli=sum(waiting),
-        waiting_most=None if limits is None else limits.of(tenant, state.policy.max_pending_jobs),
+        waiting_max=None if limits is None else limits.of(tenant, state.policy.max_pending_jobs),
         live_bytes=state.live_bytes_of.get(tenant, 0),
         live_bytes_max=None if limits is None else limits.bytes_of(tenant, state.policy.live_bytes_max),
         types=tuple(

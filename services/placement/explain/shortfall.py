@@ -15,20 +15,20 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.room import rooms
 from fallow.shared.events.fields.values import GPU, JobSpec, Level, Wish
 
-UNITS_MOST = 8
+UNITS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
 class UnitRoom:
-    """What one unit of the network could give: it holds `workers` of the `wanted` now, and `at_most` when nothing else
-    runs there.
+    """What one unit of the network could give: it holds `workers` of the `wanted` now, and `workers_max` when nothing
+    else runs there.
     """
 
     level: Level
     name: str
     workers: int
     wanted: int
-    at_most: int
+    workers_max: int
     takes_nodes: bool
 
     @property
@@ -44,8 +44,8 @@ class UnitRoom:
     def text(self) -> str:
         """For people."""
         what = "whole nodes" if self.takes_nodes else "workers"
-        if self.at_most < self.wanted:
-            return f"{self.name} holds {self.at_most} of {self.wanted} {what} at most"
+        if self.workers_max < self.wanted:
+            return f"{self.name} holds {self.workers_max} of {self.wanted} {what} at most"
         verb = "has" if self.takes_nodes else "has room for"
         return f"{self.name} {verb} {self.workers} of {self.wanted} {what}"
 
@@ -74,7 +74,7 @@ class PoolShortfall:
         if not self.is_in_one:
             missing = self.wanted - self.workers
             return f"room for {missing} more {_workers(missing)} in {self.pool}" if missing > 0 else None
-        able = [unit for unit in self.units if unit.at_most >= unit.wanted]
+        able = [unit for unit in self.units if unit.workers_max >= unit.wanted]
         return able[0].to_free if able else None
 
     @property
@@ -88,16 +88,16 @@ class PoolShortfall:
         return found + [unit.text for unit in self.units]
 
 
-def shortfall(state: CellState, spec: JobSpec, units_most: int = UNITS_MOST) -> list[PoolShortfall]:
+def shortfall(state: CellState, spec: JobSpec, units_max: int = UNITS_MAX) -> list[PoolShortfall]:
     """What each pool that the job accepts could give it now, in the job's order of pools. Pools that are not there are
     left out; where it needs no GPUs, all.
     """
     pools = state.pools if spec.resources.gpu_milli else {}
     names = [name for name in spec.pools or sorted(pools) if name in pools]
-    return [_of_pool(state, name, pools[name], spec, units_most) for name in names]
+    return [_of_pool(state, name, pools[name], spec, units_max) for name in names]
 
 
-def _of_pool(state: CellState, name: str, pool: PoolCapacity, spec: JobSpec, units_most: int) -> PoolShortfall:
+def _of_pool(state: CellState, name: str, pool: PoolCapacity, spec: JobSpec, units_max: int) -> PoolShortfall:
     topology = topology_for(state, pool, spec)
     gang = seeker_of(state, pool, topology, spec)
     level = spec.topology.level if spec.topology is not None else Level.LEAF
@@ -109,7 +109,7 @@ def _of_pool(state: CellState, name: str, pool: PoolCapacity, spec: JobSpec, uni
         wanted_gpus_milli=spec.gpus_milli,
         workers=sum(everywhere),
         wanted=spec.workers,
-        units=_units(gang, level, units_most),
+        units=_units(gang, level, units_max),
         left_milli=_left(state, spec, topology.gpu_type),
         is_in_one=_is_in_one(spec),
     )
@@ -133,7 +133,9 @@ def _units(gang: Seeker, level: Level, most: int) -> tuple[UnitRoom, ...]:
             name=units.paths[unit][-1],
             workers=room[unit],
             wanted=min(wanted or gang.spec.workers, gang.spec.workers),
-            at_most=sum(topology.specs[slot].gpus * GPU // gang.spec.resources.gpu_milli for slot in units.slots(unit)),
+            workers_max=sum(
+                topology.specs[slot].gpus * GPU // gang.spec.resources.gpu_milli for slot in units.slots(unit)
+            ),
             takes_nodes=all(topology.specs[slot].gpus == gpus for slot in units.slots(unit)),
         )
         for unit in nsmallest(most, named, key=lambda unit: (-room[unit], unit))

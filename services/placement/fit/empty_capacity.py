@@ -22,7 +22,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import (
     GPU,
-    WORKERS_MOST,
+    WORKERS_MAX,
     JobKind,
     JobSpec,
     Resources,
@@ -319,4 +319,4 @@ def _by_gpus(gpus: int, each_milli: int) -> int:
     """The same by GPUs alone. Workers without GPUs are limited by CPUs and memory only."""
     if each_milli >= GPU:
         return gpus // (each_milli // GPU)
-    return gpus * (GPU // each_milli) if each_milli else WORKERS_MOST
+    return gpus * (GPU // each_milli) if each_milli else WORKERS_MAX

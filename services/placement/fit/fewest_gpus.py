@@ -17,7 +17,7 @@ class Offer(NamedTuple):
     nodes: int
 
 
-CHOICES_MOST = 500
+CHOICES_MAX = 500
 """So many choices at most are looked at; of pools with so many kinds of nodes that there are more, the best of these
 is taken.
 """
@@ -54,7 +54,7 @@ class _Choice:
         each_gpus, each_workers, count = self._kinds[at]
         for many in range(min(count, -(-workers // each_workers)), -1, -1):
             left, taken = workers - many * each_workers, gpus + many * each_gpus
-            if self._looks >= CHOICES_MOST:
+            if self._looks >= CHOICES_MAX:
                 return
             if not self._is_beaten(at + 1, left, taken):
                 self.look(at + 1, left, taken, (*chosen, many))

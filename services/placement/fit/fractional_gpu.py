@@ -37,7 +37,7 @@ class FractionalGang:
 
     def room_in(self, level: Level, unit: int) -> int:
         """How many of its workers a unit holds; no more than the gang has are counted."""
-        most = min(self._at_most(level, unit), self.spec.workers)
+        most = min(self._workers_max(level, unit), self.spec.workers)
         if self._is_plain or not most:
             return most
         room = 0
@@ -69,7 +69,7 @@ class FractionalGang:
         named, ranking = self.topology.levels[level].named, self.topology.ranking(level, 1)
         whole = -(-workers // self._each)
         few = [unit for unit in self._beside_in(level) if ranking.room[unit] < whole]
-        few = [unit for unit in few if self._at_most(level, unit) >= workers]
+        few = [unit for unit in few if self._workers_max(level, unit) >= workers]
         if few:
             yield from ranking.tightest(0, mask_from(few, len(ranking.room)) & named)
         yield from ranking.tightest(whole, named)
@@ -85,7 +85,7 @@ class FractionalGang:
             found += places_in(together(runs), self.spec, len(found))
         return tuple(found)
 
-    def _at_most(self, level: Level, unit: int) -> int:
+    def _workers_max(self, level: Level, unit: int) -> int:
         """How many workers the devices of a unit hold."""
         whole = self.topology.ranking(level, 1).room[unit] * self._each
         return whole + self._beside_in(level).get(unit, 0)

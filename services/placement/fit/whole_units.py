@@ -17,7 +17,7 @@ from fallow.shared.cluster.model.node import lowest_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.values import JobSpec, Level, Wish
 
-KEPT_MOST = 200
+KEPT_MAX = 200
 """So many choices at most are gone on with from one unit to the next: those with the fewest GPUs for each worker."""
 
 
@@ -160,9 +160,9 @@ class _Slices:
                         continue
                     if name not in best or chosen.gpus + gpus < best[name].gpus:
                         best[name] = chosen.with_part(part, gpus, is_last=takes_rest)
-            if len(best) > KEPT_MOST:
+            if len(best) > KEPT_MAX:
                 names = sorted(best, key=lambda name: self._price(name, best[name]))
-                best = {name: best[name] for name in names[:KEPT_MOST]}
+                best = {name: best[name] for name in names[:KEPT_MAX]}
         found = best.get((self._whole, True))
         return None if found is None else found.choice()
 

@@ -32,7 +32,7 @@ from fallow.shared.cluster.quota.tree import Account, Branch
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import JobSpec
 
-KINDS_MOST = 8
+KINDS_MAX = 8
 """For the largest jobs of so many kinds places are kept for one owner. Jobs of one kind may use the same nodes."""
 
 Where = tuple[object, ...]
@@ -169,7 +169,7 @@ class _Choice:
             wheres[form.where] = None
             for gpu_type in form.types:
                 self._begin_line((form.tenant, gpu_type))
-        self._kinds_most = min(KINDS_MOST, len(wheres))
+        self._kinds_max = min(KINDS_MAX, len(wheres))
         self._open = sum(owner.left > 0 for owner in self._owners.values())
         """How many owners may keep more for another job. Behind the last one nothing needs a look."""
         self.claims: list[Claim] = []
@@ -198,7 +198,7 @@ class _Choice:
         wanted, need, may_more = waiter.wanted, -waiter.place[0], False
         if not need or (waiter.is_sure and not _is_all_guaranteed(self._state, waiter)):
             return False
-        (tenant, types, where), most = wanted.form, self._kinds_most
+        (tenant, types, where), most = wanted.form, self._kinds_max
         for gpu_type in types:
             found = []
             for owner in self._lines[tenant, gpu_type]:
@@ -227,7 +227,7 @@ class _Choice:
             found.append((owner.account, milli))
             owner.left -= milli
             owner.kinds[waiter.wanted.form.where] = None
-            self._open -= not owner.left or len(owner.kinds) == self._kinds_most
+            self._open -= not owner.left or len(owner.kinds) == self._kinds_max
         self.claims.append(Claim(rank, waiter.place, waiter.wanted, gpu_type, tuple(found), waiter.full))
 
 

@@ -18,7 +18,7 @@ from fallow.shared.events.reasons import PendingReason
 
 Search = Callable[[CellState, PoolCapacity], Places | None]
 
-LOOKS_MOST = 4
+LOOKS_MAX = 4
 """So often a search that comes by kept places is made again with what is kept there alone."""
 
 
@@ -84,7 +84,7 @@ class _Look(NamedTuple):
             return None  # nearly always, and soon: all else is in use
         looked_at, found, taking = dict[str, None](), places, Taking(self.state)
         try:
-            for _ in range(LOOKS_MOST):
+            for _ in range(LOOKS_MAX):
                 new = [node for node in dict.fromkeys(place.node for place in found) if node not in looked_at]
                 if not self._take(taking, new, borrowed=borrowed):
                     return found

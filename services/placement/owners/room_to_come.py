@@ -21,7 +21,7 @@ from fallow.shared.cluster.model.node import Node, lowest_of, mask_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.kept_places import KeptPlace
 from fallow.shared.events.fields.value import replace
-from fallow.shared.events.fields.values import GPU, WORKERS_MOST, JobSpec
+from fallow.shared.events.fields.values import GPU, WORKERS_MAX, JobSpec
 
 
 class Plan(NamedTuple):
@@ -136,8 +136,8 @@ def holds_empty(node: Node, spec: JobSpec) -> int:
     """How many of these workers a node holds when nothing runs there; one at least."""
     wants, healthy = spec.resources, (node.all_devices & ~node.failed).bit_count()
     by_gpus = healthy // (wants.gpu_milli // GPU) if wants.gpu_milli >= GPU else healthy * (GPU // wants.gpu_milli)
-    by_cpu = node.spec.cpu_milli // wants.cpu_milli if wants.cpu_milli else WORKERS_MOST
-    by_memory = node.spec.memory_mib // wants.memory_mib if wants.memory_mib else WORKERS_MOST
+    by_cpu = node.spec.cpu_milli // wants.cpu_milli if wants.cpu_milli else WORKERS_MAX
+    by_memory = node.spec.memory_mib // wants.memory_mib if wants.memory_mib else WORKERS_MAX
     return max(1, min(by_gpus, by_cpu, by_memory))
 
 

@@ -13,7 +13,7 @@ from fallow.shared.events.fields.values import GPU
 Key = tuple[int, int, int, int, int]
 """What a slice more would gain in a unit, the most first; whether that is a guess, and the unit in its order."""
 
-GAIN_MOST = 1 << 62
+GAIN_MAX = 1 << 62
 
 
 def plan_in_units(ground: Ground, among: int) -> Plan:
@@ -74,7 +74,7 @@ class _Units:
     def _gain(self, unit: int, plan: Plan, at: int, workers: int) -> Key:
         before = self._plans[unit][1].gain if unit in self._plans else (0, 0)
         whole, shared = plan.gain
-        return -(whole - before[0]), -(shared - before[1] if plan.left else GAIN_MOST), 0, at, workers
+        return -(whole - before[0]), -(shared - before[1] if plan.left else GAIN_MAX), 0, at, workers
 
     def _guess(self, unit: int, size: int, at: int) -> Key:
         """The most that a slice more could gain there."""
@@ -89,7 +89,7 @@ class _Units:
             most = min(most, self._room[unit] - gained)
         may_all_fit = most == size * (spec.resources.gpu_milli // GPU)
         is_more = may_all_fit or bool(self._nodes[unit] & self._shared)
-        return -most, -GAIN_MOST if is_more else 0, 1, at, workers
+        return -most, -GAIN_MAX if is_more else 0, 1, at, workers
 
     def joined(self, missing: int) -> Plan:
         """What is kept in all units, where there are none for so many workers."""

@@ -192,7 +192,7 @@ class WaitingOwners:
                 is_fair = line.queue.order is QueueOrder.FAIR_SHARE
                 found = waiter(state, job, wanted, is_sure=_is_strict(line) and is_fair)
                 array = state.arrays.get(job.spec.array_of or "")
-                is_limited = array is not None and array.most_running is not None
+                is_limited = array is not None and array.max_running is not None
         is_other = group.put(row, found, is_limited=is_limited)
         if is_other:
             self._with_limits.pop(group, None)

@@ -24,7 +24,7 @@ from fallow.shared.cluster.model.queue_order import Order
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.reasons import PendingReason
 
-KINDS_MOST = 2_000
+KINDS_MAX = 2_000
 """So many kinds of jobs are looked at for each tenant that stand before its due heads, the first in order first, once
 for all of these heads. A head before which more stand keeps nothing from others.
 """
@@ -37,7 +37,7 @@ Due = tuple[Job, Line, Row]
 
 def is_too_far(kinds: int) -> bool:
     """Whether behind so many other kinds of jobs of its tenant nothing is looked at any more."""
-    return kinds >= KINDS_MOST
+    return kinds >= KINDS_MAX
 
 
 def due_heads(state: CellState, lines: Lines, queue: Queue, now_ms: int) -> list[Due]:
@@ -150,7 +150,7 @@ class OwnBefore:
         return order
 
     def _begin(self, line: Line) -> _Before:
-        rooms, end = self._course_of[line].first_before(self._last[line], KINDS_MOST)
+        rooms, end = self._course_of[line].first_before(self._last[line], KINDS_MAX)
         self._state.capacity.effort.looks += len(rooms)
         last = self._last[line]
         found = [(each.first, each) for rows in rooms for each in rows.before(last) if each.first is not None]

@@ -56,7 +56,7 @@ WAITED_FOR: Final = (
 )
 """What passes when others end, so that it helps to keep what becomes free."""
 
-PLAN_WAITS_MOST: Final = 24
+PLAN_WAITS_MAX: Final = 24
 """For so many times `backfill_wait_ms` at most a planned start puts off that nothing passes a head any more."""
 
 COMPARISONS_TO_ASK: Final = 16
@@ -468,7 +468,7 @@ def is_due(state: CellState, job: Job, since_ms: int, now_ms: int) -> bool:
     """
     kept, wait_ms = state.reservations.get(job.spec.id), state.policy.backfill_wait_ms
     if kept is not None and kept.workers and kept.first_ms is not None:
-        wait_ms = max(wait_ms, min(kept.first_ms - since_ms, PLAN_WAITS_MOST * wait_ms))
+        wait_ms = max(wait_ms, min(kept.first_ms - since_ms, PLAN_WAITS_MAX * wait_ms))
     return now_ms - since_ms >= wait_ms
 
 

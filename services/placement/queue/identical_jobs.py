@@ -12,7 +12,7 @@ from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.values import GPU, JobSpec
 
-TOGETHER_MOST = 64
+TOGETHER_MAX = 64
 
 
 class BatchPlacement:
@@ -70,12 +70,12 @@ class BatchPlacement:
         rows, were_all_used = row.rows, self._room is row.rows.need and not self._places
         if len(rows.rows) == 1:
             second = course.second()
-            most = len(row) if second is None else row.count_before(second, TOGETHER_MOST)
+            most = len(row) if second is None else row.count_before(second, TOGETHER_MAX)
         else:
-            rows.together = most = min(TOGETHER_MOST, 2 * rows.together) if were_all_used else 1
+            rows.together = most = min(TOGETHER_MAX, 2 * rows.together) if were_all_used else 1
         self._room, self._places, self._allowed = rows.need, [], row if len(rows.rows) == 1 else None
         if most > 1:
-            found = place_alike(state, spec, min(most, TOGETHER_MOST), are_of_one_tenant=self._allowed is row)
+            found = place_alike(state, spec, min(most, TOGETHER_MAX), are_of_one_tenant=self._allowed is row)
             self._places = [(place,) for place in reversed(found)]
 
 

@@ -14,7 +14,7 @@ from fallow.services.placement.owners.owners_first import leaves_owners_alone
 from fallow.services.placement.queue.due_heads import WAITS, OwnBefore, due_heads
 from fallow.services.placement.queue.fair_share import Shares
 from fallow.services.placement.queue.heads import WAITED_FOR, Head, Heads, is_due, reserved_head
-from fallow.services.placement.queue.identical_jobs import TOGETHER_MOST, BatchPlacement
+from fallow.services.placement.queue.identical_jobs import TOGETHER_MAX, BatchPlacement
 from fallow.services.placement.queue.lines.course import ByShares, Course, OneLine, Turns
 from fallow.services.placement.queue.lines.line import Line
 from fallow.services.placement.queue.lines.lines import Lines
@@ -48,7 +48,7 @@ _STRICT, _BACKFILL = QueueDiscipline.STRICT_FIFO, QueueDiscipline.BACKFILL
 _OF_TENANT = (*sorted(OF_QUOTA), PendingReason.RESERVED_FOR_OTHER)
 """Reasons that hold for a class, since they go by whose it is. All others hold for all that need the same room."""
 
-TRIES_MOST = 500
+TRIES_MAX = 500
 """So many kinds of jobs at most are looked for places in vain in one walk; the next one goes on behind them, since it
 knows why these do not fit.
 """
@@ -58,7 +58,7 @@ LOOKS_OF_A_TRY = 50
 are dear to try a walk tries fewer.
 """
 
-TRIES_BESIDE_MOST = 16
+TRIES_BESIDE_MAX = 16
 """So many kinds of jobs that a head keeps back are tried in vain on other nodes in one walk along a queue, the next
 ones in the next walk: each is tried again only when more has become free, and when all the others had their turn.
 """
@@ -82,7 +82,7 @@ class CycleResult:
     starts: int = 0
     deferred: dict[str, PendingReason] = field(default_factory=dict)
     is_whole: bool = True
-    tries_left: int = TRIES_MOST
+    tries_left: int = TRIES_MAX
     heads: list[str] = field(default_factory=list)
     cleared: list[str] = field(default_factory=list)
     has_untried: bool = False
@@ -145,7 +145,7 @@ class _QueueScan:
         self._heads_of: dict[RoomRows, list[str]] | None = None
         self._met: dict[Row | RoomRows, None] = {}
         self._ahead = BatchPlacement()
-        self._tries = TRIES_BESIDE_MOST
+        self._tries = TRIES_BESIDE_MAX
 
     def go(self) -> bool:
         """Whether the walk may go on with the next queue."""
@@ -420,7 +420,7 @@ class _QueueScan:
         ahead, state, jobs, start = self._ahead, self._state, self._state.jobs, self._start
         need, started, has_room = row.rows.need, 0, True
         try:
-            for order in row.orders(TOGETHER_MOST if len(row.rows.rows) == 1 else 1):
+            for order in row.orders(TOGETHER_MAX if len(row.rows.rows) == 1 else 1):
                 job = jobs[order[-1]]
                 is_next = (second is None or order < second) and not job.avoid and ahead.has(state, need)
                 places = ahead.next(state, row, job) if is_next else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fallow.services.placement.queue.heads import PLAN_WAITS_MOST
+from fallow.services.placement.queue.heads import PLAN_WAITS_MAX
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.queue import QueueDiscipline
@@ -50,6 +50,6 @@ def _moments(state: CellState, lines: Lines) -> Iterator[int]:
         place = lines.place_of(job_id)
         if place is not None and place[0].queue.discipline is QueueDiscipline.BACKFILL:
             yield since_ms + wait_ms
-            if since_ms + PLAN_WAITS_MOST * wait_ms < last_ms:
-                yield since_ms + PLAN_WAITS_MOST * wait_ms
+            if since_ms + PLAN_WAITS_MAX * wait_ms < last_ms:
+                yield since_ms + PLAN_WAITS_MAX * wait_ms
     yield from first_ms

@@ -16,7 +16,7 @@ from fallow.shared.cluster.model.arrays import elements_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.values import JobSpec
 
-STEPS_MOST = 10_000
+STEPS_MAX = 10_000
 """So many waits each of the two sides of a search may follow."""
 
 
@@ -50,7 +50,7 @@ class _Side:
         """The next level; nothing where that takes too many steps."""
         found = [self.follow(job_id) for job_id in self.level]
         steps = self.steps + len(self.level) + sum(map(len, found))
-        if steps > STEPS_MOST:
+        if steps > STEPS_MAX:
             self.is_cut, self.level = True, []
             return []
         self.steps = steps
@@ -112,8 +112,8 @@ def _below(state: CellState, spec: JobSpec, ids: tuple[str, ...]) -> _Side:
         for follower in state.dependents.get(job_id, ())
         if state.jobs[follower].spec.tenant == spec.tenant
     )
-    first = list(islice(own, STEPS_MOST + 1))
-    if len(first) > STEPS_MOST:
+    first = list(islice(own, STEPS_MAX + 1))
+    if len(first) > STEPS_MAX:
         side.is_cut = True
     else:
         side.reach(first)

@@ -11,7 +11,7 @@ from fallow.shared.cluster.quota.tree import Account, Quotas
 from fallow.shared.events.operations import Quota
 from fallow.shared.near import first_named
 
-NAMED_MOST = 3
+NAMED_MAX = 3
 
 
 def contradictions(
@@ -82,4 +82,4 @@ def _told(quota: Quota, put: Quota, fault: Fault, run_time: Mapping[Account, lis
 
 def _beside(fault: Fault, run_time: Mapping[Account, list[str]]) -> str:
     names = run_time.get((fault.tenant, fault.gpu_type), ())
-    return f", for what was set at run time of {first_named(names, NAMED_MOST)}" if names else ""
+    return f", for what was set at run time of {first_named(names, NAMED_MAX)}" if names else ""

@@ -8,7 +8,7 @@ from itertools import chain
 from operator import attrgetter
 
 from fallow.services.placement.decision.decision import DecisionBuilder
-from fallow.services.placement.requests.circles import STEPS_MOST, circle
+from fallow.services.placement.requests.circles import STEPS_MAX, circle
 from fallow.shared.cluster.model.dependencies import breaker, ended, is_known, is_ready
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
@@ -16,7 +16,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.reasons import CancelReason, PendingReason, RefuseCode
 
-SETTLED_MOST = 2_000
+SETTLED_MAX = 2_000
 """So many waits end in one record at most, the others in the next ones. Each job counts as one more."""
 
 _NUMBER = attrgetter("number")
@@ -37,7 +37,7 @@ def refusal(decision: DecisionBuilder, spec: JobSpec, ids: tuple[str, ...]) -> t
     if found.job is not None:
         return RefuseCode.AFTER_ITSELF, f"{found.job} waits for it already"
     if found.is_cut:
-        text = f"{STEPS_MOST} waits before it and {STEPS_MOST} behind it do not tell whether it would wait for itself"
+        text = f"{STEPS_MAX} waits before it and {STEPS_MAX} behind it do not tell whether it would wait for itself"
         return RefuseCode.AFTER_TOO_MANY, text
     return None
 
@@ -62,7 +62,7 @@ def settle(decision: DecisionBuilder) -> None:
     """Let go on whose wait is over, and end those for which it can never be. Their ends may end others' waits.
     The walk waits for those that come to be ready together.
     """
-    state, left = decision.state, SETTLED_MOST
+    state, left = decision.state, SETTLED_MAX
     while state.has_waits_to_settle and left > 0:
         for job in _to_settle(state, left):
             if decision.is_full:

@@ -68,11 +68,11 @@ def _refusal(decision: DecisionBuilder, spec: JobSpec, limits: WaitingLimits) ->
 
 def _too_many_waiting(state: CellState, spec: JobSpec, limits: WaitingLimits) -> tuple[RefuseCode, str] | None:
     """Why no more jobs may wait, in the cell or of this tenant. An array counts as its elements."""
-    jobs, cell_most = spec.array or 1, state.policy.max_pending_jobs
+    jobs, cell_max = spec.array or 1, state.policy.max_pending_jobs
     of = "" if spec.array is None else f" and this array has {jobs}"
-    if state.waiting + jobs > cell_most:
-        return RefuseCode.TOO_MANY_WAITING, f"{state.waiting} jobs wait{of}, the cell takes {cell_most}"
-    waiting, most = state.waiting_of.get(spec.tenant, 0), limits.of(spec.tenant, cell_most)
+    if state.waiting + jobs > cell_max:
+        return RefuseCode.TOO_MANY_WAITING, f"{state.waiting} jobs wait{of}, the cell takes {cell_max}"
+    waiting, most = state.waiting_of.get(spec.tenant, 0), limits.of(spec.tenant, cell_max)
     if waiting + jobs > most:
         text = f"tenant {spec.tenant} has {waiting} waiting jobs{of}; its limit is {most}"
         return RefuseCode.TENANT_HAS_TOO_MANY_WAITING, text
@@ -83,12 +83,12 @@ def _too_many_bytes(state: CellState, spec: JobSpec, limits: WaitingLimits, new:
     """Why texts of `new` bytes more may not be kept, of the cell or of this tenant. Those of jobs that run are kept,
     too, so they count.
     """
-    cell_most = state.policy.live_bytes_max
+    cell_max = state.policy.live_bytes_max
     of = f"this one takes {new}" if spec.array is None else f"the {spec.array} of this array take {new}"
-    if state.live_bytes + new > cell_most:
-        text = f"the jobs that wait or run take {state.live_bytes} bytes and {of}, the cell takes {cell_most}"
+    if state.live_bytes + new > cell_max:
+        text = f"the jobs that wait or run take {state.live_bytes} bytes and {of}, the cell takes {cell_max}"
         return RefuseCode.TOO_MANY_WAITING, text
-    held, most = state.live_bytes_of.get(spec.tenant, 0), limits.bytes_of(spec.tenant, cell_most)
+    held, most = state.live_bytes_of.get(spec.tenant, 0), limits.bytes_of(spec.tenant, cell_max)
     if held + new > most:
         text = f"the jobs of tenant {spec.tenant} that wait or run take {held} bytes and {of}; its limit is {most}"
         return RefuseCode.TENANT_HAS_TOO_MANY_WAITING, text

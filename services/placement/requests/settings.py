@@ -17,7 +17,7 @@ from fallow.shared.cluster.model.lease import wrong_lease
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
 from fallow.shared.cluster.quota.rules import (
-    QUOTAS_MOST,
+    QUOTAS_MAX,
     Fault,
     fault_among,
     fault_in_pools,
@@ -35,13 +35,13 @@ from fallow.shared.events.reasons import ProposalCode, RefuseCode
 SET_QUOTA, SET_POLICY = "set-quota", "set-policy"
 """How refusals name what they are about; CELL_FILE, where it is a part of that."""
 
-QUOTAS_BYTES_MOST = 400_000
+QUOTAS_BYTES_MAX = 400_000
 """Quotas that are set together are one decision, and its record must have room for them."""
 
 _STEPS_OF_A_QUOTA = 20
 """What a quota costs, whether it changes or not, when the rules over all of its GPU type are looked at."""
 
-CONTRADICTIONS_TOLD_MOST = 20
+CONTRADICTIONS_TOLD_MAX = 20
 """So many quotas of a cell file that contradict others are told of one by one."""
 
 STEPS_OF_A_BRANCH = 5
@@ -76,10 +76,10 @@ def tell_contradictions(decision: DecisionBuilder, file: CellFile, in_force: Cel
     before = {} if anew or in_force is None else _by_account(in_force)
     gpus = file.gpus_of(decision.state.cell)
     found = contradictions(decision.state, _by_account(file), before, _tenants(file), gpus)
-    for text in found[:CONTRADICTIONS_TOLD_MOST]:
+    for text in found[:CONTRADICTIONS_TOLD_MAX]:
         refuse(decision, CELL_FILE, ProposalCode.NOT_ALLOWED, text)
-    if len(found) > CONTRADICTIONS_TOLD_MOST:
-        more = f"{len(found) - CONTRADICTIONS_TOLD_MOST} more quotas contradict others"
+    if len(found) > CONTRADICTIONS_TOLD_MAX:
+        more = f"{len(found) - CONTRADICTIONS_TOLD_MAX} more quotas contradict others"
         refuse(decision, CELL_FILE, ProposalCode.NOT_ALLOWED, more)
 
 
@@ -104,7 +104,7 @@ def _is_set(state: CellState, quota: Quota) -> bool:
 
 
 def _too_many(state: CellState, more: int) -> str:
-    return f"the cell would have {len(state.quotas) + more} quotas, it takes at most {QUOTAS_MOST}"
+    return f"the cell would have {len(state.quotas) + more} quotas, it takes at most {QUOTAS_MAX}"
 
 
 def _put_in_order(decision: DecisionBuilder, changed: Sequence[Quota], file: CellFile) -> bool:
@@ -166,12 +166,12 @@ def set_quota(decision: DecisionBuilder, event: SetQuota, file: CellFile) -> Non
         parents = {tenant.name: tenant.parent for tenant in file.tenants}
         quotas = tuple(_changed(decision.state, quota, event.fields, parents) for quota in quotas)
     size_bytes = sum(len(encode(e.QuotaSet(quota=quota))) + 1 for quota in quotas)
-    if size_bytes > QUOTAS_BYTES_MOST:
-        text = f"{len(quotas)} quotas need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MOST}: set fewer at once"
+    if size_bytes > QUOTAS_BYTES_MAX:
+        text = f"{len(quotas)} quotas need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MAX}: set fewer at once"
         refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, text)
         return
     new = len(accounts.keys() - decision.state.quotas.keys())
-    if new and len(decision.state.quotas) + new > QUOTAS_MOST:
+    if new and len(decision.state.quotas) + new > QUOTAS_MAX:
         refuse(decision, SET_QUOTA, ProposalCode.NOT_ALLOWED, _too_many(decision.state, new))
         return
     fault = _put_quotas(decision, quotas, _tenants(file), file.gpus_of(decision.state.cell))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from fallow.services.placement.decision.decision import STEPS_OF_AN_EFFECT, DecisionBuilder
-from fallow.services.placement.requests.settings import QUOTAS_BYTES_MOST, STEPS_OF_A_BRANCH, refuse
+from fallow.services.placement.requests.settings import QUOTAS_BYTES_MAX, STEPS_OF_A_BRANCH, refuse
 from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events import effects as e
@@ -27,7 +27,7 @@ REMOVE_QUOTA = "remove-quota"
 NOT_IN_THE_FILE = "its tenant is not in the cell file"
 """Why a job is held whose tenant is gone; what is held for it is released when the tenant is back."""
 
-NAMED_MOST = 3
+NAMED_MAX = 3
 
 
 def remove_quota(decision: DecisionBuilder, event: RemoveQuota) -> None:
@@ -46,9 +46,9 @@ def remove_quota(decision: DecisionBuilder, event: RemoveQuota) -> None:
     decision.steps += STEPS_OF_AN_EFFECT * len(accounts)
     effects = [e.QuotaRemoved(tenant=tenant, gpu_type=gpu_type) for _, gpu_type in accounts]
     size_bytes = sum(len(encode(effect)) + 1 for effect in effects)
-    if size_bytes > QUOTAS_BYTES_MOST:
+    if size_bytes > QUOTAS_BYTES_MAX:
         text = (
-            f"{len(effects)} removals need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MOST}: "
+            f"{len(effects)} removals need {size_bytes} bytes, a decision takes {QUOTAS_BYTES_MAX}: "
             "remove the quotas of one GPU type after the other"
         )
         refuse(decision, REMOVE_QUOTA, ProposalCode.NOT_ALLOWED, text)
@@ -76,8 +76,8 @@ def _why_they_stay(decision: DecisionBuilder, tenant: str, accounts: Sequence[Ac
 
 
 def _named(names: Collection[str]) -> str:
-    shown = sorted(names)[:NAMED_MOST]
-    return ", ".join(shown) + (" and others" if len(names) > NAMED_MOST else "")
+    shown = sorted(names)[:NAMED_MAX]
+    return ", ".join(shown) + (" and others" if len(names) > NAMED_MAX else "")
 
 
 def follow_file(decision: DecisionBuilder, tenants: Collection[str], before: Collection[str] | None) -> bool:

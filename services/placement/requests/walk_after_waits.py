@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fallow.shared.cluster.model.state import CellState
 
-PUT_OFF_MOST = 4
+PUT_OFF_MAX = 4
 """Decisions in a row without a walk: some thousand jobs that come to be ready together go in their order, and no other
 job waits long for that.
 """
@@ -31,6 +31,6 @@ class WalkAfterWaits:
         """Whether this decision starts nothing."""
         if self.is_owed or not state.has_waits_to_settle:
             return False
-        self.is_owed = self._put_off >= PUT_OFF_MOST
+        self.is_owed = self._put_off >= PUT_OFF_MAX
         self._put_off += 1
         return not self.is_owed

@@ -14,7 +14,7 @@ from fallow.shared.cluster.model.unacknowledged import closed
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.reasons import PendingReason
 
-CLOSED_MOST = 200
+CLOSED_MAX = 200
 """Where the heads could be on more of the job's nodes, only pools are tried on none of whose nodes they could be: to
 close a node for a search costs as much as a change of the node.
 """
@@ -23,7 +23,7 @@ close a node for a search costs as much as a change of the node.
 def place_beside(state: CellState, job: Job, reach: Reach, beside: Reach, now_ms: int) -> Places | PendingReason:
     """Places within `beside`, which is a part of where the job could be (`reach`)."""
     kept = {name: _schedulable(state, name, mask & ~beside.get(name, 0)) for name, mask in reach.items()}
-    if sum(mask.bit_count() for mask in kept.values()) <= CLOSED_MOST:
+    if sum(mask.bit_count() for mask in kept.values()) <= CLOSED_MAX:
         with closed(state, [node for name, mask in kept.items() for node in _nodes(state, name, mask)]):
             return place_job(state, job) if job.spec.gang else places_to_enter(state, job, now_ms)
     pools = tuple(name for name in reach if beside.get(name) == reach[name])

@@ -17,7 +17,7 @@ from fallow.shared.events.reasons import PendingReason
 AHEAD_MS = 604_800_000
 """Maintenance that is further ahead than a week is not looked at: most jobs are over by then."""
 
-LOOKS_MOST = 8
+LOOKS_MAX = 8
 """So many times of closing are told apart."""
 
 Found = tuple[WorkerPlace, ...] | PendingReason
@@ -42,7 +42,7 @@ def place_where_open_longest(state: CellState, spec: JobSpec, search: Callable[[
     begins = sorted(
         {ms for ms in state.maintenance_starts.values() if closes_ms <= ms <= now_ms + AHEAD_MS}, reverse=True
     )
-    begins = begins[:: -(-len(begins) // LOOKS_MOST)] if begins else []
+    begins = begins[:: -(-len(begins) // LOOKS_MAX)] if begins else []
     fits, fails = len(begins), -1  # by number: the earlier a node closes, the fewer nodes are left out
     while fits - fails > 1:
         middle = (fits + fails) // 2 if fails >= 0 else 0  # nearly always all nodes that close can be done without

@@ -18,7 +18,7 @@ from fallow.services.placement.search.gang import Places, place_gang
 from fallow.services.placement.search.quota_check import is_over_limits, refusal_of_places
 from fallow.services.placement.search.replicas import place_replicas
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
-from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, bytes_of
+from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MAX, bytes_of
 from fallow.shared.cluster.capacity.gpu_types import gpu_types_of
 from fallow.shared.cluster.model.independent_workers import fewest_of, is_service, may_enter, paused_ranks
 from fallow.shared.cluster.model.job import Job, JobStatus
@@ -27,11 +27,11 @@ from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import GPU, JobSpec, WorkerPlace
 from fallow.shared.events.reasons import PendingReason
 
-AT_ONCE_MOST = 1_000
+AT_ONCE_MAX = 1_000
 """So many workers enter in one step at most, if the job can start with so few: its record must have room for them."""
 
 
-def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE_MOST) -> Places | PendingReason:
+def places_to_enter(state: CellState, job: Job, now_ms: int, most: int = AT_ONCE_MAX) -> Places | PendingReason:
     """Places for the workers that enter now, or why there are none."""
     is_first = job.status is JobStatus.QUEUED
     fewest = fewest_of(job) if is_first else 1
@@ -59,7 +59,7 @@ def places_for(state: CellState, job: Job, fewest: int, most: int, now_ms: int) 
     turn, since_ms = (0, 0) if job.status is JobStatus.QUEUED else (job.turns + 1, now_ms)
     ranks = free_ranks(job, now_ms)
     placed = tuple([replace(place, rank=next(ranks), turn=turn, since_ms=since_ms) for place in found])
-    return PendingReason.RECORD_TOO_LARGE if bytes_of(placed) > GANG_BYTES_MOST else placed
+    return PendingReason.RECORD_TOO_LARGE if bytes_of(placed) > GANG_BYTES_MAX else placed
 
 
 def free_ranks(job: Job, now_ms: int) -> Iterator[int]:

@@ -77,10 +77,10 @@ def _ever_of_type(state: CellState, job: Job, spec: JobSpec, gpu_type: str, held
     here = [place.node for place in (*job.workers, *job.joining)]
     nodes = [node for node_id in here if (node := state.nodes[node_id]).spec.gpu_type == gpu_type]
     room = open_room(state, replace(spec, gpu_type=gpu_type)) - sum(node.status not in CLOSED for node in nodes)
-    return min(room, _most_ever(state, spec, gpu_type, held_milli))
+    return min(room, _max_ever(state, spec, gpu_type, held_milli))
 
 
-def _most_ever(state: CellState, spec: JobSpec, gpu_type: str, held_milli: int) -> int:
+def _max_ever(state: CellState, spec: JobSpec, gpu_type: str, held_milli: int) -> int:
     """How many of these workers quotas may ever let the job have of one type, beside what it holds of it."""
     fits, fails = 0, spec.workers + 1
     while fails - fits > 1:
@@ -130,7 +130,7 @@ def _wanted_of(state: CellState, spec: JobSpec, gpu_type: str, held_milli: int) 
     """The job as far as it could ever be of this type; None where it could not."""
     if not goes_to_several_pools(spec) or spec.gpu_type is not None:
         return spec if _is_ever_within(state, spec, gpu_type, spec.gpus_milli + held_milli) else None
-    most = _most_ever(state, spec, gpu_type, held_milli)
+    most = _max_ever(state, spec, gpu_type, held_milli)
     return replace(spec, workers=most, workers_min=most) if most else None
 
 
@@ -228,8 +228,8 @@ def refusal(
     if taken_milli > free_milli and not may_be_part and not _is_ever_within(state, spec, gpu_type, milli):
         return PendingReason.QUOTA_REACHED  # to wait for room helps no job that quotas keep from it for good
     kept = state.tree.kept.of_types.get(gpu_type)
-    most_milli = free_milli - cohort.home_idle_milli - (0 if kept is None else kept.milli)
-    if spec.preemptible and taken_milli <= most_milli and not (kept and kept.has_alone):
+    max_milli = free_milli - cohort.home_idle_milli - (0 if kept is None else kept.milli)
+    if spec.preemptible and taken_milli <= max_milli and not (kept and kept.has_alone):
         return None  # nearly always: there is enough beside all that is kept
     with with_whole_nodes(state, gpu_type):
         found = _of_others(state.tree, spec, gpu_type, taken_milli, free_milli, may_be_part=may_be_part)

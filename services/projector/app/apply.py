@@ -19,7 +19,7 @@ from fallow.shared.events.fields.values import WorkerPlace
 from fallow.shared.view.row_batch import Rows, Stand, Totals
 from fallow.shared.view.row_text import accounts_by_tenant, job_text, node_text, over_text, pools_text, tenant_text
 
-FORGOTTEN_PER_END_MOST = 2
+FORGOTTEN_PER_END_MAX = 2
 """How many remembered jobs the fold may forget for each that ends."""
 
 LOAD_CHARS = 1_000_000
@@ -61,7 +61,7 @@ class Touched:
         if ended:
             for array in _arrays_over(state, decision.effects):
                 self.jobs[array] = None
-        for number in range(state.over_first, state.over_first + FORGOTTEN_PER_END_MOST * ended):
+        for number in range(state.over_first, state.over_first + FORGOTTEN_PER_END_MAX * ended):
             job_id = state.finished.id_of(number)
             if job_id is None:
                 return

@@ -14,7 +14,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.decisions import Decision
 from fallow.shared.view.store import Applied, ApplyAnswer, BeginAnswer, Behind, Busy, Further, NotReady, Stands
 
-TOUCHED_MOST = 20_000
+TOUCHED_MAX = 20_000
 """Beyond so many touched entities a rebuild is as fast, and does not hold Redis up in one long function."""
 
 
@@ -83,7 +83,7 @@ class Projection:
         if self.tracked_from is None or not isinstance(decision, Decision) or decision.version != state.version + 1:
             return
         self.touched.note(state, decision)
-        if len(self.touched) > TOUCHED_MOST:
+        if len(self.touched) > TOUCHED_MAX:
             self.touched.clear()
             self.tracked_from = None
 

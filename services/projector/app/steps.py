@@ -16,7 +16,7 @@ LOAD_ROWS = 500
 """Rows of one step of a rebuild: a few milliseconds, so that others get their turn at Redis in between."""
 
 
-APPLY_CHARS_MOST = 16_000_000
+APPLY_CHARS_MAX = 16_000_000
 """Of the rows that one function puts: some 300 ms of Redis's time. What is longer is put in the parts of a rebuild."""
 
 
@@ -63,7 +63,7 @@ async def take_step(
             return await _ask(view, projection, state)
         case Apply() as step:
             rows = rows_of_touched(state, projection.touched)
-            if rows.chars <= APPLY_CHARS_MOST:
+            if rows.chars <= APPLY_CHARS_MAX:
                 return await _apply(view, projection, state, step, rows)
             return await _rebuild(
                 view, projection, state, projection.too_much(), rebuild_id=rebuild_id, wall_ms=wall_ms

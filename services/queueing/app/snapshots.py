@@ -43,7 +43,7 @@ GONE = "the snapshots are gone from their topic; a new one is written"
 LAST_BOUND_S = 12.0
 """So long a snapshot at an orderly stop may take: the process has 20 seconds to end."""
 
-UNWRITTEN_FIRST_S, UNWRITTEN_MOST_S = 1.0, 60.0
+UNWRITTEN_FIRST_S, UNWRITTEN_MAX_S = 1.0, 60.0
 """A snapshot that does not get into the log is tried again later and later: each try cuts the whole state."""
 
 WRITE_SECONDS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -137,7 +137,7 @@ class Keeper:
         now_ms = self._host.monotonic_ms()
         self._pace, self._looks = Pace(settings.snapshot_versions, longest_ms, version, now_ms), Looks(now_ms)
         self._looks.done(None, now_ms, now_ms)
-        self._unwritten = Unwritten(context.back_off(UNWRITTEN_FIRST_S, UNWRITTEN_MOST_S))
+        self._unwritten = Unwritten(context.back_off(UNWRITTEN_FIRST_S, UNWRITTEN_MAX_S))
         self._catalogue: Catalogue | None = None
         self._task: asyncio.Task[None] | None = None
         tenure.on_change = self._on_change

@@ -8,7 +8,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.queue import PlannedStart
 
-REMEMBERED_MOST = 10_000
+REMEMBERED_MAX = 10_000
 """So many planned starts are remembered; the oldest goes first."""
 
 
@@ -22,7 +22,7 @@ class ForecastError:
         """These starts are planned now."""
         for start in starts:
             self._first.setdefault(start.job, start.start_ms)
-        while len(self._first) > REMEMBERED_MOST:
+        while len(self._first) > REMEMBERED_MAX:
             del self._first[next(iter(self._first))]
 
     def note(self, decision: Decision) -> Iterator[tuple[str, int]]:

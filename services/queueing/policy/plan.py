@@ -16,14 +16,14 @@ from fallow.shared.cluster.model.job import WAITING, Job, JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.queue import QueuePlan
 
-NEXT_MOST = 100
+NEXT_MAX = 100
 """So many jobs of a queue are named."""
 
 JOBS_PER_PART = 4_000
 """A tenant and an id have at most 192 characters together, so a part stays below 800 kB."""
 
 
-def plan_of(state: CellState, queues: Sequence[Queue], now_ms: int, most: int = NEXT_MOST) -> list[QueuePlan]:
+def plan_of(state: CellState, queues: Sequence[Queue], now_ms: int, most: int = NEXT_MAX) -> list[QueuePlan]:
     """The queues in which jobs wait, in the order of the cell file, behind them those that the file no longer has by
     name. Of each the first `most` jobs.
     """
@@ -66,7 +66,7 @@ def _below_limits(state: CellState, ready: Iterable[Job]) -> tuple[dict[str, int
 
 def _room(state: CellState, array_id: str) -> int:
     array = state.arrays.get(array_id)
-    return 0 if array is None or array.most_running is None else max(0, array.most_running - array.holding)
+    return 0 if array is None or array.max_running is None else max(0, array.max_running - array.holding)
 
 
 def _within(turns: Iterator[Job], room: dict[str, int]) -> Iterator[Job]:

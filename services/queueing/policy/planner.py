@@ -44,22 +44,22 @@ from fallow.shared.events.reasons import PendingReason
 CANDIDATES_EACH = 4
 """So many times as many jobs are looked at as may be planned: some of them fit now."""
 
-STEPS_MOST = 1_000
+STEPS_MAX = 1_000
 """So many times are looked at; where more runs end, those that follow each other closely count as one."""
 
-TRIES_MOST = 4_000
+TRIES_MAX = 4_000
 """So often a place is looked for in all, beside the first look."""
 
 HORIZON_MS = 366 * 86_400_000
 """Of what would start later than that nothing is said."""
 
-KEPT_NODES_MOST = 200
+KEPT_NODES_MAX = 200
 """On so many nodes at most places are kept for all jobs together: to keep others off costs as much as each of them.
 Jobs that need more have a planned start, and are protected by their wait alone.
 """
 
-KEPT_PLACES_MOST = 2_000
-KEPT_BYTES_MOST = 600_000
+KEPT_PLACES_MAX = 2_000
+KEPT_BYTES_MAX = 600_000
 """So much do all kept places take in the plan, which is one record: a node may have thousands of devices."""
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -123,13 +123,13 @@ def _as_arrays_allow(state: CellState, queue: Queue, jobs: Sequence[Job]) -> lis
     found, elements = list[Job](), dict[str, list[Job]]()
     for job in jobs:
         array = state.arrays.get(job.spec.array_of or "")
-        if array is None or array.most_running is None:
+        if array is None or array.max_running is None:
             found.append(job)
         else:
             elements.setdefault(array.id, []).append(job)
     for array_id, waiting in elements.items():
         array = state.arrays[array_id]
-        left = (array.most_running or 0) - array.holding
+        left = (array.max_running or 0) - array.holding
         found += nsmallest(left, waiting, key=lambda job: order_in(queue, job.spec, job.submit_ms, job.number))
     return found
 
@@ -210,7 +210,7 @@ class _Forecast:
     def __init__(self, state: CellState, now_ms: int, estimator: Estimator) -> None:
         self._state, self._now_ms, self._estimator = state, now_ms, estimator
         self._ends: list[tuple[int, int, Job | str, tuple[WorkerPlace, ...]]] = []
-        self._tries, self._numbers = TRIES_MOST, count()
+        self._tries, self._numbers = TRIES_MAX, count()
         self._starts: dict[str, tuple[int, Places]] = {}
         state.clock_ms = max(now_ms, state.clock_ms)
         for job in state.jobs.values():
@@ -237,7 +237,7 @@ class _Forecast:
     def go(self, waiting: list[_Waiting], most: int) -> None:
         """Find out when these start: at most so many of those that do not fit now."""
         left = _first_left(self._serve(waiting, self._now_ms), most)
-        together = -(-len(self._ends) // STEPS_MOST)
+        together = -(-len(self._ends) // STEPS_MAX)
         while left and self._ends and self._ends[0][0] <= self._now_ms + HORIZON_MS and self._tries > 0:
             left = self._serve(left, self._step(together))
 
@@ -323,10 +323,10 @@ class _Forecast:
                 continue
             start_ms, places = start
             more = dict.fromkeys(place.node for place in places)
-            is_kept = one.queue.discipline is _BACKFILL and kept + len(places) <= KEPT_PLACES_MOST
-            is_kept = is_kept and len(nodes | more) <= KEPT_NODES_MOST
+            is_kept = one.queue.discipline is _BACKFILL and kept + len(places) <= KEPT_PLACES_MAX
+            is_kept = is_kept and len(nodes | more) <= KEPT_NODES_MAX
             size_bytes = len(_ENCODE(places)) if is_kept else 0
-            if is_kept and kept_bytes + size_bytes <= KEPT_BYTES_MOST:
+            if is_kept and kept_bytes + size_bytes <= KEPT_BYTES_MAX:
                 nodes, kept, kept_bytes = nodes | more, kept + len(places), kept_bytes + size_bytes
             else:
                 places = ()

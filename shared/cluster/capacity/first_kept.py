@@ -16,17 +16,17 @@ class FirstKept(dict[K, V], Generic[K, V]):
     times over, since then nobody may ask for many of them any more.
     """
 
-    __slots__ = ("_most", "_refused")
+    __slots__ = ("_max", "_refused")
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self._most, self._refused = most, 0
+        self._max, self._refused = most, 0
 
     def keep(self, name: K, what: V) -> None:
         """Keep this answer, if there is room for it."""
-        if len(self) >= self._most and name not in self:
+        if len(self) >= self._max and name not in self:
             self._refused += 1
-            if self._refused <= _ROUNDS * self._most:
+            if self._refused <= _ROUNDS * self._max:
                 return
             self.clear()
             self._refused = 0

@@ -8,20 +8,20 @@ from operator import attrgetter
 
 import msgspec
 
-from fallow.shared.events.codec.ranges import ONE_BY_ONE_MOST, ranges_of
-from fallow.shared.events.fields.values import DEVICES_MOST, GPU, WORKERS_MOST, JobSpec, WorkerPlace
+from fallow.shared.events.codec.ranges import ONE_BY_ONE_MAX, ranges_of
+from fallow.shared.events.fields.values import DEVICES_MAX, GPU, WORKERS_MAX, JobSpec, WorkerPlace
 
-GANG_BYTES_MOST = 950_000
+GANG_BYTES_MAX = 950_000
 """A gang that needs more could never be written: a record takes a megabyte, with all that surrounds the places."""
 
 _RANGE_BYTES = len('{"rank":,"node":"n","devices":[],"gpu_milli":},')
 _COUNT_BYTES = len('"workers":2,')
 _DEVICE_BYTES = len("0,")
 
-_PLACE_BYTES_MOST = 350
+_PLACE_BYTES_MAX = 350
 """What a place, or a range of them, takes at most beside its devices: a node's name has at most 128 characters."""
 
-_DEVICE_BYTES_MOST = len(f"{DEVICES_MOST - 1},")
+_DEVICE_BYTES_MAX = len(f"{DEVICES_MAX - 1},")
 _ALONE_BYTES = 190
 _ENCODE = msgspec.json.Encoder().encode
 
@@ -29,19 +29,19 @@ _ENCODE = msgspec.json.Encoder().encode
 def bytes_of(places: tuple[WorkerPlace, ...]) -> int:
     """What these places take in the record of their start, or a little more."""
     if len(places) == 1:
-        return _ALONE_BYTES + len(places[0].node) + _DEVICE_BYTES_MOST * len(places[0].devices)
-    return len(_ENCODE(places if len(places) <= ONE_BY_ONE_MOST else ranges_of(places)))
+        return _ALONE_BYTES + len(places[0].node) + _DEVICE_BYTES_MAX * len(places[0].devices)
+    return len(_ENCODE(places if len(places) <= ONE_BY_ONE_MAX else ranges_of(places)))
 
 
 def is_too_large(spec: JobSpec, places: tuple[WorkerPlace, ...]) -> bool:
     """Whether no record can hold these places of a gang. Most gangs are small enough for nodes of any names, or on so
     few nodes that their names need not be looked at.
     """
-    devices_bytes = spec.workers * max(1, spec.resources.gpu_milli // GPU) * _DEVICE_BYTES_MOST
-    most = (GANG_BYTES_MOST - devices_bytes) // _PLACE_BYTES_MOST
-    if spec.workers <= most or (spec.workers > ONE_BY_ONE_MOST and _node_by_node(places) <= most):
+    devices_bytes = spec.workers * max(1, spec.resources.gpu_milli // GPU) * _DEVICE_BYTES_MAX
+    most = (GANG_BYTES_MAX - devices_bytes) // _PLACE_BYTES_MAX
+    if spec.workers <= most or (spec.workers > ONE_BY_ONE_MAX and _node_by_node(places) <= most):
         return False
-    return bytes_of(places) > GANG_BYTES_MOST
+    return bytes_of(places) > GANG_BYTES_MAX
 
 
 def _node_by_node(places: tuple[WorkerPlace, ...]) -> int:
@@ -69,10 +69,10 @@ def workers_per_node(gpu_milli: int, gpus_per_node: int) -> int:
     return gpus_per_node // (gpu_milli // GPU)
 
 
-def most_workers(gpu_milli: int, gpus_per_node: int) -> int:
+def max_workers(gpu_milli: int, gpus_per_node: int) -> int:
     """How many such workers a gang on nodes of so many GPUs may have at most."""
-    counts = range(WORKERS_MOST + 1)
-    return bisect_right(counts, GANG_BYTES_MOST, key=lambda n: fewest_bytes(n, gpu_milli, gpus_per_node)) - 1
+    counts = range(WORKERS_MAX + 1)
+    return bisect_right(counts, GANG_BYTES_MAX, key=lambda n: fewest_bytes(n, gpu_milli, gpus_per_node)) - 1
 
 
 def _digits(count: int) -> int:

@@ -22,7 +22,7 @@ HARDWARE = "hardware"
 CLOSED = (NodeStatus.CORDONED, NodeStatus.DRAINING)
 """A person has closed the node for new work, and a person opens it again."""
 
-REMEMBERED_MOST, UNITS_MOST = 4_096, 256
+REMEMBERED_MAX, UNITS_MAX = 4_096, 256
 
 LOOKS_TO_FIND_UNIT = 4
 """To find the unit of a node takes so long as to look at so many."""
@@ -77,9 +77,9 @@ class Hardware:
         self._seen: dict[str, tuple[NodeSpec, NodeStatus, int]] = {}
         self._of = [_kind(node) for node in nodes]
         self.kinds: dict[Kind, int] = {}
-        self.remembered = FirstKept[object, object](REMEMBERED_MOST)
+        self.remembered = FirstKept[object, object](REMEMBERED_MAX)
         self._types: dict[str, None] | None = None
-        self._units = FirstKept[tuple[Level, int], list[UnitsAlike]](UNITS_MOST)
+        self._units = FirstKept[tuple[Level, int], list[UnitsAlike]](UNITS_MAX)
         self._of_level: dict[Level, list[tuple[int, dict[Kind, int]]]] = {}
         self.mark = object()
         self.closed = mask_from([number for number, node in enumerate(nodes) if node.status in CLOSED], len(nodes))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fallow.shared.cluster.capacity.constraints import parsed
 from fallow.shared.cluster.capacity.masks import mask_from
 
-_MASKS_OF_A_KEY_MOST = 1_024
+_MASKS_OF_A_KEY_MAX = 1_024
 """So many values of one key at most are kept as masks, which are as wide as the pool; those of fewer nodes as lists."""
 
 Alike = list[int] | int
@@ -24,7 +24,7 @@ class Labels:
     def __init__(self, of_each: Sequence[Mapping[str, str]]) -> None:
         """`of_each` are the labels of each node, in the order of the pool's numbers."""
         self._size = len(of_each)
-        self._few = max(1, self._size // _MASKS_OF_A_KEY_MOST)
+        self._few = max(1, self._size // _MASKS_OF_A_KEY_MAX)
         self._having: dict[str, Alike] = {}
         """The nodes with each key, whatever its value."""
         self._of: dict[str, dict[str, Alike]] = {}

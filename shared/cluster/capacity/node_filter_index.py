@@ -24,7 +24,7 @@ from fallow.shared.cluster.model.node import ZONE_LABEL, ZONE_NAME, Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.values import JobKind, JobSpec, NodeRole, NodeSpec
 
-MEMBERS_MOST = 256
+MEMBERS_MAX = 256
 """So many needs have the nodes that suit them remembered."""
 
 MARKS = "marks"
@@ -57,7 +57,7 @@ class NodeFilterIndex:
     empty: int
     is_stale: bool = False
     _is_empty: bytearray = field(default_factory=bytearray)
-    _members: FirstKept[tuple[Needs | None, object], int] = field(default_factory=lambda: FirstKept(MEMBERS_MOST))
+    _members: FirstKept[tuple[Needs | None, object], int] = field(default_factory=lambda: FirstKept(MEMBERS_MAX))
     _labels: Labels | None = None
     """What labels the nodes have, once somebody has asked for a rule."""
     _forms: dict[Form, int] | None = None

@@ -33,7 +33,7 @@ _DOMAIN, _LEAF = Level.DOMAIN, Level.LEAF
 Path = tuple[str, ...]
 """The names of a unit: its own last, those of the levels around it first; "" where a name is not known."""
 
-_CHANGES_A_NODE_MOST = 4
+_CHANGES_A_NODE_MAX = 4
 """So many changes for each node are kept for rankings that nobody asks; then these are brought up to date anyway."""
 
 
@@ -42,10 +42,10 @@ _IDLE_NOTES = 1_000
 them for nothing costs more than to make it anew.
 """
 
-PARTS_MOST = 32
+PARTS_MAX = 32
 """So many parts of a pool have an index at a time."""
 
-_REFUSED_MOST = 4 * PARTS_MOST
+_REFUSED_MAX = 4 * PARTS_MAX
 """When so many indices found no room, those that nobody has asked for meanwhile are given up."""
 
 LOOKS_TO_INDEX_NODE = 8
@@ -229,7 +229,7 @@ class Topology:
         self._move(slot, before, free)
         changes = self._changes
         changes.append((slot, before, free))
-        if len(changes) > _CHANGES_A_NODE_MOST * size:
+        if len(changes) > _CHANGES_A_NODE_MAX * size:
             self._settle()
 
     def _use(self, slot: int) -> None:
@@ -401,15 +401,15 @@ class Parts:
 
     def keep(self, name: PartName, topology: Topology) -> None:
         """Keep an index, if there is room."""
-        if name not in self._kept and len(self._kept) >= PARTS_MOST:
+        if name not in self._kept and len(self._kept) >= PARTS_MAX:
             self._make_room()
-        if name in self._kept or len(self._kept) < PARTS_MOST:
+        if name in self._kept or len(self._kept) < PARTS_MAX:
             self._kept[name] = topology
 
     def _make_room(self) -> None:
         self._refused += 1
         stale = [name for name, topology in self._kept.items() if topology.is_stale]
-        if not stale and self._refused > _REFUSED_MOST:
+        if not stale and self._refused > _REFUSED_MAX:
             stale = [name for name in self._kept if name not in self._asked]
             self._asked.clear()
             self._refused = 0

@@ -52,8 +52,8 @@ class QuotaBooks:
         quota = self.quotas.get(account)
         if quota is None or (quota.lends and quota.lend_limit_milli is None):
             return 0
-        lent_most = quota.lend_limit_milli if quota.lends and quota.lend_limit_milli is not None else 0
-        return max(0, self.guaranteed(account) - self.kept_below(account) - lent_most)
+        lent_max = quota.lend_limit_milli if quota.lends and quota.lend_limit_milli is not None else 0
+        return max(0, self.guaranteed(account) - self.kept_below(account) - lent_max)
 
     def drawn(self, account: Account) -> int:
         """Its use without what its children serve at home."""
@@ -62,7 +62,7 @@ class QuotaBooks:
             "drawn", account, lambda below: own + sum(max(0, self.drawn(at) - self.at_home(at)) for at in below)
         )
 
-    def drawn_most(self, account: Account) -> int | None:
+    def drawn_max(self, account: Account) -> int | None:
         """How much it may draw with what it may borrow; None: as much as there is."""
         quota = self.quotas.get(account)
         if quota is None or (quota.borrows and quota.borrow_limit_milli is None):
@@ -81,7 +81,7 @@ class QuotaBooks:
             limit = None if quota is None else quota.limit_milli
             if limit is not None and self.use(account) > limit:
                 return f"{account[0]} uses {self.use(account)} milli-GPUs of {account[1]}, its limit is {limit}"
-            most = self.drawn_most(account) if draws else None
+            most = self.drawn_max(account) if draws else None
             if most is not None and self.drawn(account) > most:
                 return f"{account[0]} draws {self.drawn(account)} milli-GPUs of {account[1]}, it may {most}"
             home = self.at_home(account)

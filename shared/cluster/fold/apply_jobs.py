@@ -507,10 +507,10 @@ def _forget(state: CellState, at_ms: int) -> None:
     step is long. One is remembered until all who wait for it know that it is over.
     """
     over, policy = state.finished, state.policy
-    too_old_ms, jobs_most = at_ms - policy.finished_jobs_ttl_ms, policy.finished_jobs_max
+    too_old_ms, jobs_max = at_ms - policy.finished_jobs_ttl_ms, policy.finished_jobs_max
     for _ in range(2):
         remembered = over.next - over.first
-        if not remembered or (over.oldest_ms >= too_old_ms and remembered <= jobs_most):
+        if not remembered or (over.oldest_ms >= too_old_ms and remembered <= jobs_max):
             return
         if state.ends_untold and over.id_of(over.first) in state.ends_untold:
             return

@@ -27,7 +27,7 @@ from fallow.shared.cluster.quota.fair_use import Used
 from fallow.shared.cluster.quota.quota import charge
 from fallow.shared.cluster.quota.rules import contradiction
 from fallow.shared.events.codec.encoding import shorten
-from fallow.shared.events.codec.ranges import ONE_BY_ONE_MOST, places_of, ranges_of
+from fallow.shared.events.codec.ranges import ONE_BY_ONE_MAX, places_of, ranges_of
 from fallow.shared.events.effects import CellFileSet, EvictionsHeld, ReservationSet
 from fallow.shared.events.fields.values import WorkerRange
 from fallow.shared.events.operations import CellPolicy, Quota
@@ -93,7 +93,7 @@ _told_of_node, _told_of_few, _told_of_array = _told_of(Node), _told_of(Job, _RAN
 
 def _told_of_job(job: Job) -> Any:
     told = _told_of_few(job)
-    if len(job.workers) > ONE_BY_ONE_MOST:
+    if len(job.workers) > ONE_BY_ONE_MAX:
         told.workers, told.ranges = (), ranges_of(job.workers)
     return told
 

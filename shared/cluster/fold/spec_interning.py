@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr
 
 from fallow.shared.events.fields.values import JobSpec
 
-KINDS_MOST = 4096
+KINDS_MAX = 4096
 """Kinds of jobs that are known at a time. Beyond it the table is begun anew: nothing but memory depends on it."""
 
 _parts_of = attrgetter("tenant", "queue", "cell", "gpu_type", "pools", "resources")
@@ -23,7 +23,7 @@ def share(kinds: Kinds, spec: JobSpec) -> None:
     parts = _parts_of(spec)
     known = kinds.get(parts)
     if known is None:
-        if len(kinds) >= KINDS_MOST:
+        if len(kinds) >= KINDS_MAX:
             kinds.clear()
         kinds[parts] = parts
         return

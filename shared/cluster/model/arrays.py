@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class ArrayJob:
     """An array of which some elements are not over: `left` of `elements`. `holding` of them hold places now, of which
-    there may be `most_running`; `failed` and `cancelled` came to such an end. Its submission came at `came_ms`.
+    there may be `max_running`; `failed` and `cancelled` came to such an end. Its submission came at `came_ms`.
     """
 
     id: str
     tenant: str
     digest: str
     elements: int
-    most_running: int | None = None
+    max_running: int | None = None
     left: int = 0
     holding: int = 0
     failed: int = 0
@@ -33,7 +33,7 @@ class ArrayJob:
     @property
     def is_full(self) -> bool:
         """Whether so many elements run that no further one may start."""
-        return self.most_running is not None and self.holding >= self.most_running
+        return self.max_running is not None and self.holding >= self.max_running
 
     @property
     def outcome(self) -> JobStatus:

@@ -19,28 +19,28 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from fallow.shared.cluster.model.lease import wrong_lease
 from fallow.shared.cluster.model.weak_keys import wrong_key
-from fallow.shared.cluster.quota.rules import QUOTAS_MOST, fault_among, fault_in_pools, guaranteed_by_type
+from fallow.shared.cluster.quota.rules import QUOTAS_MAX, fault_among, fault_in_pools, guaranteed_by_type
 from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS, Label, Millis, Name
 from fallow.shared.events.codec.encoding import written
-from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MOST
+from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MAX
 from fallow.shared.events.fields.value import is_from_log, told_of
-from fallow.shared.events.fields.values import DEVICES_MOST, GPU, POOLS_MOST, WORKERS_MOST, NodeRole
+from fallow.shared.events.fields.values import DEVICES_MAX, GPU, POOLS_MAX, WORKERS_MAX, NodeRole
 from fallow.shared.events.operations import CellPolicy, Quota, ReclaimFrom
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 
-AGING_MOST_MS = 10 * 365 * 86_400_000
+AGING_MAX_MS = 10 * 365 * 86_400_000
 
 KEY_KIND = "ed25519:"
 PUBLIC_KEY = f"^{KEY_KIND}[A-Za-z0-9+/]{{42}}[AEIMQUYcgkosw048]=$"
 """32 bytes as base64."""
 
-KEYS_MOST = 16
+KEYS_MAX = 16
 """A forged record is tried with each of them."""
 
-GPUS_MOST = LARGEST_INTEGER // GPU
+GPUS_MAX = LARGEST_INTEGER // GPU
 """So many GPUs a pool or a share of it has at most: the log counts them in thousandths."""
 
-Gpus = Annotated[int, Field(strict=True, ge=0, le=GPUS_MOST)]
+Gpus = Annotated[int, Field(strict=True, ge=0, le=GPUS_MAX)]
 
 
 PLACEMENTS = ("best-fit", "binpack", "first-fit", "spread", "e-binpack", "frag-aware", "lifetime", "e-spread")
@@ -55,7 +55,7 @@ class Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-NODE_PATTERNS_MOST = 100
+NODE_PATTERNS_MAX = 100
 
 NODE_PATTERN = r"^[a-z0-9*]([a-z0-9._*-]{0,126}[a-z0-9*])?$"
 
@@ -82,15 +82,15 @@ class Pool(Part):
     """The kind of jobs the nodes are for. An inference pool may be lent to training."""
     driver: Literal["virtual", "process"] = "virtual"
     """What its nodes can run: `process` runs real programs, `virtual` runs that only take time."""
-    gpus: Annotated[int, Field(strict=True, ge=1, le=GPUS_MOST)]
+    gpus: Annotated[int, Field(strict=True, ge=1, le=GPUS_MAX)]
     """How many GPUs the pool is to have in all. A larger job is rejected at once, and no more may be guaranteed. It
     keeps no node from joining: raise it before the pool grows.
     """
-    gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=DEVICES_MOST)] = 8
+    gpus_per_node: Annotated[int, Field(strict=True, ge=1, le=DEVICES_MAX)] = 8
     """The largest number of GPUs that a node of the pool may have. A larger worker is rejected, a larger node does
     not join.
     """
-    nodes: Annotated[tuple[NodePattern, ...], Field(min_length=1, max_length=NODE_PATTERNS_MOST)] = ("*",)
+    nodes: Annotated[tuple[NodePattern, ...], Field(min_length=1, max_length=NODE_PATTERNS_MAX)] = ("*",)
     """The ids of nodes that may join, where `*` stands for any characters. It is looked at when a node joins."""
 
     def admits(self, node: str) -> bool:
@@ -137,7 +137,7 @@ class Signing(Part):
 
     from_version: VersionNumber
     """The first version of the decision log that has to be signed: 1 in a new cell."""
-    keys: Annotated[tuple[PublicKey, ...], Field(min_length=1, max_length=KEYS_MOST)]
+    keys: Annotated[tuple[PublicKey, ...], Field(min_length=1, max_length=KEYS_MAX)]
     """The keys that prove decisions. At least one of them is not retired."""
 
     @model_validator(mode="after")
@@ -160,9 +160,9 @@ class Queue(Part):
     """
     order: QueueOrder = QueueOrder.FIFO
     """Which job is next: `fifo` takes the oldest, `fair-share` a job of the tenant with the smallest share."""
-    aging_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 3_600_000
+    aging_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MAX_MS)] = 3_600_000
     """How much waiting one step of priority is worth. 0: priority is everything."""
-    aging_max_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MOST_MS)] = 7 * 86_400_000
+    aging_max_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MAX_MS)] = 7 * 86_400_000
     """How much waiting all steps of priority are worth together. At least `aging_ms`."""
 
     @model_validator(mode="after")
@@ -183,7 +183,7 @@ class CellPart(Part):
     """The name of the cell, which stands once in the file."""
     ordinal: Annotated[int, Field(strict=True, ge=0, le=9_999)]
     """The partition of the cell in every topic. Give each cell its own, counted from 0, and never change it."""
-    pools: Annotated[tuple[Pool, ...], Field(min_length=1, max_length=POOLS_MOST)]
+    pools: Annotated[tuple[Pool, ...], Field(min_length=1, max_length=POOLS_MAX)]
     """The nodes of the cell, by GPU type."""
     queues: Annotated[tuple[Queue, ...], Field(min_length=1)] = (Queue(name="default"),)
     """Where jobs wait. A job without a queue, of a tenant without one, waits in the first."""
@@ -344,7 +344,7 @@ class Tenant(Part):
 class Limits(Part):
     """What no single job may pass, in every cell."""
 
-    workers_per_job: Annotated[int, Field(strict=True, ge=1, le=WORKERS_MOST)] = 10_000
+    workers_per_job: Annotated[int, Field(strict=True, ge=1, le=WORKERS_MAX)] = 10_000
     """The largest number of workers of a job."""
     gpus_per_job: Annotated[int, Field(strict=True, ge=1, le=LARGEST_INTEGER)] = 100_000
     """The largest number of GPUs of a job."""
@@ -397,8 +397,8 @@ class CellFile(Part):
         if is_from_log(info):
             return self
         characters = len(self.content())
-        if characters > CELL_FILE_CHARACTERS_MOST:
-            rule = f"the log holds at most {CELL_FILE_CHARACTERS_MOST}"
+        if characters > CELL_FILE_CHARACTERS_MAX:
+            rule = f"the log holds at most {CELL_FILE_CHARACTERS_MAX}"
             raise ValueError(f"the file has {characters} characters (as JSON, without comments and defaults): {rule}")
         return self
 
@@ -410,9 +410,9 @@ class CellFile(Part):
     def _quotas_fit(self) -> None:
         """The rules between quotas, and between what is guaranteed and the pools of each cell that has the GPU type."""
         count = count_quotas(self.tenants)
-        if count > QUOTAS_MOST:
+        if count > QUOTAS_MAX:
             why = "a tenant has one of its own of each GPU type of which a tenant above it has one"
-            raise ValueError(f"tenants: together they have {count} quotas ({why}): a cell takes at most {QUOTAS_MOST}")
+            raise ValueError(f"tenants: together they have {count} quotas ({why}): a cell takes at most {QUOTAS_MAX}")
         listed = self.quotas()
         quotas = {(quota.tenant, quota.gpu_type): quota for quota in listed}
         fault = fault_among(quotas, listed, {tenant.name: None for tenant in self.tenants})

@@ -32,6 +32,6 @@ def worth_ms(queue: Queue, priority: int) -> int:
     submitted more than twice `aging_max_ms` after it, whatever its priority: nothing starves. And no priorities are
     worth the same, be they counted from 0 to 9 or in thousands.
     """
-    steps_ms, most_ms = abs(priority) * queue.aging_ms, queue.aging_max_ms
-    worth = steps_ms * most_ms // (steps_ms + most_ms)
+    steps_ms, max_ms = abs(priority) * queue.aging_ms, queue.aging_max_ms
+    worth = steps_ms * max_ms // (steps_ms + max_ms)
     return worth if priority > 0 else -worth

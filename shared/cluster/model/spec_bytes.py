@@ -11,7 +11,7 @@ TEXT_BYTES = 64
 texts would count for a tenth of what it takes.
 """
 
-CHARACTER_BYTES_MOST = 4
+CHARACTER_BYTES_MAX = 4
 """A text of which one sign is no ASCII may take so much for each of its signs."""
 
 NUMBER_BYTES = 40
@@ -43,4 +43,4 @@ def spec_bytes(spec: JobSpec) -> int:
 
 
 def _characters_bytes(texts: tuple[str, ...]) -> int:
-    return sum(len(text) * (1 if text.isascii() else CHARACTER_BYTES_MOST) for text in texts)
+    return sum(len(text) * (1 if text.isascii() else CHARACTER_BYTES_MAX) for text in texts)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 
 from fallow.shared.events.fields.values import WorkerPlace
 
-LEFT_MOST = 32
+LEFT_MAX = 32
 """After so many workers have left the index is built anew: each of them makes finding a step longer."""
 
 Workers = tuple[WorkerPlace, ...]
@@ -81,7 +81,7 @@ class WorkersIndex:
 
     def leave(self, ranks: Collection[int]) -> Workers:
         """These ranks leave: the workers behind that."""
-        if self._left + len(ranks) > LEFT_MOST:
+        if self._left + len(ranks) > LEFT_MAX:
             gone = {*ranks}
             self._build(tuple([place for place in self.workers if place.rank not in gone]))
             return self.workers

@@ -46,7 +46,7 @@ KEPT: Final = tuple(_root(power) for power in range(TICKS))
 FADED_TICKS: Final = (BITS + 1) * TICKS + 1
 """After so many ticks nothing is left of what was used before, nor comes more to what is held for longer."""
 
-SUM_MOST: Final = (KEPT[1] << BITS) // (ONE - KEPT[1])
+SUM_MAX: Final = (KEPT[1] << BITS) // (ONE - KEPT[1])
 """What a one in each tick adds up to in the end, if each is decayed from the end of its tick on."""
 
 
@@ -69,7 +69,7 @@ def used_at(used: Used, held_milli: int, now_ms: int, half_life_ms: int) -> Used
     if not ticks:
         return Used(milli_ms, tick_milli_ms + held_milli * (now_ms - at_ms), now_ms)
     begun = (milli_ms + tick_milli_ms + held_milli * (tick - at_ms % tick)) * kept(ticks) >> BITS
-    whole = held_milli * tick * (SUM_MOST * (ONE - kept(ticks - 1)) >> BITS) >> BITS
+    whole = held_milli * tick * (SUM_MAX * (ONE - kept(ticks - 1)) >> BITS) >> BITS
     return Used(begun + whole, held_milli * (now_ms % tick), now_ms)
 
 

@@ -28,7 +28,7 @@ def over_limit(tree: QuotaTree, tenant: str, gpu_type: str, more_milli: int) -> 
         return None
     branch, drawn_milli = tree.branches.get((tenant, gpu_type)), more_milli
     while branch is not None:
-        limit, most = branch.quota.limit_milli, branch.drawn_most_milli
+        limit, most = branch.quota.limit_milli, branch.drawn_max_milli
         if limit is not None and branch.used_milli + more_milli > limit:
             return branch.account
         if most is not None and drawn_milli and branch.drawn_milli + drawn_milli > most:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from fallow.shared.cluster.quota.rules import LEVELS_MOST, Fault, contradiction, fault_in_pools, fault_of_holder
+from fallow.shared.cluster.quota.rules import LEVELS_MAX, Fault, contradiction, fault_in_pools, fault_of_holder
 from fallow.shared.cluster.quota.tree import Account, Quotas
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.operations import Quota
@@ -42,7 +42,7 @@ class QuotasOneByOne:
         self._place(account, least)
         if why is not None:
             return least, Fault(quota.tenant, quota.gpu_type, "parent", repr(quota.parent), why)
-        is_too_deep = self._level(account) - 1 + self._levels_from(account) > LEVELS_MOST
+        is_too_deep = self._level(account) - 1 + self._levels_from(account) > LEVELS_MAX
         return least, self._too_deep(quota) if is_too_deep else None
 
     def put(self, quota: Quota) -> Fault | None:
@@ -66,7 +66,7 @@ class QuotasOneByOne:
         below it are guaranteed more than it may have.
         """
         account = (quota.tenant, quota.gpu_type)
-        if quota.parent is not None and self._level(account) - 1 + self._levels_from(account) > LEVELS_MOST:
+        if quota.parent is not None and self._level(account) - 1 + self._levels_from(account) > LEVELS_MAX:
             return self._too_deep(quota)
         return fault_of_holder(quota, self._guaranteed_milli(account))
 
@@ -111,8 +111,8 @@ class QuotasOneByOne:
     def _fault_of_place(self, account: Account, quota: Quota) -> Fault | None:
         parent = quota.parent
         if parent is None:
-            return None if self._levels_from(account) <= LEVELS_MOST else self._too_deep(quota)
-        if self._level(account) - 1 + self._levels_from(account) > LEVELS_MOST:
+            return None if self._levels_from(account) <= LEVELS_MAX else self._too_deep(quota)
+        if self._level(account) - 1 + self._levels_from(account) > LEVELS_MAX:
             return self._too_deep(quota)
         if (parent, quota.gpu_type) in self._quotas or parent in self._tenants:
             return None
@@ -120,7 +120,7 @@ class QuotasOneByOne:
         return Fault(quota.tenant, quota.gpu_type, "parent", repr(parent), rule)
 
     def _too_deep(self, quota: Quota) -> Fault:
-        rule = f"stands more than {LEVELS_MOST} levels deep, or others below it do"
+        rule = f"stands more than {LEVELS_MAX} levels deep, or others below it do"
         return Fault(quota.tenant, quota.gpu_type, "parent", repr(quota.parent), rule)
 
     def _level(self, account: Account) -> int:

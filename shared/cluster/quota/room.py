@@ -104,9 +104,9 @@ def rooms(tree: QuotaTree, account: Account) -> list[tuple[Account, int | None]]
     """
     found, at_home = list[tuple[Account, int | None]](), 0
     for branch in lineage(tree.branches.get(account)):
-        limit, drawn_most = branch.quota.limit_milli, branch.drawn_most_milli
+        limit, drawn_max = branch.quota.limit_milli, branch.drawn_max_milli
         by_limit = None if limit is None else limit - branch.used_milli
-        by_draw = None if drawn_most is None else at_home + max(0, drawn_most - branch.drawn_milli)
+        by_draw = None if drawn_max is None else at_home + max(0, drawn_max - branch.drawn_milli)
         found.append((branch.account, min([most for most in (by_limit, by_draw) if most is not None], default=None)))
         at_home += branch.home_idle_milli
     return found

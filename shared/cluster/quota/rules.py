@@ -10,13 +10,13 @@ from fallow.shared.cluster.quota.tree import Account, Branch, Quotas, QuotaTree,
 from fallow.shared.events.fields.values import GPU
 from fallow.shared.events.operations import Quota
 
-LEVELS_MOST = 16
+LEVELS_MAX = 16
 """So many tenants stand in one line at most, from the top to the lowest one: a start counts at each of them."""
 
-QUOTAS_MOST = 20_000
+QUOTAS_MAX = 20_000
 """So many quotas a cell has at most, each of one tenant and one GPU type: all of them are looked at in one decision."""
 
-_LINE_MOST = 2 * LEVELS_MOST
+_LINE_MAX = 2 * LEVELS_MAX
 """While a change is put in force quota by quota, tenants that have moved stand above others that have not."""
 
 
@@ -30,8 +30,8 @@ def contradiction(quotas: Quotas, quota: Quota) -> str | None:
     while parent is not None:
         if parent in seen:
             return "cycle: " + " -> ".join([*seen, parent])
-        if len(seen) == _LINE_MOST:
-            return f"stands more than {LEVELS_MOST} levels deep"
+        if len(seen) == _LINE_MAX:
+            return f"stands more than {LEVELS_MAX} levels deep"
         seen[parent] = None
         above = quotas.get((parent, quota.gpu_type))
         parent = above.parent if above is not None else None
@@ -72,7 +72,7 @@ def fault_among(quotas: Quotas, changed: Sequence[Quota], tenants: Collection[st
     tree = QuotaTree(quotas, {})
     deep = _too_deep(tree)
     if deep is not None:
-        rule = f"stands more than {LEVELS_MOST} levels deep"
+        rule = f"stands more than {LEVELS_MAX} levels deep"
         return Fault(deep.account[0], deep.account[1], "parent", repr(deep.quota.parent), rule)
     for quota in changed:
         parent = quota.parent
@@ -90,7 +90,7 @@ def _too_deep(tree: QuotaTree) -> Branch | None:
     levels: dict[Account, int] = {}
     for branch in reversed(leaves_first(tree.branches)):
         level = 1 if branch.parent is None else levels[branch.parent.account] + 1
-        if level > LEVELS_MOST:
+        if level > LEVELS_MAX:
             return branch
         levels[branch.account] = level
     return None
@@ -135,7 +135,7 @@ def fault_in_pools(guaranteed_milli: Counter[str], gpu_types: Iterable[str], gpu
     return None
 
 
-_CLIMB_MOST = 4 * LEVELS_MOST
+_CLIMB_MAX = 4 * LEVELS_MAX
 """No line of quotas is as long, whatever contradicts; a circle has no end."""
 
 
@@ -149,7 +149,7 @@ def top_down(quotas: Quotas, changed: Iterable[Quota]) -> list[Quota]:
 def _line(quotas: Quotas, quota: Quota) -> list[Account]:
     line: list[Account] = [(quota.tenant, quota.gpu_type)]
     found: Quota | None = quota
-    while found is not None and found.parent is not None and len(line) <= _CLIMB_MOST:
+    while found is not None and found.parent is not None and len(line) <= _CLIMB_MAX:
         line.append((found.parent, quota.gpu_type))
         found = quotas.get(line[-1])
     return line

@@ -48,7 +48,7 @@ class Branch:
     `guaranteed_milli` is never less than what is guaranteed below. `home_milli` of it is lent to nobody above, and
     `own_milli` is what the branch can use before it borrows, without what stays at home further below;
     `guaranteed_below_milli` is what is guaranteed to its children.
-    `used_milli` is all use; `drawn_milli` without what is served at home further below; `drawn_most_milli` is how much
+    `used_milli` is all use; `drawn_milli` without what is served at home further below; `drawn_max_milli` is how much
     that may be with all that it may borrow (None: as much as those above it have). `idle_below_milli` is what its
     children leave idle of their guarantees.
     """
@@ -66,7 +66,7 @@ class Branch:
     idle_below_milli: int = 0
     home_below_milli: int = 0
     served_below_milli: int = 0
-    drawn_most_milli: int | None = None
+    drawn_max_milli: int | None = None
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -187,10 +187,10 @@ class QuotaTree:
         branch.guaranteed_below_milli = branch.guaranteed_milli
         branch.guaranteed_milli = max(quota.guaranteed_milli, branch.guaranteed_milli)
         branch.own_milli = branch.guaranteed_milli - branch.home_below_milli
-        lent_most = quota.lend_limit_milli if quota.lends else 0
-        branch.home_milli = 0 if lent_most is None else max(0, branch.own_milli - lent_most)
-        borrowed_most = quota.borrow_limit_milli if quota.borrows else 0
-        branch.drawn_most_milli = None if borrowed_most is None else branch.own_milli + borrowed_most
+        lent_max = quota.lend_limit_milli if quota.lends else 0
+        branch.home_milli = 0 if lent_max is None else max(0, branch.own_milli - lent_max)
+        borrowed_max = quota.borrow_limit_milli if quota.borrows else 0
+        branch.drawn_max_milli = None if borrowed_max is None else branch.own_milli + borrowed_max
         branch.used_milli = self.usage.get(branch.account, 0)
         branch.drawn_milli = branch.used_milli - branch.served_below_milli
         cohort.home_idle_milli += branch.home_idle_milli

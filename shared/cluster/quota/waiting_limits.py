@@ -31,19 +31,19 @@ class WaitingLimits:
         held = state.live_bytes_of.get(tenant, 0) + text_bytes
         return is_within and held <= self.bytes_of(tenant, policy.live_bytes_max)
 
-    def of(self, tenant: str, cell_most: int) -> int:
-        """How many of the tenant's jobs may wait where `cell_most` of all may: what the file says; if it says nothing,
+    def of(self, tenant: str, cell_max: int) -> int:
+        """How many of the tenant's jobs may wait where `cell_max` of all may: what the file says; if it says nothing,
         half of that in a file of several tenants. In no case fewer than one, and in no case more than the cell takes.
         """
-        return self._part(self._own.get(tenant), cell_most)
+        return self._part(self._own.get(tenant), cell_max)
 
-    def bytes_of(self, tenant: str, cell_most: int) -> int:
+    def bytes_of(self, tenant: str, cell_max: int) -> int:
         """How many bytes the specifications of the tenant's live jobs may take, by the same rule."""
-        return self._part(self._own_bytes.get(tenant), cell_most)
+        return self._part(self._own_bytes.get(tenant), cell_max)
 
-    def _part(self, own: int | None, cell_most: int) -> int:
+    def _part(self, own: int | None, cell_max: int) -> int:
         if own is None:
             if not self._is_shared:
-                return cell_most
-            own = max(1, cell_most // 2)
-        return min(own, cell_most)
+                return cell_max
+            own = max(1, cell_max // 2)
+        return min(own, cell_max)

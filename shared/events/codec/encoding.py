@@ -16,19 +16,19 @@ from fallow.shared.events.fields.value import Value, model_of
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.events.validation.reader_words import reader_mistake
 from fallow.shared.events.validation.rules_told import field_of, is_of_the_driver, rule_of
-from fallow.shared.events.validation.unknown_fields import PARTS_MOST, with_one_unknown, without_unknown
+from fallow.shared.events.validation.unknown_fields import PARTS_MAX, with_one_unknown, without_unknown
 from fallow.shared.unshown import without_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SUBMISSION_BYTES_MOST = 512_000
-VALUE_CHARACTERS_MOST = 100
-LOOKED_AT_MOST = 2 * VALUE_CHARACTERS_MOST
+SUBMISSION_BYTES_MAX = 512_000
+VALUE_CHARACTERS_MAX = 100
+LOOKED_AT_MAX = 2 * VALUE_CHARACTERS_MAX
 """So much of a value is looked through for secrets: the rest of one that is cut off looks like any text."""
 
-RULE_CHARACTERS_MOST = 300
-TOLD_BYTES_MOST = 100_000
+RULE_CHARACTERS_MAX = 300
+TOLD_BYTES_MAX = 100_000
 """The mistake of a record that is no command, and is larger than this, is told in the words of its reader."""
 
 TYPE_HEADER = "ce_type"
@@ -128,7 +128,7 @@ def _of_a_later_release(cls: type[Event], value: bytes, error: Exception) -> Eve
 
     What stands in unknown fields is read by no model, but it must be JSON: NaN, which other readers let pass, is none.
     """
-    if cls.topic in STRICT and value.count(b"{") + value.count(b"[") > PARTS_MOST:
+    if cls.topic in STRICT and value.count(b"{") + value.count(b"[") > PARTS_MAX:
         return _unread(error)  # whatever stands in it, nothing is made of it
     try:
         known = without_unknown(cls, value)
@@ -163,7 +163,7 @@ def _told(cls: type[Event], text: bytes) -> Undecodable | None:
     tables, or is none, and these are dear to build: then the model is not asked, nor of a large record that is no
     command, in which no person has made a mistake.
     """
-    if text.count(b"[") + text.count(b"{") > PARTS_MOST or (not cls.is_command and len(text) > TOLD_BYTES_MOST):
+    if text.count(b"[") + text.count(b"{") > PARTS_MAX or (not cls.is_command and len(text) > TOLD_BYTES_MAX):
         return None
     return judged(cls, text, forbid_unknown=cls.is_command)
 
@@ -172,7 +172,7 @@ def _unread(error: Exception) -> Undecodable:
     invalid = isinstance(error, msgspec.ValidationError)
     reason = DeadLetterReason.INVALID if invalid else DeadLetterReason.UNREADABLE
     field, rule, value = reader_mistake(str(error))
-    return Undecodable(reason, _one_line(rule[:RULE_CHARACTERS_MOST]), shorten(field), shorten(value))
+    return Undecodable(reason, _one_line(rule[:RULE_CHARACTERS_MAX]), shorten(field), shorten(value))
 
 
 @cache
@@ -190,7 +190,7 @@ def _first_error(error: ValidationError) -> Undecodable:
     rule = rule_of(field.removeprefix("job."), first["type"], first["msg"], context, of_a_job=of_a_job)
     return Undecodable(
         DeadLetterReason.INVALID if readable else DeadLetterReason.UNREADABLE,
-        _one_line(rule[:RULE_CHARACTERS_MOST]),
+        _one_line(rule[:RULE_CHARACTERS_MAX]),
         field,
         _told_value(value) if readable else "",
     )
@@ -202,11 +202,11 @@ def _told_value(value: Any) -> str:
 
 
 def shorten(value: Any) -> str:
-    """A value as one line of at most `VALUE_CHARACTERS_MOST` characters, for an error message. What is not shown of a
+    """A value as one line of at most `VALUE_CHARACTERS_MAX` characters, for an error message. What is not shown of a
     large one is not written out either, and a secret in it is masked.
     """
-    text = _one_line(without_secrets(value[:LOOKED_AT_MOST] if isinstance(value, str) else _begin_of(value)))
-    return text if len(text) <= VALUE_CHARACTERS_MOST else text[: VALUE_CHARACTERS_MOST - 3] + "..."
+    text = _one_line(without_secrets(value[:LOOKED_AT_MAX] if isinstance(value, str) else _begin_of(value)))
+    return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 3] + "..."
 
 
 def written(value: Any) -> str:
@@ -220,7 +220,7 @@ def _begin_of(value: Any) -> str:
     for piece in _pieces(value):
         found.append(piece)
         length += len(piece)
-        if length > LOOKED_AT_MOST:
+        if length > LOOKED_AT_MAX:
             break
     return "".join(found)
 
@@ -246,7 +246,7 @@ def _pieces(value: Any) -> Iterator[str]:
     elif isinstance(value, float) and not isfinite(value):
         yield f"{value}".replace("inf", ".inf").replace("nan", ".nan")  # as YAML has it
     else:
-        yield repr(value[:LOOKED_AT_MOST] if isinstance(value, str | bytes) else value)
+        yield repr(value[:LOOKED_AT_MAX] if isinstance(value, str | bytes) else value)
 
 
 _PLAIN: dict[bool | None, str] = {None: "null", True: "true", False: "false"}

@@ -7,7 +7,7 @@ from typing import Final
 
 from fallow.shared.events.fields.values import WorkerPlace, WorkerRange
 
-ONE_BY_ONE_MOST: Final = 64
+ONE_BY_ONE_MAX: Final = 64
 """So few workers stand in a record one by one: that is read faster, and most jobs have fewer."""
 
 

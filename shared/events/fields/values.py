@@ -27,41 +27,41 @@ from fallow.shared.events.fields.value import WrongField, told_of
 GPU = 1000
 """One whole GPU in milli-GPUs."""
 
-LABELS_MOST, TAINTS_MOST = 256, 64
+LABELS_MAX, TAINTS_MAX = 256, 64
 """So many labels and taints a node may have that joins. Readers of decisions take more: earlier nodes may have them."""
 
-WORKERS_MOST = 100_000
-AFTER_MOST, ARRAY_MOST, POOLS_MOST = 100, 1_000, 32
-BACKOFF_MS, BACKOFF_MOST_MS = 10_000, 600_000
+WORKERS_MAX = 100_000
+AFTER_MAX, ARRAY_MAX, POOLS_MAX = 100, 1_000, 32
+BACKOFF_MS, BACKOFF_MAX_MS = 10_000, 600_000
 
-DEVICES_MOST = 4_096
+DEVICES_MAX = 4_096
 """So many GPUs a node has at most: hundreds of times what machines have. The devices of a node are the bits of one
 number, which the snapshots hold in decimal digits, and Python reads no number of more than 4,300 of them.
 """
 
-Device = Annotated[int, Meta(ge=0, lt=DEVICES_MOST)]
+Device = Annotated[int, Meta(ge=0, lt=DEVICES_MAX)]
 """A device's number on its node. Bounded, because it becomes a bit of a mask."""
 
 _LABEL = "[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"
 
 HANDED_PATTERN = rf"^(?:[^{CONTROL_CHARACTERS}]|[\t\n])*$"
 
-VALUE_CHARACTERS_MOST, VARIABLE_CHARACTERS_MOST, FOLDER_CHARACTERS_MOST = 130_000, 1_000, 4_095
+VALUE_CHARACTERS_MAX, VARIABLE_CHARACTERS_MAX, FOLDER_CHARACTERS_MAX = 130_000, 1_000, 4_095
 """What Linux takes is 131,071 bytes of a variable with its name, and 4,095 of a path. A log may hold longer ones, which
 earlier releases took: so these bind where a job is asked for alone.
 """
 
-Handed = Annotated[str, StringConstraints(pattern=HANDED_PATTERN, max_length=VALUE_CHARACTERS_MOST)]
+Handed = Annotated[str, StringConstraints(pattern=HANDED_PATTERN, max_length=VALUE_CHARACTERS_MAX)]
 """What a process is handed in a variable. As arguments, scripts for `sh -c` have lines and tabs; no other control
 character is text, and NUL would end it for the kernel.
 """
 
 VARIABLE_PATTERN = rf"^[^{CONTROL_CHARACTERS}\u2028\u2029=]+$"
 
-Variable = Annotated[str, StringConstraints(pattern=VARIABLE_PATTERN, max_length=VARIABLE_CHARACTERS_MOST)]
+Variable = Annotated[str, StringConstraints(pattern=VARIABLE_PATTERN, max_length=VARIABLE_CHARACTERS_MAX)]
 """The name of an environment variable: it ends at the first `=`."""
 
-Folder = Annotated[str, StringConstraints(pattern=LINE_PATTERN, max_length=FOLDER_CHARACTERS_MOST)]
+Folder = Annotated[str, StringConstraints(pattern=LINE_PATTERN, max_length=FOLDER_CHARACTERS_MAX)]
 """The path of a folder on the machines."""
 
 LabelRule = Annotated[
@@ -112,14 +112,14 @@ class TopologyRequest(Value):
     """The unit of the network within which all workers of a gang run. For jobs that are no gang `unsupported`."""
     wish: Wish = Wish.PREFERRED
     """`required`: the job waits for such a place. `preferred`: it takes the nearest place that there is."""
-    slice_workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
+    slice_workers: Annotated[int, Meta(ge=1, le=WORKERS_MAX)] | None = None
     """Only each slice of so many workers, by rank, runs within one unit. Without it all workers do."""
 
 
 class Resources(Value):
     """What one worker needs. Below 1000 milli-GPUs it shares one device, else it takes whole devices."""
 
-    gpu_milli: Annotated[int, Meta(ge=1, le=DEVICES_MOST * GPU)] = GPU
+    gpu_milli: Annotated[int, Meta(ge=1, le=DEVICES_MAX * GPU)] = GPU
     """GPUs of each worker: 250 is a quarter of one GPU, 1000 is one GPU. Above 1000 it is a multiple of 1000."""
     cpu_milli: Count = 0
     """CPUs of each worker."""
@@ -210,15 +210,15 @@ class RetryPolicy(Value):
     """So many failures are tried again. Losses of nodes do not count."""
     backoff_ms: Millis = BACKOFF_MS
     """The pause before the first repeat. It doubles with each further failure."""
-    backoff_max_ms: Millis = BACKOFF_MOST_MS
+    backoff_max_ms: Millis = BACKOFF_MAX_MS
     """The longest pause."""
 
     def __post_init__(self) -> None:
         # The defaults themselves, which are left out when it is written.
         if self.backoff_ms == BACKOFF_MS:
             force_setattr(self, "backoff_ms", BACKOFF_MS)
-        if self.backoff_max_ms == BACKOFF_MOST_MS:
-            force_setattr(self, "backoff_max_ms", BACKOFF_MOST_MS)
+        if self.backoff_max_ms == BACKOFF_MAX_MS:
+            force_setattr(self, "backoff_max_ms", BACKOFF_MAX_MS)
 
 
 ONE_GPU, ENDLESS, NO_RETRY = Resources(), VirtualRun(), RetryPolicy()
@@ -248,15 +248,15 @@ class JobSpec(Value):
     """
     cell: Name | None = None
     """The cell that runs the job. Without it the cell that has the job's pools."""
-    pools: Annotated[tuple[Name, ...], Meta(max_length=POOLS_MOST)] = ()
+    pools: Annotated[tuple[Name, ...], Meta(max_length=POOLS_MAX)] = ()
     """Only nodes of these pools, tried in this order. Without them the pools of the job's kind that the tenant may
     use (inference pools for services, else training pools), or all pools where there are none of that kind.
     """
     gpu_type: Label | None = None
     """Only nodes with GPUs of this type. Without it any type of the job's pools."""
-    workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] = 1
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MAX)] = 1
     """How many workers the job has."""
-    workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] | None = None
+    workers_min: Annotated[int, Meta(ge=1, le=WORKERS_MAX)] | None = None
     """The smallest number of workers with which a job that is no gang starts (without it 1). For gangs
     `unsupported`.
     """
@@ -311,15 +311,15 @@ class JobSpec(Value):
     1970: there a time before 1973 is rejected as one in seconds. At most `limits.not_before_ahead_ms` of the cell
     file (30 days) ahead. Without it the job starts as soon as it can.
     """
-    after: Annotated[tuple[Dependency, ...], Meta(max_length=AFTER_MOST)] = ()
+    after: Annotated[tuple[Dependency, ...], Meta(max_length=AFTER_MAX)] = ()
     """Jobs that must be over before this one starts."""
-    array: Annotated[int, Meta(ge=1, le=ARRAY_MOST)] | None = None
+    array: Annotated[int, Meta(ge=1, le=ARRAY_MAX)] | None = None
     """The job is submitted so many times, as elements `ID.0`, `ID.1`, ... Without it the job is one job."""
-    array_max_running: Annotated[int, Meta(ge=1, le=ARRAY_MOST)] | None = None
+    array_max_running: Annotated[int, Meta(ge=1, le=ARRAY_MAX)] | None = None
     """At most so many elements run at once. Without it all of them may."""
     array_of: JobId | None = None
     """The array of which the job is an element. The cell sets it; a submission may not."""
-    array_index: Annotated[int, Meta(ge=0, lt=ARRAY_MOST)] | None = None
+    array_index: Annotated[int, Meta(ge=0, lt=ARRAY_MAX)] | None = None
     """The number of the element in its array. The cell sets it; a submission may not."""
     node_labels: Annotated[tuple[LabelRule, ...], Meta(max_length=32)] = ()
     """Each node of the job must keep all of these rules: `zone=a`, `zone=a|b` (one of these), `zone!=a` (another
@@ -391,7 +391,7 @@ class WorkerRange(Value):
 
     rank: Count
     node: NodeId
-    workers: Annotated[int, Meta(ge=1, le=WORKERS_MOST)] = 1
+    workers: Annotated[int, Meta(ge=1, le=WORKERS_MAX)] = 1
     devices: tuple[Device, ...]
     gpu_milli: Count
     cpu_milli: Count = 0
@@ -436,9 +436,9 @@ class NodeSpec(Value):
     """The pool of the cell file that the node joins."""
     gpu_type: Label = "gpu"
     """The type of all GPUs of the node."""
-    gpus: Annotated[int, Meta(ge=0, le=DEVICES_MOST)]
+    gpus: Annotated[int, Meta(ge=0, le=DEVICES_MAX)]
     """How many GPUs the node has. They are numbered from 0."""
-    islands: tuple[Annotated[int, Meta(ge=1, le=DEVICES_MOST)], ...] = ()
+    islands: tuple[Annotated[int, Meta(ge=1, le=DEVICES_MAX)], ...] = ()
     """The sizes of its NVLink islands, in the order of its GPUs; they add up to `gpus`. A worker gets GPUs of one
     island where it can, also in a gang.
     """
@@ -458,7 +458,7 @@ class NodeSpec(Value):
     """Which kind of jobs the node is for. An inference node belongs to the zone of services, and may be lent to
     training.
     """
-    nics: tuple[Annotated[int, Meta(ge=1, le=DEVICES_MOST)], ...] = ()
+    nics: tuple[Annotated[int, Meta(ge=1, le=DEVICES_MAX)], ...] = ()
     """The sizes of the groups of GPUs that share a network card, in the order of its GPUs; they add up to `gpus`.
     Within an island a worker gets GPUs at as few cards as possible.
     """

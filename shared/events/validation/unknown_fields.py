@@ -50,7 +50,7 @@ def without_unknown(cls: type[Value], text: bytes) -> bytes:
                 setattr(found, name, items[: most + 1])
         return _ENCODE(found)
     except (msgspec.ValidationError, UnicodeDecodeError):
-        return _Known(unknown_most=0).part(cls, msgspec.json.decode(text, type=msgspec.Raw))
+        return _Known(unknown_max=0).part(cls, msgspec.json.decode(text, type=msgspec.Raw))
 
 
 _ENCODE = msgspec.json.Encoder().encode
@@ -79,11 +79,11 @@ def _lists_of(cls: type[Value]) -> dict[str, int]:
         if get_origin(hint) is Annotated
         and get_origin(get_args(hint)[0]) is tuple
         and _structs_in(get_args(get_args(hint)[0])[0])
-        and (most := _most_of(get_args(hint)[1:])) is not None
+        and (most := _max_of(get_args(hint)[1:])) is not None
     }
 
 
-def _most_of(rules: tuple[Any, ...]) -> int | None:
+def _max_of(rules: tuple[Any, ...]) -> int | None:
     return next((rule.max_length for rule in rules if isinstance(rule, Meta) and rule.max_length), None)
 
 
@@ -123,7 +123,7 @@ def with_one_unknown(cls: type[Value], text: bytes) -> bytes:
     It is read as the model reads it, which lets infinite numbers pass. Raises msgspec's DecodeError where it is no
     JSON.
     """
-    return _Known(unknown_most=1).part(cls, msgspec.json.decode(finite(text), type=msgspec.Raw))
+    return _Known(unknown_max=1).part(cls, msgspec.json.decode(finite(text), type=msgspec.Raw))
 
 
 def finite(text: bytes) -> bytes:
@@ -164,13 +164,13 @@ _PIECES_AT_ONCE = 16_000
 _ESCAPED, _NO_UTF8 = (rb"\\", rb"\""), (b"\xfe", b"\xff")
 
 
-UNKNOWN_BYTES_MOST = 1_000
+UNKNOWN_BYTES_MAX = 1_000
 """What stands in an unknown field is shown as it is read up to this size, else the begin of its text."""
 
-SHOWN_MOST = 100
+SHOWN_MAX = 100
 """An error message shows no more signs of a value."""
 
-PARTS_MOST = 10_000
+PARTS_MAX = 10_000
 """What has more brackets is dear to build: its mistake is told in the words of its reader, which builds nothing."""
 
 
@@ -179,17 +179,17 @@ class _Known:
     such fields.
     """
 
-    def __init__(self, unknown_most: int) -> None:
-        self._unknown_left = unknown_most
+    def __init__(self, unknown_max: int) -> None:
+        self._unknown_left = unknown_max
 
     def part(self, hint: Any, part: msgspec.Raw, most: int | None = None) -> bytes:
         """The text of this part, which should be of this type; of a list, which has no more items than `most`."""
         origin, parts, text = get_origin(hint), get_args(hint), bytes(part).strip()
         if origin is Annotated:
-            return self.part(parts[0], part, _most_of(parts[1:]))
+            return self.part(parts[0], part, _max_of(parts[1:]))
         if origin is tuple and _structs_in(parts[0]):
             return self._list(parts[0], most, text)
-        if len(text) > UNKNOWN_BYTES_MOST and text.startswith(b"{") and not _may_be_table(hint):
+        if len(text) > UNKNOWN_BYTES_MAX and text.startswith(b"{") and not _may_be_table(hint):
             return _first_of(text)
         structs = _structs_in(hint)
         return self._struct(structs, text) if structs and text.startswith(b"{") else text
@@ -255,7 +255,7 @@ def _by_tag(structs: tuple[type[Value], ...]) -> dict[bytes, type[Value]]:
 def _tag_alone(structs: list[type[Value]], fields: dict[str, msgspec.Raw]) -> bytes | None:
     """The table with its tag alone, where that is none and too large to be shown."""
     tag = structs[0].__struct_config__.tag_field or ""
-    is_large = tag in fields and len(bytes(fields[tag])) > UNKNOWN_BYTES_MOST
+    is_large = tag in fields and len(bytes(fields[tag])) > UNKNOWN_BYTES_MAX
     return b"{" + _entry(tag, _begin_of(bytes(fields[tag]))) + b"}" if is_large else None
 
 
@@ -264,9 +264,9 @@ def _entry(key: str, part: bytes) -> bytes:
 
 
 def _begin_of(text: bytes) -> bytes:
-    if len(text) <= UNKNOWN_BYTES_MOST or text.startswith(b'"'):
+    if len(text) <= UNKNOWN_BYTES_MAX or text.startswith(b'"'):
         return text
-    return msgspec.json.encode(text[:UNKNOWN_BYTES_MOST].decode(errors="replace"))
+    return msgspec.json.encode(text[:UNKNOWN_BYTES_MAX].decode(errors="replace"))
 
 
 def _may_be_table(hint: Any) -> bool:
@@ -280,10 +280,10 @@ def _first_of(text: bytes) -> bytes:
     """A table that cannot be right where it stands, as far as an error message shows it; one of very many tables and
     lists stays as it is.
     """
-    if text.count(b"{") + text.count(b"[") > PARTS_MOST:
+    if text.count(b"{") + text.count(b"[") > PARTS_MAX:
         return text
-    shown = islice(msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items(), SHOWN_MOST)
-    return b"{" + b",".join([_entry(key[:SHOWN_MOST], _begin_of(bytes(part))) for key, part in shown]) + b"}"
+    shown = islice(msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items(), SHOWN_MAX)
+    return b"{" + b",".join([_entry(key[:SHOWN_MAX], _begin_of(bytes(part))) for key, part in shown]) + b"}"
 
 
 def fields_around(cls: type[Value], path: Sequence[int | str]) -> list[str]:

@@ -96,7 +96,7 @@ async def delete_records(kafka: str | KafkaAccess, tp: TopicPartition, before: i
         await admin.delete_records({KafkaTopicPartition(*tp): RecordsToDelete(before_offset=before)})
 
 
-async def record_bytes_most(kafka: str | KafkaAccess, topic: str) -> int | None:
+async def topic_record_bytes_max(kafka: str | KafkaAccess, topic: str) -> int | None:
     """The largest record, and batch of records, that a topic takes; None where the broker knows no such setting.
     Raises LogUnavailable.
     """

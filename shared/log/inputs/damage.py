@@ -11,7 +11,7 @@ from fallow.shared.log.machine.losses import Loss
 from fallow.shared.log.port import Log, LogTruncated, LogUnavailable, TopicPartition, UnreadableRecords
 
 LOOK_AGAIN_S = 30.0
-POLL_WAIT_MS, POLLS_MOST = 250, 40
+POLL_WAIT_MS, POLLS_MAX = 250, 40
 
 
 async def damage_at(log: Log, tp: TopicPartition, offset: int) -> Loss | None:
@@ -23,7 +23,7 @@ async def damage_at(log: Log, tp: TopicPartition, offset: int) -> Loss | None:
     reader = log.reader({tp: offset})
     await reader.start()
     try:
-        for _ in range(POLLS_MOST):
+        for _ in range(POLLS_MAX):
             if await reader.poll(1, POLL_WAIT_MS) or reader.positions()[tp] > offset:
                 return None
     except UnreadableRecords as error:

@@ -12,10 +12,10 @@ import json
 from hashlib import blake2b
 
 from fallow.shared.log.machine.consumer import Dead
-from fallow.shared.log.port import HEADERS_MOST, Headers, Outgoing, Record
+from fallow.shared.log.port import HEADERS_MAX, Headers, Outgoing, Record
 
 TOPIC = "dead-letters"
-TOLD_MOST = 20
+TOLD_MAX = 20
 """So many of the letters of one batch are told one by one in a service's own log: its metrics count all of them."""
 
 VALUE_BYTES_MAX = 1_000_000
@@ -35,7 +35,7 @@ EXACT, NOT_EXACT = "exact", "not_exact"
 EXACT_BYTES_MAX = 64_000
 LETTER_BYTES_MAX = 1_000_000
 """With `exact`, value and `exact` together stay below this; where there is no room for it, `not_exact` says so. It
-does so of more than HEADERS_MOST headers too, of which none but the first are looked at.
+does so of more than HEADERS_MAX headers too, of which none but the first are looked at.
 """
 
 
@@ -105,7 +105,7 @@ def _value_headers(value: bytes | None) -> Headers:
 
 def _exact_headers(record: Record) -> Headers:
     """Key and headers as JSON with base64, if what stands in the other headers is not exactly them."""
-    if len(record.headers) > HEADERS_MOST:
+    if len(record.headers) > HEADERS_MAX:
         return ((NOT_EXACT, b"true"),)
     as_shown = tuple((ORIGINAL_PREFIX + name, value) for name, value in record.headers)
     key_is_shown = record.key is None or _safe(record.key, ORIGINAL_BYTES_MAX) == record.key

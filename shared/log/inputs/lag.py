@@ -19,7 +19,7 @@ from fallow.shared.runtime.process import Context
 
 LOOK_EVERY_S = 2.0
 
-OPEN_MS_MOST = 60_000
+OPEN_MS_MAX = 60_000
 """Kafka ends a transaction by itself after a minute, unless its producer has asked for more or is blocked."""
 
 
@@ -107,7 +107,7 @@ def _show_open(context: Context[Any], tp: TopicPartition, open_ms: int) -> None:
     topic, partition = tp
     context.telemetry.open_transaction.labels(topic, str(partition)).set(open_ms / 1000)
     text = f"{topic}/{partition}: a transaction is open for {open_ms // 1000} s, nothing behind it can be read"
-    context.health.noted(_note(topic, partition), text if open_ms > OPEN_MS_MOST else None)
+    context.health.noted(_note(topic, partition), text if open_ms > OPEN_MS_MAX else None)
 
 
 def _forget(context: Context[Any], topic: str, partition: int) -> None:

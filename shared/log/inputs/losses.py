@@ -11,7 +11,7 @@ from fallow.shared.log.reading import input_checksum
 
 LOOK_EVERY_S = 5.0
 LAST_LOOK_S = 1.0
-PLACES_MOST = 100
+PLACES_MAX = 100
 """So many looks in a row may fail before the oldest place that none of them has compared is forgotten."""
 
 LOOKING_WAIT_MS = 100
@@ -79,7 +79,7 @@ class PlaceWatch:
         """The partition, which is read on from where it was told last, was read to these places before, and no look has
         compared them since.
         """
-        self._remembered[tp] = (*places, *self._remembered[tp])[-PLACES_MOST:]
+        self._remembered[tp] = (*places, *self._remembered[tp])[-PLACES_MAX:]
 
     def uncompared(self) -> dict[TopicPartition, tuple[Place, ...]]:
         """The places of each partition that the next look compares."""
@@ -166,4 +166,4 @@ class PlaceWatch:
 
 def _with(places: tuple[Place, ...], newest: Place) -> tuple[Place, ...]:
     """These and the newest one, each once."""
-    return places if places and places[-1] == newest else (*places, newest)[-PLACES_MOST:]
+    return places if places and places[-1] == newest else (*places, newest)[-PLACES_MAX:]

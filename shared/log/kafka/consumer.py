@@ -21,7 +21,7 @@ from aiokafka.consumer.fetcher import FetchResult
 from aiokafka.errors import KafkaConnectionError
 
 from fallow.shared.log.kafka.offsets import TrueOffsets
-from fallow.shared.log.kafka.unread import TRIES_MOST, Failure, TellingClient, Unread, failed_fetch
+from fallow.shared.log.kafka.unread import TRIES_MAX, Failure, TellingClient, Unread, failed_fetch
 from fallow.shared.log.port import UNREADABLE_HEADER, UNREADABLE_TEXT, Record, bytes_of, unreadable_at
 
 COMMITTED = "read_committed"
@@ -40,7 +40,7 @@ Positions = dict[KafkaTopicPartition, int]
 class BatchRoom:
     """How much a poll may still take."""
 
-    bytes_most = bytes_left = sys.maxsize
+    bytes_max = bytes_left = sys.maxsize
 
     @property
     def is_full(self) -> bool:
@@ -54,10 +54,10 @@ class SteadyConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka ships 
     `take_lasting` tells.
     """
 
-    def __init__(self, *topics: str, tries_most: int = TRIES_MOST, **settings: Any) -> None:
+    def __init__(self, *topics: str, tries_max: int = TRIES_MAX, **settings: Any) -> None:
         super().__init__(*topics, **{**settings, "isolation_level": COMMITTED})
         self.room = BatchRoom()
-        self._unread = Unread(tries_most)
+        self._unread = Unread(tries_max)
 
     async def start(self) -> None:
         """As aiokafka's."""
@@ -88,7 +88,7 @@ class SteadyConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka ships 
         """As aiokafka's, but no further than to the record that makes it `max_bytes`. After any error the position is
         where it was.
         """
-        self.room.bytes_most = max_bytes
+        self.room.bytes_max = max_bytes
         before = self.standing()
         if self._unread:
             timeout_ms = self._try_again(before, timeout_ms)
@@ -101,7 +101,7 @@ class SteadyConsumer(AIOKafkaConsumer):  # type: ignore[misc]  # aiokafka ships 
             raise
 
     async def _take(self, *partitions: KafkaTopicPartition, timeout_ms: int, max_records: int | None) -> Batches:
-        self.room.bytes_left = self.room.bytes_most
+        self.room.bytes_left = self.room.bytes_max
         batches: Batches = await super().getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
         return batches
 

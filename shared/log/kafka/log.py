@@ -12,7 +12,7 @@ from aiokafka import TopicPartition as KafkaTopicPartition
 from aiokafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from aiokafka.structs import RecordMetadata
 
-from fallow.shared.log.admin.topic_admin import delete_records, record_bytes_most
+from fallow.shared.log.admin.topic_admin import delete_records, topic_record_bytes_max
 from fallow.shared.log.kafka.closing import close, start_or_close
 from fallow.shared.log.kafka.connection import client_options
 from fallow.shared.log.kafka.consumer import COMMITTED, WRITTEN
@@ -286,9 +286,9 @@ class KafkaLog:
             raise LogUnavailable(f"partitions of {_some_of(topics)}: {words_of(error)}") from error
         return {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
 
-    async def record_bytes_most(self, topic: str) -> int | None:
+    async def topic_record_bytes_max(self, topic: str) -> int | None:
         """By Kafka's DescribeConfigs."""
-        return await record_bytes_most(self._kafka, topic)
+        return await topic_record_bytes_max(self._kafka, topic)
 
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:
         """A consumer of its own, so that a slow reader holds up no other."""

@@ -24,9 +24,9 @@ from fallow.shared.runtime.kafka_access import KafkaAccess, access_to
 
 LOOK_BOUND_S = 10.0
 STEP_MS = 200
-RECORDS_MOST, BACK_FACTOR = 100, 8
+RECORDS_MAX, BACK_FACTOR = 100, 8
 
-TRIES_MOST = 2
+TRIES_MAX = 2
 """A look is made again, and its answer ends nothing: what cannot be read now is not waited for."""
 
 FETCH_BYTES = 65_536
@@ -138,7 +138,7 @@ class KafkaLooks:
             max_partition_fetch_bytes=FETCH_BYTES,
             fetch_max_wait_ms=STEP_MS,
             request_timeout_ms=int(1000 * self._step_bound_s),
-            tries_most=TRIES_MOST,
+            tries_max=TRIES_MAX,
         )
 
     async def _start(self, consumer: SteadyConsumer) -> None:
@@ -231,7 +231,7 @@ async def _records(consumer: SteadyConsumer, tp: KafkaTopicPartition, start: int
     consumer.seek(tp, start)
     while consumer.standing()[tp] < stop:
         try:
-            found = (await consumer.getmany(tp, timeout_ms=STEP_MS, max_records=RECORDS_MOST)).get(tp, [])
+            found = (await consumer.getmany(tp, timeout_ms=STEP_MS, max_records=RECORDS_MAX)).get(tp, [])
         except OffsetOutOfRangeError:
             return  # cut or deleted since the offsets were asked for
         for record in found:

@@ -15,7 +15,7 @@ from aiokafka.consumer.fetcher import FetchError
 from aiokafka.errors import CorruptRecordException, RecordTooLargeError, TopicAuthorizationFailedError
 from aiokafka.protocol.fetch import FetchRequest
 
-TRIES_MOST = 5
+TRIES_MAX = 5
 TRY_AGAIN_S = 0.4
 """Two seconds in all, and longer where the broker keeps a fetch that brings nothing: what a broken connection or a
 change of the leader spoils is whole by then.
@@ -54,8 +54,8 @@ class Failure:
 class Unread:
     """The newest failure of each partition. Times are those of the loop, in seconds."""
 
-    def __init__(self, tries_most: int = TRIES_MOST) -> None:
-        self._tries_most = tries_most
+    def __init__(self, tries_max: int = TRIES_MAX) -> None:
+        self._tries_max = tries_max
         self._failures: dict[KafkaTopicPartition, Failure] = {}
 
     def note(self, tp: KafkaTopicPartition, offset: int, error: Exception, behind: int | None, now_s: float) -> None:
@@ -103,7 +103,7 @@ class Unread:
         return bool(self._failures)
 
     def _lasts(self, failure: Failure) -> bool:
-        return failure.tries >= self._tries_most
+        return failure.tries >= self._tries_max
 
 
 HAS_STABLE_OFFSET = 4

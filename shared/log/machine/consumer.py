@@ -161,12 +161,12 @@ def take_batch(
     return Taken(tuple(handled), tuple(dead), next_offsets(records), tally, stop or limit.judge(tally))
 
 
-def in_parts(records: Sequence[Record], bytes_most: int) -> Iterator[Sequence[Record]]:
+def in_parts(records: Sequence[Record], bytes_max: int) -> Iterator[Sequence[Record]]:
     """The records in the same order, as parts of so many bytes, or of one record that has more."""
     start = size_bytes = 0
     for number, record in enumerate(records):
         record_bytes = bytes_of(record)
-        if number > start and size_bytes + record_bytes > bytes_most:
+        if number > start and size_bytes + record_bytes > bytes_max:
             yield records[start:number]
             start, size_bytes = number, 0
         size_bytes += record_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fallow.shared.log.reading import checksum_of
 
-RECORDS_MOST, BYTES_MOST = 1_000, 4_000_000
+RECORDS_MAX, BYTES_MAX = 1_000, 4_000_000
 """So much is read again before a writer goes on after a failed append or takes its cell again: what stands before was
 read by others long ago.
 """
@@ -27,7 +27,7 @@ class OwnRecords:
         size = len(value or b"")
         self._kept[offset] = (checksum_of(key, value), size)
         self._bytes += size
-        while len(self._kept) > 1 and (len(self._kept) > RECORDS_MOST or self._bytes > BYTES_MOST):
+        while len(self._kept) > 1 and (len(self._kept) > RECORDS_MAX or self._bytes > BYTES_MAX):
             self._bytes -= self._kept.pop(next(iter(self._kept)))[1]
 
     def is_whole(self, offset: int, key: bytes | None, value: bytes | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-SIGHTS_MOST = 512
+SIGHTS_MAX = 512
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class Sights:
         """The partition ends here now."""
         if not self.seen or self.seen[-1][0] < end:
             self.seen.append((end, now_ms))
-        if len(self.seen) > SIGHTS_MOST:
+        if len(self.seen) > SIGHTS_MAX:
             # A lag that lasts is told a little less exactly: every other sight behind the oldest is forgotten.
             self.seen = deque([self.seen[0], *list(self.seen)[2::2]])
 

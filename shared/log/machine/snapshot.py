@@ -13,13 +13,13 @@ from hashlib import blake2b
 from fallow.shared.cluster.fold.rows import DamagedRow, count_rest, read_row, rows_of
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.codec.encoding import shorten
-from fallow.shared.events.snapshots import CHUNK_BYTES_MOST, SnapshotChunk, SnapshotManifest
+from fallow.shared.events.snapshots import CHUNK_BYTES_MAX, SnapshotChunk, SnapshotManifest
 
-PIECE_CHARACTERS_MOST = 200_000
+PIECE_CHARACTERS_MAX = 200_000
 """A longer row is cut: no character of JSON text takes more than four bytes, so a piece always fits into a chunk."""
 
 ROWS_AT_ONCE = 1_000
-PART_DIGITS_MOST = 9
+PART_DIGITS_MAX = 9
 NEWEST = "newest"
 ORIGIN = "origin"
 """The slot of the snapshot with which a cell was moved here: its log begins behind it, so it is kept for good."""
@@ -43,16 +43,16 @@ def snapshot_id(state: CellState, writer: str) -> str:
     return f"{state.offset}-{writer.replace('/', '-')}"
 
 
-def cut(state: CellState, snapshot: str, bytes_most: int | None = None) -> Iterator[SnapshotChunk]:
-    """The state in chunks, each of at most so many bytes as JSON (if none are named, CHUNK_BYTES_MOST). A row that is
+def cut(state: CellState, snapshot: str, bytes_max: int | None = None) -> Iterator[SnapshotChunk]:
+    """The state in chunks, each of at most so many bytes as JSON (if none are named, CHUNK_BYTES_MAX). A row that is
     larger has a chunk of its own. The state must not change before the last one is taken.
     """
-    bytes_most = bytes_most or CHUNK_BYTES_MOST
+    bytes_max = bytes_max or CHUNK_BYTES_MAX
     rows: list[str] = []
     part, size = 0, _ENVELOPE_BYTES
     for piece in _pieces(rows_of(state)):
         more = json_bytes(piece)
-        if rows and size + more > bytes_most:
+        if rows and size + more > bytes_max:
             yield SnapshotChunk(cell=state.cell, snapshot=snapshot, part=part, rows=tuple(rows))
             rows, part, size = [], part + 1, _ENVELOPE_BYTES
         rows.append(piece)
@@ -68,16 +68,16 @@ class Cut:
     chunks: Iterable[SnapshotChunk]
 
 
-def cut_as_read(state: CellState, writer: str, bytes_most: int | None = None) -> Cut:
+def cut_as_read(state: CellState, writer: str, bytes_max: int | None = None) -> Cut:
     """A cut whose chunks are made as they are read: the state must not change before the last one."""
     snapshot = snapshot_id(state, writer)
     head = manifest_of(state, snapshot, slot=NEWEST, parts=0, digest="")
-    return Cut(head, cut(state, snapshot, bytes_most))
+    return Cut(head, cut(state, snapshot, bytes_max))
 
 
-def cut_whole(state: CellState, writer: str, bytes_most: int | None = None) -> Cut:
+def cut_whole(state: CellState, writer: str, bytes_max: int | None = None) -> Cut:
     """A cut that is all in memory: the state may go on. Of 150,000 jobs that takes 0.5 s and 50 MB."""
-    made = cut_as_read(state, writer, bytes_most)
+    made = cut_as_read(state, writer, bytes_max)
     return Cut(made.head, tuple(made.chunks))
 
 
@@ -103,9 +103,9 @@ def json_bytes(row: str) -> int:
 
 def _pieces(rows: Iterable[str]) -> Iterator[str]:
     for row in rows:
-        yield row[:PIECE_CHARACTERS_MOST]
-        for start in range(PIECE_CHARACTERS_MOST, len(row), PIECE_CHARACTERS_MOST):
-            yield _CONTINUED + row[start : start + PIECE_CHARACTERS_MOST]
+        yield row[:PIECE_CHARACTERS_MAX]
+        for start in range(PIECE_CHARACTERS_MAX, len(row), PIECE_CHARACTERS_MAX):
+            yield _CONTINUED + row[start : start + PIECE_CHARACTERS_MAX]
 
 
 def whole_rows(pieces: Iterable[str]) -> Iterator[str]:
@@ -252,7 +252,7 @@ def chunk_of_key(key: str) -> tuple[str, int | None]:
     """The snapshot and part of a chunk's key (`cell/snapshot/part`), or ("", None) for any other key."""
     rest, _, part = key.rpartition("/")
     _, slash, snapshot = rest.partition("/")
-    is_chunk = slash and part.isdecimal() and len(part) <= PART_DIGITS_MOST
+    is_chunk = slash and part.isdecimal() and len(part) <= PART_DIGITS_MAX
     return (snapshot, int(part)) if is_chunk else ("", None)
 
 

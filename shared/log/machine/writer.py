@@ -23,14 +23,14 @@ from fallow.shared.events.codec.encoding import Undecodable, decode
 from fallow.shared.events.decisions import BEFORE_HEADER, CHAIN_HEADER, SIGNATURE_HEADER, Decision, next_chain
 from fallow.shared.events.effects import OF_WORKERS, AnyEffect, JobEnqueued, JobStarted
 from fallow.shared.events.fields.value import replace
-from fallow.shared.events.fields.values import DEVICES_MOST, WorkerRange
+from fallow.shared.events.fields.values import DEVICES_MAX, WorkerRange
 from fallow.shared.events.reasons import DeadLetterReason
 from fallow.shared.log.port import RECORD_BYTES_MAX, Headers
 
-ENVELOPE_BYTES_MOST: Final = 8_000
+ENVELOPE_BYTES_MAX: Final = 8_000
 """What key, headers and framing of a decision take at most: a writer's name has at most 500 characters."""
 
-DECISION_BYTES_MOST: Final = RECORD_BYTES_MAX - ENVELOPE_BYTES_MOST
+DECISION_BYTES_MAX: Final = RECORD_BYTES_MAX - ENVELOPE_BYTES_MAX
 """The longest value of a record of decisions."""
 
 
@@ -185,8 +185,8 @@ def readable(decision: Decision, specs_read: Collection[int] = frozenset()) -> b
         ranges = [_ENCODE(each.ranges) for each in doubtful if type(each) in OF_WORKERS and each.ranges]  # type: ignore[union-attr]
     except (OverflowError, UnicodeEncodeError) as error:
         return Undecodable(DeadLetterReason.INVALID, f"cannot be encoded: {error}")
-    if len(value) > DECISION_BYTES_MOST:
-        rule = f"{len(decision.effects)} effects in one record, which takes {DECISION_BYTES_MOST} bytes"
+    if len(value) > DECISION_BYTES_MAX:
+        rule = f"{len(decision.effects)} effects in one record, which takes {DECISION_BYTES_MAX} bytes"
         return Undecodable(DeadLetterReason.TOO_LARGE, rule, "effects", f"{len(value)} bytes")
     try:
         for part in parts:
@@ -234,5 +234,5 @@ def _is_small(started: JobStarted) -> bool:
         and 0 <= place.cpu_milli <= LARGEST_INTEGER
         and 0 <= place.memory_mib <= LARGEST_INTEGER
         and place.rank == place.turn == place.since_ms == 0
-        and (not devices or (min(devices) >= 0 and max(devices) < DEVICES_MOST))
+        and (not devices or (min(devices) >= 0 and max(devices) < DEVICES_MAX))
     )

@@ -200,7 +200,7 @@ class MemoryBroker:
         if size > most:
             raise RecordTooLarge(f"record for {message.topic}: {size} bytes, at most {most}")
 
-    def record_bytes_most(self, topic: str) -> int:
+    def topic_record_bytes_max(self, topic: str) -> int:
         """How many bytes a record of the topic may have, as its setting says."""
         return self.takes_bytes.get(topic, TOPIC_BYTES)
 
@@ -294,10 +294,10 @@ class MemoryLog:
         """As the port says."""
         return {topic: await self.partitions(topic) for topic in topics}
 
-    async def record_bytes_most(self, topic: str) -> int | None:
+    async def topic_record_bytes_max(self, topic: str) -> int | None:
         """As the port says."""
         self._reach()
-        return self._broker.record_bytes_most(topic)
+        return self._broker.topic_record_bytes_max(topic)
 
     def reader(self, positions: Mapping[TopicPartition, int], *, patient_ms: int = 0) -> Reader:  # noqa: ARG002
         """Any number of readers, each with its own positions. Nothing is held back: a wake-up costs nothing here."""

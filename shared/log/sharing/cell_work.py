@@ -23,7 +23,7 @@ from fallow.shared.runtime.errors.endings import ending_of
 from fallow.shared.runtime.http.health import Fence
 from fallow.shared.runtime.process import Context
 
-AGAIN_FIRST_S, AGAIN_MOST_S = 0.5, 60.0
+AGAIN_FIRST_S, AGAIN_MAX_S = 0.5, 60.0
 STEADY_MS = 120_000
 """Work that went on for so long was well: the next error begins a new row of pauses."""
 
@@ -77,7 +77,7 @@ async def work_apart(
     Raises only errors that are known to concern the whole process (a wrong cell file, for example), and all but fences
     where the work cannot begin anew in the same process.
     """
-    pause, host = context.back_off(AGAIN_FIRST_S, AGAIN_MOST_S), context.host
+    pause, host = context.back_off(AGAIN_FIRST_S, AGAIN_MAX_S), context.host
     what = f"work on cell {cell}"
     while cell not in context.health.fences:
         begun_ms = host.monotonic_ms()

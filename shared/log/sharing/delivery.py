@@ -29,7 +29,7 @@ ASK_AGAIN_S = 5.0
 
 WARN_EVERY_S = 10.0
 
-GIVE_UP_MS_MOST = 150_000
+GIVE_UP_MS_MAX = 150_000
 """Half of the time for which a group waits for a member that does not poll."""
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         """Refuse what would retry hotly, or outlive the membership of the group."""
-        if not 10 <= self.wait_ms_min <= self.wait_ms_max <= self.give_up_after_ms <= GIVE_UP_MS_MOST:  # noqa: PLR2004
+        if not 10 <= self.wait_ms_min <= self.wait_ms_max <= self.give_up_after_ms <= GIVE_UP_MS_MAX:  # noqa: PLR2004
             raise ValueError(f"{self}: must be 10 <= wait_ms_min <= wait_ms_max <= give_up_after_ms <= 150000")
 
 

@@ -20,7 +20,7 @@ NAME = "format"
 
 WAY = "go back to the release that wrote it, or give an empty folder"
 
-_BYTES_MOST = 80
+_BYTES_MAX = 80
 """More than the file ever holds; of a longer one so much is shown."""
 
 _DIARY_BYTES = 65_536
@@ -126,6 +126,6 @@ def _said_in(path: Path) -> str:
     try:
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             raise _NoFile
-        return os.read(opened, _BYTES_MOST).decode("utf-8", "replace").strip("\0 \r\n")
+        return os.read(opened, _BYTES_MAX).decode("utf-8", "replace").strip("\0 \r\n")
     finally:
         os.close(opened)

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-LINE_CHARS_MOST = 1024 * 1024
-COLUMNS_MOST = 1_000
-ROWS_MOST = 5_000_000
+LINE_CHARS_MAX = 1024 * 1024
+COLUMNS_MAX = 1_000
+ROWS_MAX = 5_000_000
 """A job or a node of a table takes some hundred bytes, however short its row is."""
 
 SHOWN_CHARS = 40
@@ -29,8 +29,8 @@ class Table:
         self._lines = _Lines(file)
         self._reader = csv.reader(self._lines)
         self.columns = next(self._reader, [])
-        if len(self.columns) > COLUMNS_MOST:
-            raise WrongTable(f"has more than {COLUMNS_MOST} columns")
+        if len(self.columns) > COLUMNS_MAX:
+            raise WrongTable(f"has more than {COLUMNS_MAX} columns")
         doubled = [name for name, count in Counter(self.columns).items() if name and count > 1]
         if doubled:
             raise WrongTable(f"two columns are named {doubled[0][:SHOWN_CHARS]!r}")
@@ -49,8 +49,8 @@ class Table:
             if not cells:
                 continue
             rows += 1
-            if rows > ROWS_MOST:
-                raise WrongTable(f"has more than {ROWS_MOST} rows")
+            if rows > ROWS_MAX:
+                raise WrongTable(f"has more than {ROWS_MAX} rows")
             self._must_have_columns(cells)
             yield dict(zip(self.columns, cells, strict=False))
 
@@ -74,11 +74,11 @@ class _Lines:
         return self
 
     def __next__(self) -> str:
-        line = self._file.readline(LINE_CHARS_MOST + 1)
+        line = self._file.readline(LINE_CHARS_MAX + 1)
         if not line:
             raise StopIteration
         self.chars += len(line)
-        if self.chars > LINE_CHARS_MOST:
+        if self.chars > LINE_CHARS_MAX:
             what = "line" if len(line) == self.chars else "row"
-            raise WrongTable(f"a {what} has more than {LINE_CHARS_MOST} characters")
+            raise WrongTable(f"a {what} has more than {LINE_CHARS_MAX} characters")
         return line

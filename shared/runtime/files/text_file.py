@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fallow.shared.runtime.files.unread import why_unread
 
-FILE_BYTES_MOST = 256 * 2**20
+FILE_BYTES_MAX = 256 * 2**20
 """A file of a million jobs in JSON lines has half as many."""
 
 
@@ -15,15 +15,15 @@ class TextFileError(ValueError):
     """The file cannot be read; the message is the rule, without the name of the file."""
 
 
-def read_text_file(path: Path, *, may_be_pipe: bool = False, bytes_most: int = FILE_BYTES_MOST) -> str:
+def read_text_file(path: Path, *, may_be_pipe: bool = False, bytes_max: int = FILE_BYTES_MAX) -> str:
     """The text of a regular file. A pipe is read once only, so it must be allowed. Raises TextFileError."""
     must_be_file(path, may_be_pipe=may_be_pipe)
     try:
         with path.open("rb") as file:
-            found = file.read(bytes_most + 1)
+            found = file.read(bytes_max + 1)
     except OSError as error:
         raise TextFileError(f"cannot be read: {why_unread(error)}") from error
-    return text_of(found, bytes_most)
+    return text_of(found, bytes_max)
 
 
 def must_be_file(path: Path, *, may_be_pipe: bool = False) -> None:
@@ -37,10 +37,10 @@ def must_be_file(path: Path, *, may_be_pipe: bool = False) -> None:
         raise TextFileError(f"cannot be read: must be {what}")
 
 
-def text_of(found: bytes, bytes_most: int = FILE_BYTES_MOST) -> str:
+def text_of(found: bytes, bytes_max: int = FILE_BYTES_MAX) -> str:
     """The text that these bytes of a file are. Raises TextFileError."""
-    if len(found) > bytes_most:
-        raise TextFileError(f"cannot be read: has more than {bytes_most} bytes")
+    if len(found) > bytes_max:
+        raise TextFileError(f"cannot be read: has more than {bytes_max} bytes")
     try:
         return found.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:

@@ -67,7 +67,7 @@ class _Part:
         self.count += 1
 
 
-def with_whole_characters(text: str, loader: Any, levels_most: int) -> str:
+def with_whole_characters(text: str, loader: Any, levels_max: int) -> str:
     """The text with each such character in double quotes written so that every reader of YAML reads it. One that nests
     in more levels, or is no YAML to the events of this loader, stays as it is. Raises NoCharacter.
     """
@@ -75,18 +75,18 @@ def with_whole_characters(text: str, loader: Any, levels_most: int) -> str:
         return text
     text = text.removeprefix("\ufeff")  # not every loader counts it
     pieces, behind = list[str](), 0
-    for quoted in _quoted(text, loader, levels_most):
+    for quoted in _quoted(text, loader, levels_max):
         whole = _IN_QUOTES.sub(partial(_whole, text, quoted), text[quoted.begin : quoted.end])
         pieces += [text[behind : quoted.begin], whole]
         behind = quoted.end
     return "".join([*pieces, text[behind:]])
 
 
-def _quoted(text: str, loader: Any, levels_most: int) -> list[_Quoted]:
+def _quoted(text: str, loader: Any, levels_max: int) -> list[_Quoted]:
     """What stands in double quotes and holds such a character; nothing where the text is no YAML."""
     try:
         # As long, and of the same form to every loader: so each place in it is the same place in the text.
-        return list(_found(text, yaml.parse(_LOOKED_FOR.sub(_stand_in, text), Loader=loader), levels_most))
+        return list(_found(text, yaml.parse(_LOOKED_FOR.sub(_stand_in, text), Loader=loader), levels_max))
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError):
         return []  # who reads the text tells what is wrong
 
@@ -95,7 +95,7 @@ def _stand_in(found: re.Match[str]) -> str:
     return {1: "x", 6: "\\u0041", 10: "\\U00000041"}[len(found[0])]
 
 
-def _found(text: str, events: Iterator[yaml.Event], levels_most: int) -> Iterator[_Quoted]:
+def _found(text: str, events: Iterator[yaml.Event], levels_max: int) -> Iterator[_Quoted]:
     parts = list[_Part]()
     for event in events:
         if isinstance(event, yaml.CollectionEndEvent):
@@ -109,7 +109,7 @@ def _found(text: str, events: Iterator[yaml.Event], levels_most: int) -> Iterato
             yield _Quoted(tuple(part.step for part in parts if part.step is not None), begin, end)
         if isinstance(event, yaml.CollectionStartEvent):
             parts.append(_Part(isinstance(event, yaml.MappingStartEvent)))
-        if len(parts) > levels_most:
+        if len(parts) > levels_max:
             return
 
 

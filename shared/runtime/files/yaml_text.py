@@ -13,13 +13,13 @@ from fallow.shared.checker_words import HALF_A_CHARACTER
 from fallow.shared.events.codec.encoding import shorten, written
 from fallow.shared.runtime.files.yaml_characters import NoCharacter, with_whole_characters
 
-NUMBER_CHARS_MOST = 64
+NUMBER_CHARS_MAX = 64
 """Python makes a number of any length and then refuses to print it, so that no message could name it."""
 
-MERGED_MOST = 100_000
+MERGED_MAX = 100_000
 """So many keys may be merged into mappings in one document: each level of merges multiplies them."""
 
-DEPTH_MOST = 100
+DEPTH_MAX = 100
 """So many levels a document has at most, aliases followed: what reads the values goes down one level at a time."""
 
 FieldPath = tuple[str | int, ...]
@@ -67,7 +67,7 @@ class QuickYamlLoader(_PlainConstructor, getattr(yaml, "CSafeLoader", yaml.SafeL
     """
 
 
-LONG_CHARS, OPENERS_MOST = 65_536, 1_000
+LONG_CHARS, OPENERS_MAX = 65_536, 1_000
 """A longer text is read by the quick loader, which says less well what is wrong: the other takes minutes for some MB.
 So is one with more beginnings of lists and maps, which cost the other one more the deeper they stand.
 """
@@ -93,12 +93,12 @@ def read_yaml_documents(text: str) -> Iterator[Any]:
 
 def in_whole_characters(text: str) -> str:
     """The text so that each loader reads its characters as JSON would. Raises NoCharacter."""
-    return with_whole_characters(text, _quickest(text), DEPTH_MOST)
+    return with_whole_characters(text, _quickest(text), DEPTH_MAX)
 
 
 def _quickest(text: str) -> type[YamlLoader | QuickYamlLoader]:
     openers = text.count("[") + text.count("{") + text.count("- ")
-    return YamlLoader if len(text) < LONG_CHARS and openers <= OPENERS_MOST else QuickYamlLoader
+    return YamlLoader if len(text) < LONG_CHARS and openers <= OPENERS_MAX else QuickYamlLoader
 
 
 def _loader_for(text: str) -> type[YamlLoader | QuickYamlLoader]:
@@ -133,9 +133,9 @@ def look_at_depth(text: str) -> None:
     for event in yaml.parse(text, Loader=QuickYamlLoader):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEPTH_MOST:
+        if depth > DEPTH_MAX:
             line = event.start_mark.line + 1  # type: ignore[union-attr]  # each event that is parsed has its mark
-            raise YamlTextError(f"line {line}: nested in more than {DEPTH_MOST} levels")
+            raise YamlTextError(f"line {line}: nested in more than {DEPTH_MAX} levels")
 
 
 def error_of(error: Exception) -> YamlTextError:
@@ -157,16 +157,16 @@ def error_of(error: Exception) -> YamlTextError:
 
 def _depth(node: yaml.Node, known: dict[int, int]) -> int:
     """How many levels there are from this node on. An alias stands behind what it names, so that is known by then: no
-    chain of aliases is gone down here. Raises YamlTextError for more than `DEPTH_MOST`.
+    chain of aliases is gone down here. Raises YamlTextError for more than `DEPTH_MAX`.
     """
     if not isinstance(node, yaml.CollectionNode):
         return 0
     if id(node) not in known:
         known[id(node)] = 0  # one that is a part of itself, which readers of the values refuse
         known[id(node)] = max(_depths_below(node, known), default=1)
-    if known[id(node)] > DEPTH_MOST:
+    if known[id(node)] > DEPTH_MAX:
         line = node.start_mark.line + 1
-        raise YamlTextError(f"line {line}: nested in more than {DEPTH_MOST} levels, aliases followed")
+        raise YamlTextError(f"line {line}: nested in more than {DEPTH_MAX} levels, aliases followed")
     return known[id(node)]
 
 
@@ -187,9 +187,9 @@ def _must_merge_few(root: yaml.Node) -> None:
     for mapping in _mappings(root, {}):
         if any(key.tag == _MERGE for key, _ in mapping.value):
             merged += _size(mapping, sizes)
-        if merged > MERGED_MOST:
+        if merged > MERGED_MAX:
             line = mapping.start_mark.line + 1
-            raise YamlTextError(f"line {line}: merge keys (<<) stand for more than {MERGED_MOST} keys")
+            raise YamlTextError(f"line {line}: merge keys (<<) stand for more than {MERGED_MAX} keys")
 
 
 def _mappings(node: yaml.Node, seen: dict[int, None]) -> Iterator[yaml.MappingNode]:
@@ -204,7 +204,7 @@ def _mappings(node: yaml.Node, seen: dict[int, None]) -> Iterator[yaml.MappingNo
 
 
 def _size(mapping: yaml.MappingNode, sizes: dict[int, int]) -> int:
-    """How many keys the mapping has when all is merged; more than `MERGED_MOST` count as one more than these."""
+    """How many keys the mapping has when all is merged; more than `MERGED_MAX` count as one more than these."""
     known = sizes.get(id(mapping))
     if known is not None:
         return known
@@ -214,7 +214,7 @@ def _size(mapping: yaml.MappingNode, sizes: dict[int, int]) -> int:
         parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
         below = [part for part in parts if isinstance(part, yaml.MappingNode)] if key.tag == _MERGE else []
         size += sum(_size(part, sizes) for part in below) if key.tag == _MERGE else 1
-    sizes[id(mapping)] = min(size, MERGED_MOST + 1)
+    sizes[id(mapping)] = min(size, MERGED_MAX + 1)
     return sizes[id(mapping)]
 
 
@@ -280,9 +280,9 @@ def _must_be_clear(node: yaml.Node, *, is_whole: bool = True) -> None:
     if not isinstance(node, yaml.ScalarNode):  # a list with the tag of a number, which the loader refuses
         return
     line = node.start_mark.line + 1
-    if is_whole and len(node.value) > NUMBER_CHARS_MOST:
+    if is_whole and len(node.value) > NUMBER_CHARS_MAX:
         raise YamlTextError(
-            f"line {line}: a number of {len(node.value)} characters: at most {NUMBER_CHARS_MOST} are read"
+            f"line {line}: a number of {len(node.value)} characters: at most {NUMBER_CHARS_MAX} are read"
         )
     if ":" in node.value:
         raise YamlTextError(f"line {line}: {shorten(node.value)}: a number has no colons; put text in quotes")

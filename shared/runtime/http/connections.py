@@ -2,10 +2,10 @@
 
 Whoever reaches the port may open connections and say nothing: a worker on the machine of its agent, too. Each holds a
 file descriptor of the process, and without any left an agent can neither write its lease nor start a run. So there are
-at most `CONNECTIONS_MOST`. One more closes the one that was longest without a whole request: a probe gets in also
+at most `CONNECTIONS_MAX`. One more closes the one that was longest without a whole request: a probe gets in also
 beside connections that are silent, that bring a head byte by byte, or that do not read their answers. One that waits
 for its answer is closed for nobody; who comes while all of them wait stands before the door (door.py). So that a probe
-gets in beside many that ask for the costly metrics, these keep at most `SCRAPES_MOST` places.
+gets in beside many that ask for the costly metrics, these keep at most `SCRAPES_MAX` places.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-REQUEST_BYTES_MOST = 16 * 1024
-CONNECTIONS_MOST = 64
+REQUEST_BYTES_MAX = 16 * 1024
+CONNECTIONS_MAX = 64
 FRESH_S = 0.05
 """So long a loop may take until it reads what a new connection has brought."""
 
-SCRAPES_MOST = 32
+SCRAPES_MAX = 32
 SCRAPED = "/metrics"
 
 CONNECTION = "fallow.connection"
@@ -33,7 +33,7 @@ class BoundedHttp(HttpToolsProtocol):
     end.
     """
 
-    request_s_most = 10.0
+    request_s_max = 10.0
     """How long a connection may take until its first request is whole, or a later one that has begun."""
 
     _request_bytes = 0
@@ -47,7 +47,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._whole_s = self.loop.time()
         self._await_request()
         others: list[Any] = [other for other in self.connections if other is not self]
-        if len(others) >= CONNECTIONS_MOST:
+        if len(others) >= CONNECTIONS_MAX:
             self._make_room(others)
 
     def _make_room(self, others: list[Any]) -> None:
@@ -55,7 +55,7 @@ class BoundedHttp(HttpToolsProtocol):
         scrapes: list[Any] = [other for other in others if other.is_waiting and other.is_scrape]
         if idle:
             min(idle, key=_silent_since).give_up()
-        elif len(scrapes) > SCRAPES_MOST:
+        elif len(scrapes) > SCRAPES_MAX:
             max(scrapes, key=_silent_since).give_up()  # who came first has its turn
         else:
             self.give_up()
@@ -85,7 +85,7 @@ class BoundedHttp(HttpToolsProtocol):
         then: thousands of requests in one piece would hold up the whole process.
         """
         self._request_bytes += len(data)
-        if self._request_bytes <= REQUEST_BYTES_MOST:
+        if self._request_bytes <= REQUEST_BYTES_MAX:
             super().data_received(data)
         elif not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n")
@@ -118,7 +118,7 @@ class BoundedHttp(HttpToolsProtocol):
         self.transport.abort()
 
     def _await_request(self) -> None:
-        self._late = self.loop.call_later(self.request_s_most, self.give_up)
+        self._late = self.loop.call_later(self.request_s_max, self.give_up)
 
     def _await_nothing(self) -> None:
         if self._late is not None:
@@ -130,7 +130,7 @@ def places_left(connections: Iterable[Any]) -> int:
     """How many more may come in: for each of them there is a place, or a connection that makes room."""
     waiting = [connection for connection in connections if connection.is_waiting]
     scrapes = len([connection for connection in waiting if connection.is_scrape])
-    return CONNECTIONS_MOST - len(waiting) + max(0, scrapes - SCRAPES_MOST)
+    return CONNECTIONS_MAX - len(waiting) + max(0, scrapes - SCRAPES_MAX)
 
 
 def _silent_since(connection: BoundedHttp) -> float:

@@ -24,7 +24,7 @@ FIRST_TELLING, LAST_TELLING = 3, 5
 LOOKED_AT = 100
 """Errors of so many lines are told: what went wrong before has not ended the program."""
 
-PLACES_TOLD, LINE_CHARS_MOST, TAB = 2, 500, 4
+PLACES_TOLD, LINE_CHARS_MAX, TAB = 2, 500, 4
 
 INDENT = "    "
 
@@ -163,7 +163,7 @@ def told_by(lines: Sequence[str]) -> list[str]:
     """At most 15 lines of an output, with spaces for tabs: the last ones, and in place of some of these such as name an
     error of a little before. Of a stack only the beginning is told: it may be deeper than what is shown.
     """
-    plain = _without_depth([line.expandtabs(TAB)[:LINE_CHARS_MOST] for line in lines])[-LOOKED_AT:]
+    plain = _without_depth([line.expandtabs(TAB)[:LINE_CHARS_MAX] for line in lines])[-LOOKED_AT:]
     telling = [number for number, line in enumerate(plain) if TELLS.search(line) and not PLACE.match(line)]
     chosen = dict.fromkeys(telling[:FIRST_TELLING] + telling[-LAST_TELLING:])
     for number in range(len(plain) - 1, -1, -1):

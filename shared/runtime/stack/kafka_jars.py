@@ -30,7 +30,7 @@ COORDINATES_WAIT_S = 10.0
 STOP_WAIT_S = 20.0
 CLUSTER_ID = "RmFsbG93RmFsbG93RmFsbA"  # any 16 bytes do for one node
 JAVA_OPTIONS = ("-Xms128m", "-XX:+UseSerialGC", "-Xshare:auto")
-HEAP_MB_MOST = 512
+HEAP_MB_MAX = 512
 # C1 only: up in under 2 s and small, which counts for more in tests than peak throughput.
 QUICK_START = "-XX:TieredStopAtLevel=1"
 NEVER = 2**63 - 1
@@ -102,7 +102,7 @@ class KafkaFromJars:
     compiler out: without it the first seconds are slower and the hours behind them quicker, TLS above all.
     `shown_port` is the port that clients are told, where they come by another way. `more` are further lines of
     server.properties: a node of several names the others there. `users` are made when the storage is formatted, with
-    these passwords for SCRAM-SHA-512. It takes up to `heap_mb_most` of memory for its objects.
+    these passwords for SCRAM-SHA-512. It takes up to `heap_mb_max` of memory for its objects.
     """
 
     source = Source.JARS
@@ -114,7 +114,7 @@ class KafkaFromJars:
         durable: bool = False,
         quick_start: bool = True,
         shown_port: int | None = None,
-        heap_mb_most: int = HEAP_MB_MOST,
+        heap_mb_max: int = HEAP_MB_MAX,
         more: Mapping[str, str] | None = None,
         users: Mapping[str, str] | None = None,
     ) -> None:
@@ -122,7 +122,7 @@ class KafkaFromJars:
         self.durable = durable
         self.quick_start = quick_start
         self.port, self.controller_port = free_ports(2)
-        self.more, self._users, self._heap_mb_most = dict(more or {}), dict(users or {}), heap_mb_most
+        self.more, self._users, self._heap_mb_max = dict(more or {}), dict(users or {}), heap_mb_max
         self._shown_port = shown_port or self.port
         self._properties = data_dir / "server.properties"
         self._child: Child | None = None
@@ -221,7 +221,7 @@ class KafkaFromJars:
 
     def _java(self, jars: Path) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={DEPLOY / 'log4j2.xml'}"
-        heap = f"-Xmx{self._heap_mb_most}m"
+        heap = f"-Xmx{self._heap_mb_max}m"
         return ["java", *JAVA_OPTIONS, heap, *([QUICK_START] if self.quick_start else []), logging, "-cp", f"{jars}/*"]
 
     def _format(self, jars: Path) -> None:

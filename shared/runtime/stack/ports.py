@@ -14,7 +14,7 @@ OUTGOING_LOWEST = 32_768
 """Linux gives outgoing connections the ports from here on, unless it was told otherwise."""
 OUTGOING = Path("/proc/sys/net/ipv4/ip_local_port_range")
 ROOM_LEAST = 1_000
-TRIES_MOST = 1_000
+TRIES_MAX = 1_000
 
 
 def free_port() -> int:
@@ -51,7 +51,7 @@ def _drawn() -> Iterator[int]:
     end = _outgoing_lowest()
     if end - LOWEST >= ROOM_LEAST:
         chance = random.SystemRandom()
-        for _ in range(TRIES_MOST):
+        for _ in range(TRIES_MAX):
             yield chance.randrange(LOWEST, end)
     while True:
         yield 0

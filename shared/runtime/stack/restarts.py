@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from signal import SIGHUP, SIGINT, SIGKILL, SIGTERM, Signals
 
-PAUSE_FIRST_MS, PAUSE_MOST_MS = 500, 30_000
+PAUSE_FIRST_MS, PAUSE_MAX_MS = 500, 30_000
 CALM_MS = 60_000
 """What has run for so long has recovered: its next death is a first one again."""
 
@@ -29,7 +29,7 @@ class Deaths:
         if now_ms - self.started_ms >= CALM_MS:
             self.in_a_row = 0
         self.in_a_row += 1
-        return int(min(PAUSE_MOST_MS, PAUSE_FIRST_MS * 2 ** min(self.in_a_row - 1, 20)))
+        return int(min(PAUSE_MAX_MS, PAUSE_FIRST_MS * 2 ** min(self.in_a_row - 1, 20)))
 
     def started(self, now_ms: int) -> None:
         """It was started again."""

@@ -23,10 +23,10 @@ local function refuse(rule, got)
 end
 
 -- A name as it is looked for: what is longer than any name that there is finds the same when it is cut.
-local NAME_MOST = 256
+local NAME_MAX = 256
 
 local function cut(name)
-  return string.sub(name, 1, NAME_MOST)
+  return string.sub(name, 1, NAME_MAX)
 end
 
 -- Whether the arguments from `first` on are statuses, each named once: so no caller makes a read as long as it likes.

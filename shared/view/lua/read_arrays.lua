@@ -4,7 +4,7 @@
 -- ARGV  1... 1 to 200 ids, each as TENANT/ID
 -- returns {'OK' or 'FENCED', version, cursor, at_ms, id, id, ...} | {'NOT_READY'} | {'NONE'} | {'FENCED'}
 
-local ARRAYS_MOST = 200
+local ARRAYS_MAX = 200
 
 local OVER = { 'finished', 'failed', 'cancelled' }
 
@@ -18,14 +18,14 @@ local function has_element_over(keys, array, looks)
 end
 
 local function read_arrays(keys, args)
-  if #args < 1 or #args > ARRAYS_MOST then
+  if #args < 1 or #args > ARRAYS_MAX then
     return refuse('1 to 200 ids', #args .. ' arguments')
   end
   local view = stored(keys)
   if not view.ready then
     return not_there(view)
   end
-  local answer, looks = found(view), { left = NAMESAKES_MOST }
+  local answer, looks = found(view), { left = NAMESAKES_MAX }
   for _, id in ipairs(args) do
     if has_element_over(keys, cut(id), looks) then
       answer[#answer + 1] = id

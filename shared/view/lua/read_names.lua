@@ -5,9 +5,9 @@
 --         | {'TOO_MANY'}: more jobs than are looked at are named as elements are, so that only the log tells
 
 -- So many jobs of all tenants together are passed over that are named as elements are and are none (`hello.0x`).
-local NAMESAKES_MOST = 500
+local NAMESAKES_MAX = 500
 
-local ID_BYTES_MOST = 128
+local ID_BYTES_MAX = 128
 
 -- Whether an element of the array has this status; `looks` holds how many namesakes may still be passed over.
 local function has_element_in(keys, prefix, array, looks)
@@ -45,7 +45,7 @@ local function add_names(answer, keys, tenants, args, looks)
 end
 
 local function read_names(keys, args)
-  if #args < 2 or #args[1] > ID_BYTES_MOST or not are_statuses(args, 2) then
+  if #args < 2 or #args[1] > ID_BYTES_MAX or not are_statuses(args, 2) then
     return refuse('an id of at most 128 bytes, and statuses of jobs, each once', string.sub(args[1] or '', 1, 50))
   end
   local view = stored(keys)
@@ -54,7 +54,7 @@ local function read_names(keys, args)
   end
   local tenants = {}
   add_tenants_with_jobs(keys, tenants)
-  return add_names(found(view), keys, tenants, args, { left = NAMESAKES_MOST })
+  return add_names(found(view), keys, tenants, args, { left = NAMESAKES_MAX })
 end
 
 register_read('read_names', read_names)

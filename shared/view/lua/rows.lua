@@ -6,20 +6,20 @@ local ROW = '^(%S+) (%S+) ([^\n]*)\n'
 
 -- Each command takes many members at once, since a command costs more than a member; but only so many words fit onto
 -- Lua's stack. Even, so that pairs stay together.
-local WORDS_MOST = 4000
+local WORDS_MAX = 4000
 
 -- Gives the words from `first` to `last` to a command, in as many calls as it takes.
 local function call_with(command, key, words, first, last)
-  for from = first, last, WORDS_MOST do
-    redis.call(command, key, unpack(words, from, math.min(last, from + WORDS_MOST - 1)))
+  for from = first, last, WORDS_MAX do
+    redis.call(command, key, unpack(words, from, math.min(last, from + WORDS_MAX - 1)))
   end
 end
 
 -- What a hash holds of these names, false where it holds nothing.
 local function held_of(key, names)
   local held = {}
-  for from = 1, #names, WORDS_MOST do
-    local some = redis.call('HMGET', key, unpack(names, from, math.min(#names, from + WORDS_MOST - 1)))
+  for from = 1, #names, WORDS_MAX do
+    local some = redis.call('HMGET', key, unpack(names, from, math.min(#names, from + WORDS_MAX - 1)))
     for number = 1, #some do
       held[from + number - 1] = some[number]
     end

@@ -15,7 +15,7 @@ from fallow.services.admission.app.answering import Admission, main
 from fallow.services.admission.settings import AdmissionSettings
 from fallow.shared.cluster.model.config import CellFile
 from fallow.shared.events.codec.encoding import ce_headers, encode
-from fallow.shared.events.fields.values import POOLS_MOST, JobSpec
+from fallow.shared.events.fields.values import POOLS_MAX, JobSpec
 from fallow.shared.events.jobs import JobAdmitted, JobRejected, JobsAdmitted, JobUpdateRequested
 from fallow.shared.events.operations import AdvanceTime, ReloadCell
 from fallow.shared.events.submissions import JobChanges, SubmitJob, UpdateJob
@@ -124,7 +124,7 @@ async def test_a_flood_of_what_can_only_be_set_aside_leaves_no_more_whole_letter
 
 async def test_small_submissions_whose_answers_are_large_fit_their_records() -> None:
     """Admission writes out all the pools that a job may use."""
-    pools = ", ".join(f"{{name: {f'p{number:03}':x<63}, gpus: 8}}" for number in range(POOLS_MOST))
+    pools = ", ".join(f"{{name: {f'p{number:03}':x<63}, gpus: 8}}" for number in range(POOLS_MAX))
     file = parse_cell_file(f"cells: [{{name: main, ordinal: 0, pools: [{pools}]}}]\ntenants: [{{name: vision}}]\n", "c")
     broker = MemoryBroker()
     for topic in ("jobs", "dead-letters"):
@@ -137,8 +137,8 @@ async def test_small_submissions_whose_answers_are_large_fit_their_records() -> 
 
 
 def test_a_cell_has_no_more_pools_than_a_job_may_name() -> None:
-    pools = ", ".join(f"{{name: p{number}, gpus: 8}}" for number in range(POOLS_MOST + 1))
-    with pytest.raises(ValueError, match=f"at most {POOLS_MOST} items"):
+    pools = ", ".join(f"{{name: p{number}, gpus: 8}}" for number in range(POOLS_MAX + 1))
+    with pytest.raises(ValueError, match=f"at most {POOLS_MAX} items"):
         parse_cell_file(f"cells: [{{name: main, ordinal: 0, pools: [{pools}]}}]\ntenants: [{{name: vision}}]\n", "c")
 
 

@@ -36,7 +36,7 @@ from tests.hypothesis_profile import reaches
 from tests.signing import NEXT, STRANGERS, WRITERS, believing, public, signed, signed_text
 
 LAYOUT = Layout("t", {"main": 0, "other": 1})
-MOST_MS = 2_000
+MAX_MS = 2_000
 FILE = parse_cell_file(
     """
 cells:
@@ -134,7 +134,7 @@ class Cell:
 
     def context_anew(self) -> Context[AdmissionSettings]:
         """As of a process of its own."""
-        settings = AdmissionSettings(namespace="t", jobs_behind_wall_ms=MOST_MS)
+        settings = AdmissionSettings(namespace="t", jobs_behind_wall_ms=MAX_MS)
         if self._path is not None:
             settings = settings.model_copy(update={"cell_file": self._path})
         return replace(make_context("admission", settings), host=self.host)
@@ -186,7 +186,7 @@ async def behind(file: CellFile = FILE) -> Cell:
     await cell.placement_reads(1)
     await cell.passes_on()
     await cell.admission.pace.look()
-    cell.passes(MOST_MS - 1)
+    cell.passes(MAX_MS - 1)
     await cell.admission.pace.look()
     await cell.passes_on()
     assert cell.passed_on == 3
@@ -224,7 +224,7 @@ async def test_a_decision_that_no_key_of_the_cell_proves_says_nothing_of_how_far
         value = encode(of_an_impostor).replace(b'"version":1', b'"version":%d' % version)
         await cell.log.publish([with_fields(signed(LAYOUT, [of_an_impostor], STRANGERS)[0], value=value)])
     await cell.admission.pace.look()
-    cell.passes(MOST_MS)
+    cell.passes(MAX_MS)
     await cell.admission.pace.look()
     await cell.passes_on()
     assert cell.passed_on == 2
@@ -259,7 +259,7 @@ async def test_an_admission_that_runs_while_a_key_is_added_knows_how_far_the_wri
     write(signed_path, public(WRITERS), public(NEXT))
     await cell.passes_on("train")
     await reads_all_jobs(cell, NEXT)
-    cell.passes(MOST_MS + 1)
+    cell.passes(MAX_MS + 1)
     await cell.admission.pace.look()
     assert behind_s(cell) == 0
 
@@ -276,7 +276,7 @@ async def test_an_admission_that_runs_while_its_cell_gets_its_first_keys_believe
     await cell.passes_on("train")
     await reload(cell)
     await reads_all_jobs(cell, STRANGERS)
-    cell.passes(MOST_MS - 1)
+    cell.passes(MAX_MS - 1)
     await cell.admission.pace.look()
     assert behind_s(cell) > 0
 
@@ -310,7 +310,7 @@ async def test_decisions_that_come_late_make_no_placement_slow() -> None:
         await cell.placement_reads(number)
         await cell.placement_reads(None)
         await cell.admission.pace.look()
-        cell.passes(MOST_MS // 2)
+        cell.passes(MAX_MS // 2)
     assert cell.passed_on == 19
 
 
@@ -323,11 +323,11 @@ async def test_placement_is_not_waited_for_where_its_decisions_have_not_all_come
         await cell.passes_on()
         await cell.placement_reads(number)
         await cell.admission.pace.look()
-        cell.passes(MOST_MS // 2)
+        cell.passes(MAX_MS // 2)
     cell.log.last_reader.come = 100
     await cell.passes_on()
     await cell.admission.pace.look()
-    cell.passes(MOST_MS)
+    cell.passes(MAX_MS)
     await cell.admission.pace.look()
     assert not (await cell.submit()).done()  # all has come, and says that the last job is not read
 
@@ -411,7 +411,7 @@ async def both_behind() -> Cell:
     await cell.placement_reads(1, "main")
     await cell.placement_reads(1, "other")
     await cell.admission.pace.look()
-    cell.passes(MOST_MS)
+    cell.passes(MAX_MS)
     await cell.admission.pace.look()
     return cell
 
@@ -431,7 +431,7 @@ async def test_where_all_cells_of_a_file_are_behind_all_are_waited_for() -> None
 async def test_of_two_cells_the_one_that_is_away_is_waited_for_by_none(away: str) -> None:
     """Each cell has read on at its own time, of which only its own decisions tell."""
     cell = await both_behind()
-    cell.passes(AWAY_MS - MOST_MS - 1)
+    cell.passes(AWAY_MS - MAX_MS - 1)
     await cell.placement_reads(2, "other" if away == "main" else "main")
     await cell.admission.pace.look()
     held = await cell.submit()
@@ -458,7 +458,7 @@ async def test_a_decision_that_took_no_jobs_says_nothing_of_how_far_they_are_rea
     await cell.placement_reads(3)
     for _ in range(3):
         await cell.placement_reads(None)
-    cell.passes(10 * MOST_MS)
+    cell.passes(10 * MAX_MS)
     await cell.admission.pace.look()
     await cell.passes_on()
     assert cell.passed_on == 4
@@ -518,7 +518,7 @@ async def test_what_is_no_decision_says_nothing_and_stops_nobody(value: bytes) -
     cell = await behind()
     await cell.placement_reads(3)
     await cell.log.publish([Outgoing("t.decisions", key=b"main", value=value, headers=(), partition=0)])
-    cell.passes(10 * MOST_MS)
+    cell.passes(10 * MAX_MS)
     await cell.admission.pace.look()
     await cell.passes_on()
     assert cell.passed_on == 4
@@ -537,7 +537,7 @@ async def test_after_a_lost_tail_of_the_decisions_nobody_is_waited_for_until_pla
     cell.broker.cut(("t.decisions", 0), 0)
     await cell.admission.pace.look()
     await cell.passes_on()
-    cell.passes(10 * MOST_MS)
+    cell.passes(10 * MAX_MS)
     await cell.placement_reads(4)
     await cell.admission.pace.look()
     await cell.passes_on()
@@ -545,26 +545,26 @@ async def test_after_a_lost_tail_of_the_decisions_nobody_is_waited_for_until_pla
 
 
 def test_no_cell_is_waited_for_while_nothing_is_known_of_another_one() -> None:
-    waiting = Backpressure(MOST_MS, cells=2)
-    waiting.saw("main", 0, MOST_MS, 0)
+    waiting = Backpressure(MAX_MS, cells=2)
+    waiting.saw("main", 0, MAX_MS, 0)
     assert waiting.slow(0) == {}
-    waiting.saw("other", 0, MOST_MS - 1, 0)
+    waiting.saw("other", 0, MAX_MS - 1, 0)
     assert waiting.slow(0) == {}
-    waiting.saw("other", 0, MOST_MS, 0)
-    assert waiting.slow(0) == {"main": MOST_MS, "other": MOST_MS}
+    waiting.saw("other", 0, MAX_MS, 0)
+    assert waiting.slow(0) == {"main": MAX_MS, "other": MAX_MS}
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4_000), st.integers(0, 3_000)), max_size=30))
 def test_a_cell_is_waited_for_just_while_it_is_far_behind_and_reads_on(
     looks: list[tuple[int, int, int]],
 ) -> None:
-    waiting, now_ms, moved_ms, last = Backpressure(MOST_MS), 0, 0, -1
+    waiting, now_ms, moved_ms, last = Backpressure(MAX_MS), 0, 0, -1
     ways = set[bool]()
     for next_offset, behind_ms, pause_ms in looks:
         waiting.saw("main", next_offset, behind_ms, now_ms)
         moved_ms, last = (moved_ms if next_offset == last else now_ms), next_offset
         now_ms += pause_ms
-        is_slow = behind_ms >= MOST_MS and now_ms - moved_ms < AWAY_MS
+        is_slow = behind_ms >= MAX_MS and now_ms - moved_ms < AWAY_MS
         ways.add(is_slow)
         assert waiting.slow(now_ms) == ({"main": behind_ms} if is_slow else {})
     reaches("a cell is waited for at one time, and not at another one", len(ways) > 1)

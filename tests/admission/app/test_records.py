@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.services.admission.policy.records import JOBS_BYTES_MOST, Answered, as_records
+from fallow.services.admission.policy.records import JOBS_BYTES_MAX, Answered, as_records
 from fallow.shared.events.base import Event
 from fallow.shared.events.fields.values import JobSpec
-from fallow.shared.events.jobs import JOBS_MOST, AdmittedJob, JobAdmitted, JobCancelRequested, JobsAdmitted
+from fallow.shared.events.jobs import JOBS_MAX, AdmittedJob, JobAdmitted, JobCancelRequested, JobsAdmitted
 from tests.hypothesis_profile import reaches
 
 DIGEST = "0" * 32
@@ -58,18 +58,18 @@ def test_jobs_of_two_cells_are_no_record_together() -> None:
 
 
 def test_a_record_stays_small_however_large_the_jobs() -> None:
-    assert in_short(answered(admitted("a"), admitted("b"), admitted("c"), size_bytes=JOBS_BYTES_MOST // 2)) == [
+    assert in_short(answered(admitted("a"), admitted("b"), admitted("c"), size_bytes=JOBS_BYTES_MAX // 2)) == [
         "a b @0+1",
         "c @2",
     ]
 
 
 def test_a_record_holds_a_bounded_number_of_jobs() -> None:
-    records = list(as_records(answered(*[admitted(f"job-{number}") for number in range(JOBS_MOST + 1)])))
+    records = list(as_records(answered(*[admitted(f"job-{number}") for number in range(JOBS_MAX + 1)])))
     assert [type(event) for event, _ in records] == [JobsAdmitted, JobAdmitted]
 
 
-@given(st.lists(st.sampled_from(["a", "b", "cancel"]), max_size=30), st.integers(1, JOBS_BYTES_MOST))
+@given(st.lists(st.sampled_from(["a", "b", "cancel"]), max_size=30), st.integers(1, JOBS_BYTES_MAX))
 def test_nothing_is_lost_and_the_order_stays(kinds: list[str], size_bytes: int) -> None:
     said = [cancel(f"{n}") if kind == "cancel" else admitted(f"{n}", f"cell-{kind}") for n, kind in enumerate(kinds)]
     records = list(as_records(answered(*said, size_bytes=size_bytes)))

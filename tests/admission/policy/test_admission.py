@@ -15,7 +15,7 @@ from fallow.services.admission.policy.resolve import Home
 from fallow.services.admission.service import AdmissionService
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
 from fallow.shared.events.base import replace
-from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MOST, Undecodable, encode
+from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MAX, Undecodable, encode
 from fallow.shared.events.fields.job_ids import digest_of
 from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
@@ -172,7 +172,7 @@ def test_a_new_cell_file_counts_from_the_next_command_on() -> None:
         (b'{"job":{"id":7,"tenant":"ada"}}', SUBMIT, DeadLetterReason.INVALID),
         (b'{"job":{"tenant":"ada"}}', SUBMIT, DeadLetterReason.INVALID),
         (b'{"job":["id"]}', SUBMIT, DeadLetterReason.INVALID),
-        (b" " * (SUBMISSION_BYTES_MOST + 1), SUBMIT, DeadLetterReason.TOO_LARGE),
+        (b" " * (SUBMISSION_BYTES_MAX + 1), SUBMIT, DeadLetterReason.TOO_LARGE),
         (b"{}", "fallow.job.submit.v2", DeadLetterReason.UNKNOWN_TYPE),
         (submit(), JobAdmitted.type, DeadLetterReason.UNKNOWN_TYPE),
         (submit(), "", DeadLetterReason.UNKNOWN_TYPE),
@@ -206,7 +206,7 @@ def test_to_find_whose_a_broken_command_is_nothing_is_built_of_the_rest_of_it() 
 
 
 def test_what_is_too_large_or_of_another_version_is_answered_where_it_says_whose_it_is() -> None:
-    large = rejected(submit(labels="x" * SUBMISSION_BYTES_MOST))
+    large = rejected(submit(labels="x" * SUBMISSION_BYTES_MAX))
     assert (large.job, large.tenant, large.code) == ("ada/job-1", "ada", RejectCode.TOO_LARGE)
     newer = rejected(submit(), "fallow.job.submit.v2")
     assert (newer.job, newer.command, newer.code, newer.value) == (

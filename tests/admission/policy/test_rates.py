@@ -389,30 +389,28 @@ Commands = list[tuple[int, int]]
 commands = st.lists(st.tuples(st.integers(0, 30_000), st.sampled_from([*range(1, 8), 20, 60])), max_size=60)
 
 
-@pytest.mark.parametrize("steps_most", [512, 4])
+@pytest.mark.parametrize("steps_max", [512, 4])
 @given(sent=commands)
-def test_in_any_order_no_more_is_taken_than_a_bucket_gains_and_the_largest_debt(
-    steps_most: int, sent: Commands
-) -> None:
+def test_in_any_order_no_more_is_taken_than_a_bucket_gains_and_the_largest_debt(steps_max: int, sent: Commands) -> None:
     """A course of many steps is less exact the older they are."""
     rates = SubmissionRates(parse_cell_file(TEXT, "cell.yaml"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fallow.services.admission.policy.course.STEPS_MOST", steps_most)
+        patch.setattr("fallow.services.admission.policy.course.STEPS_MAX", steps_max)
         done = [(at_ms, n) for at_ms, n in sent if rates.refusal("vision", at_ms, n) is None]
     newest_ms = max([0, *(at_ms for at_ms, _ in done)])
     reaches("of commands in any order some are taken, and some are not", 0 < len(done) < len(sent))
     for begin_ms, _ in done:
         for end_ms, _ in done:
             within = [n for at_ms, n in done if begin_ms <= at_ms <= end_ms]
-            blur_ms = 500 if steps_most > len(sent) else 1_000 + (newest_ms - begin_ms) // 4
+            blur_ms = 500 if steps_max > len(sent) else 1_000 + (newest_ms - begin_ms) // 4
             gained = (max(0, end_ms - begin_ms) + blur_ms) * 10 / 1_000
             assert sum(within) <= 20 + gained + max([0, *within])
 
 
-@pytest.mark.parametrize("steps_most", [512, 4])
+@pytest.mark.parametrize("steps_max", [512, 4])
 @given(sent=commands, chance=st.randoms(use_true_random=False))
 def test_what_is_within_the_limit_is_taken_in_whatever_order_it_is_read(
-    steps_most: int, sent: Commands, chance: Random
+    steps_max: int, sent: Commands, chance: Random
 ) -> None:
     level, last_ms, within = 20_000, 0, Commands()
     for at_ms, n in sorted(sent, key=lambda each: (each[0], -each[1])):  # the last of one time may be in debt
@@ -425,7 +423,7 @@ def test_what_is_within_the_limit_is_taken_in_whatever_order_it_is_read(
     reaches("commands within the limit are read in another order", is_disordered and len(within) < len(sent))
     rates = SubmissionRates(parse_cell_file(TEXT, "cell.yaml"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fallow.services.admission.policy.course.STEPS_MOST", steps_most)
+        patch.setattr("fallow.services.admission.policy.course.STEPS_MAX", steps_max)
         assert [rates.refusal("vision", at_ms, n) for at_ms, n in within] == [None] * len(within)
 
 
@@ -449,7 +447,7 @@ def test_a_late_one_that_is_refused_is_told_when_the_bucket_of_now_has_a_token(r
 
 
 def test_no_more_arrays_are_known_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fallow.services.admission.policy.known_arrays.ARRAYS_MOST", 2)
+    monkeypatch.setattr("fallow.services.admission.policy.known_arrays.ARRAYS_MAX", 2)
     arrays = KnownArrays()
     for job in ("a", "b", "c"):
         arrays.note("main", "vision", job, 5)
@@ -458,7 +456,7 @@ def test_no_more_arrays_are_known_than_may_be(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_commands_of_other_jobs_do_not_push_known_arrays_out(monkeypatch: pytest.MonkeyPatch, file: CellFile) -> None:
-    monkeypatch.setattr("fallow.services.admission.policy.known_arrays.ARRAYS_MOST", 2)
+    monkeypatch.setattr("fallow.services.admission.policy.known_arrays.ARRAYS_MAX", 2)
     service = AdmissionService(file)
     assert isinstance(sent(service, array(15), 1_000), JobAdmitted)
     for at_ms, job in enumerate(("x", "y", "z"), 100):

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from fallow.services.admission.policy.resolve import Rejection, home_of, tenant_of
 from fallow.services.admission.service import AdmissionService
-from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST, fewest_bytes, most_workers
+from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MAX, fewest_bytes, max_workers
 from fallow.shared.cluster.model.config import CellFile, CellPart, Limits, Pool, Tenant
-from fallow.shared.events.base import TEXT_CHARACTERS_MOST
+from fallow.shared.events.base import TEXT_CHARACTERS_MAX
 from fallow.shared.events.fields.job_ids import full_id
-from fallow.shared.events.fields.values import WORKERS_MOST, JobSpec
+from fallow.shared.events.fields.values import WORKERS_MAX, JobSpec
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected
 from fallow.shared.events.reasons import RejectCode
 from fallow.shared.events.validation.rules_told import LABEL_RULE, LINE_RULE, NAME_RULE
@@ -275,11 +275,11 @@ def test_a_gang_that_no_record_could_hold_is_turned_away_with_the_figure() -> No
     file = CellFile(
         cells=(CellPart(name="east", ordinal=0, pools=pools),),
         tenants=(Tenant(name="ada"),),
-        limits=Limits(workers_per_job=WORKERS_MOST),
+        limits=Limits(workers_per_job=WORKERS_MAX),
     )
-    most = most_workers(1_000, 8)
+    most = max_workers(1_000, 8)
     service = AdmissionService(file)
-    for workers, gang in ((most, True), (WORKERS_MOST, False)):
+    for workers, gang in ((most, True), (WORKERS_MAX, False)):
         command = bytes_of({"job": {"id": "a", "tenant": "ada", "workers": workers, "workers_min": 1, "gang": gang}})
         if gang:
             command = bytes_of({"job": {"id": "a", "tenant": "ada", "workers": workers}})
@@ -290,11 +290,11 @@ def test_a_gang_that_no_record_could_hold_is_turned_away_with_the_figure() -> No
     assert (answer.wanted, answer.allowed) == (most + 1, most)
     needed = fewest_bytes(most + 1, 1_000, 8)
     assert answer.rule == f"their places need {needed} bytes at least, the record in which they start takes 950000"
-    assert needed > GANG_BYTES_MOST
+    assert needed > GANG_BYTES_MAX
     in_narrow = {"id": "a", "tenant": "ada", "workers": most, "pools": ["narrow"]}
     answer = service.answer(SUBMIT, bytes_of({"job": in_narrow}), None, NOW_MS)
     assert isinstance(answer, JobRejected)
-    assert (answer.code, answer.wanted, answer.allowed) == (RejectCode.TOO_LARGE, most, most_workers(1_000, 2))
+    assert (answer.code, answer.wanted, answer.allowed) == (RejectCode.TOO_LARGE, most, max_workers(1_000, 2))
 
 
 VARIABLE_RULE = "the name of a variable must have a character, and neither '=' nor a control character"
@@ -325,7 +325,7 @@ def test_of_many_names_as_many_are_told_as_a_record_holds() -> None:
     found = tenant_of(many, "eve")
     assert isinstance(found, Rejection)
     assert found.rule.endswith(" and 497 more)")
-    assert len(found.rule) < TEXT_CHARACTERS_MOST
+    assert len(found.rule) < TEXT_CHARACTERS_MAX
 
 
 def test_the_gpu_types_that_are_told_are_those_of_the_pools_that_the_job_may_use_each_once() -> None:

@@ -12,7 +12,7 @@ from fallow.services.admission.service import AdmissionService
 from fallow.shared.client.answers import Progress, Stage, is_no_to
 from fallow.shared.client.port import News
 from fallow.shared.events.base import Event
-from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MOST, Undecodable
+from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MAX, Undecodable
 from fallow.shared.events.fields.values import JobSpec
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobRejected, JobUpdateRequested
 from fallow.shared.events.reasons import DeadLetterReason, RejectCode
@@ -41,7 +41,7 @@ NOT_VALID: list[tuple[str, dict[str, Any]]] = [
     (CANCEL, {"job": "train", "tenant": "alice", "cell": "none"}),
     (UPDATE, {"job": "train", "tenant": "alice", "changes": {}}),
     ("fallow.job.cancel.v9", {"job": "train", "tenant": "alice"}),
-    (CANCEL, {"job": "train", "tenant": "alice", "reason": "x" * SUBMISSION_BYTES_MOST}),
+    (CANCEL, {"job": "train", "tenant": "alice", "reason": "x" * SUBMISSION_BYTES_MAX}),
 ]
 KINDS = {SUBMIT: "submit", CANCEL: "cancel", UPDATE: "update", "fallow.job.cancel.v9": "cancel"}
 

@@ -15,7 +15,7 @@ from fallow.bench.load.load import late_ms
 from fallow.bench.load.processor_time import ProcessorTime
 from fallow.bench.load.sender import NEVER
 from fallow.bench.overload import (
-    RECOVERY_S_MOST,
+    RECOVERY_S_MAX,
     Course,
     Found,
     Window,
@@ -41,7 +41,7 @@ def test_twice_the_rate_is_offered_for_the_time_asked_for_and_half_of_it_behind_
     due = [at_s for at_s, _ in schedule(7, 100.0, 3.0, 1_600, 12)]
     assert due == sorted(due)
     over = [at_s for at_s in due if at_s < 3.0]
-    assert (len(over), len(due) - len(over)) == (600, 50 * RECOVERY_S_MOST)
+    assert (len(over), len(due) - len(over)) == (600, 50 * RECOVERY_S_MAX)
     assert {round(later - sooner, 6) for sooner, later in pairwise(over)} == {0.005}
     assert {round(later - sooner, 6) for sooner, later in pairwise(due[600:])} == {0.02}
 

@@ -174,7 +174,7 @@ def test_records_of_what_a_cell_is_given_come_along(file: Path, topic: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("beginning", "most"), [(b"x", "LINE_BYTES_MOST"), (b'{"record":', "RECORD_LINE_BYTES_MOST")], ids=["row", "record"]
+    ("beginning", "most"), [(b"x", "LINE_BYTES_MAX"), (b'{"record":', "RECORD_LINE_BYTES_MAX")], ids=["row", "record"]
 )
 def test_a_line_that_is_longer_than_any_is_refused(
     tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, beginning: bytes, most: str
@@ -198,7 +198,7 @@ def test_a_last_line_among_others_is_neither_a_row_nor_a_record(tmp_path: Path, 
 
 
 def test_a_file_of_more_lines_than_any_cell_has_is_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fallow.cli.cell.archive.LINES_MOST", 3)
+    monkeypatch.setattr("fallow.cli.cell.archive.LINES_MAX", 3)
     assert refusal(file) == "has more than 3 lines"
 
 
@@ -273,11 +273,11 @@ def test_headers_count_as_much_as_they_take(tmp_path: Path, file: Path) -> None:
     record = b'{"record":{"topic":"jobs","key":null,"value":null,"headers":[' + b'["",""],' * 999 + b'["",""]]}}\n'
     packed = packed_of(file, record * 10, tmp_path / "cell.gz")
     with pytest.raises(ArchiveError, match="has more than 1000000 bytes when it is unpacked"):
-        read_archive(packed, unpacked_bytes_most=1_000_000)
+        read_archive(packed, unpacked_bytes_max=1_000_000)
 
 
 def test_a_file_that_unpacks_to_too_much_is_refused_before_it_is_held(tmp_path: Path, file: Path) -> None:
     packed, row = tmp_path / "cell.jsonl.gz", b'{"row":"' + b"x" * 3_000 + b'"}\n'
     packed.write_bytes(gzip.compress(file.read_bytes().split(b"\n")[0] + b"\n" + row * 100))
     with pytest.raises(ArchiveError, match="has more than 100000 bytes when it is unpacked"):
-        read_archive(packed, unpacked_bytes_most=100_000)
+        read_archive(packed, unpacked_bytes_max=100_000)

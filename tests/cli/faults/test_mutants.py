@@ -39,8 +39,8 @@ def by_name(name: str) -> Mutant:
     return found
 
 
-def hunted(mutant: Mutant, seeds_most: int) -> Hunt:
-    (hunt,) = hunt_all([mutant], lambda _: None, seeds_most=seeds_most)
+def hunted(mutant: Mutant, seeds_max: int) -> Hunt:
+    (hunt,) = hunt_all([mutant], lambda _: None, seeds_max=seeds_max)
     return hunt
 
 
@@ -187,7 +187,7 @@ IN_ARRAYS = "tests/placement/requests/test_arrays.py"
 
 
 def test_what_no_world_brings_into_play_is_caught_by_a_test_that_the_mutant_names() -> None:
-    is_full = Edit("shared/cluster/model/arrays.py", "return self.most_running is not None and", "return False and")
+    is_full = Edit("shared/cluster/model/arrays.py", "return self.max_running is not None and", "return False and")
     test = f"{IN_ARRAYS}::test_no_more_of_its_elements_run_than_may"
     hunt = hunted(Mutant("many", "the limit", (is_full,), test=test), 1)
     assert (hunt.seeds, hunt.invariant) == (0, "test_no_more_of_its_elements_run_than_may")

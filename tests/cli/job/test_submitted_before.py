@@ -329,7 +329,7 @@ async def test_of_an_earlier_array_an_element_that_fails_meanwhile_has_not_ended
 
 
 async def test_of_more_earlier_jobs_than_are_looked_up_the_news_tell_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(submit, "LOOK_FOR_MOST", 1)
+    monkeypatch.setattr(submit, "LOOK_FOR_MAX", 1)
     news = [News("main", ENDS["finished"](job)) for job in ("ada/hello", "ada/new")]
     cell = CellThatTellsLate([row("running"), row("running", "ada/new")], news)
     assert await ends(cell, Until.ENDED, PLAIN, NEW) == Exit.BEFORE

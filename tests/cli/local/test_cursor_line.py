@@ -18,7 +18,7 @@ from tests.contract.eventually import eventually
 class HastyHttp(BoundedHttp):
     """Waits no longer than this for the first question, and tells of each connection."""
 
-    request_s_most = 0.05
+    request_s_max = 0.05
     opened: list[HastyHttp]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -37,7 +37,7 @@ async def serving() -> tuple[HealthServer, list[HastyHttp]]:
 async def test_a_line_that_asks_nothing_for_long_is_answered_when_it_asks() -> None:
     server, opened = await serving()
     line = CursorLine("queueing", server.port)
-    await asyncio.sleep(3 * HastyHttp.request_s_most)
+    await asyncio.sleep(3 * HastyHttp.request_s_max)
     assert "cursors" in await line.ask()
     assert len(opened) == 1
     line.close()

@@ -8,7 +8,7 @@ import typer
 from fallow.cli.log.at import as_object
 from fallow.cli.log.diff import Change, changes_between, portrait
 from fallow.cli.log.past import Then, open_past, then
-from fallow.cli.log.why import DEFERRED, REJECTIONS_MOST, explain
+from fallow.cli.log.why import DEFERRED, REJECTIONS_MAX, explain
 from fallow.cli.output.durations import DAY_MS, MINUTE_MS
 from fallow.cli.output.when import duration_of, moment_of
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
@@ -328,13 +328,13 @@ async def test_of_a_job_no_command_of_a_stranger_that_names_it_is_told(log: Memo
 
 
 async def test_of_many_rejections_the_newest_are_told(log: MemoryLog) -> None:
-    for number in range(REJECTIONS_MOST + 5):
+    for number in range(REJECTIONS_MAX + 5):
         event = JobRejected(job="a/x", tenant="a", command="submit", code=RejectCode.OVER_JOB_LIMIT)
         event = replace(event, cell="main", wanted=number, allowed=0)
         await log.publish([LAYOUT.outgoing(event, id=str(number), source="test", wall_ms=0)])
     found = await explain(log, LAYOUT, "main", "a/x")
-    assert len(found.steps) == REJECTIONS_MOST
-    assert f"(wanted {REJECTIONS_MOST + 4}, allowed 0)" in found.steps[-1].sentences[0]
+    assert len(found.steps) == REJECTIONS_MAX
+    assert f"(wanted {REJECTIONS_MAX + 4}, allowed 0)" in found.steps[-1].sentences[0]
 
 
 async def test_nothing_is_told_of_a_job_that_never_was(log: MemoryLog) -> None:

@@ -208,7 +208,7 @@ LISTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "elements": (array.COLUMNS, ()),
     "places": (job.PLACE_COLUMNS, ()),
 }
-LINES_MOST = 6
+LINES_MAX = 6
 """Of a row: the name, the rest, and two columns below of two lines each."""
 
 
@@ -223,7 +223,7 @@ def test_at_80_columns_rows_are_low_and_no_word_is_cut(data: st.DataObject, name
     shown = {column.heading for column in (*found.columns, *found.below)} | {getattr(found.above, "heading", "")}
     for number, row in enumerate(rows):
         lines = list(found.row(number, 80))
-        assert len(lines) <= LINES_MOST, lines
+        assert len(lines) <= LINES_MAX, lines
         assert [line for line in lines if len(line) > 80 and " " in line.strip()] == []
         words = " ".join(lines).split()
         told = [str(cell) for cell, heading in zip(row, headings, strict=True) if heading.lstrip(">") in shown]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fallow.replay.names import job_ids
 from fallow.replay.trace import counted_nodes, read_nodes, read_trace, workload_of
-from fallow.replay.workload import PRIORITY_MOST, Workload, WorkloadError
+from fallow.replay.workload import PRIORITY_MAX, Workload, WorkloadError
 from fallow.shared.events.codec.encoding import Undecodable, decode, encode
 from fallow.shared.events.fields.values import GPU, VirtualRun
 from fallow.shared.events.queue import QueueDiscipline
@@ -149,8 +149,8 @@ def test_carried_jobs_come_first_at_time_zero_with_the_highest_priority(tmp_path
     carry = written(tmp_path, HEAD + "z,t1,99,8,1,8,,60,training,\ny,t1,0,8,1,8,,60,training,\n", "carry.csv")
     load = workload(written(tmp_path, JOBS), carry=carry)
     assert [(t.at_ms, s.job.id, s.job.priority) for t, s in zip(load.commands, submits(load), strict=True)] == [
-        (0, "z", PRIORITY_MOST),
-        (0, "y", PRIORITY_MOST),
+        (0, "z", PRIORITY_MAX),
+        (0, "y", PRIORITY_MAX),
         (0, "a", 0),
         (10_000, "b", 0),
     ]

@@ -23,7 +23,7 @@ from fallow.shared.checker_words import in_our_words
 from fallow.shared.log.admin.access_rules import AccessFileError, parse_access
 from fallow.shared.log.admin.topics import TopicsFileError, parse_topics
 from fallow.shared.runtime.errors.endings import WRONG_SETTINGS
-from fallow.shared.runtime.files.table import LINE_CHARS_MOST
+from fallow.shared.runtime.files.table import LINE_CHARS_MAX
 from tests.cli.worlds.logs import an_honest_log
 
 FOREIGN = (
@@ -149,13 +149,13 @@ def test_a_field_of_a_table_that_is_too_long(told: Told) -> None:
 
 def test_a_table_of_one_line_is_refused_before_all_of_it_is_read(told: Told) -> None:
     """Of a packed file of a few kilobytes."""
-    line = b"a," * (LINE_CHARS_MOST // 2) + b"a\n"
-    packed = gzip.compress(line + b"x" * 4 * LINE_CHARS_MOST)
+    line = b"a," * (LINE_CHARS_MAX // 2) + b"a\n"
+    packed = gzip.compress(line + b"x" * 4 * LINE_CHARS_MAX)
     assert told("jobs", packed, "given.gz").endswith("cannot be read: a line has more than 1048576 characters")
 
 
 def test_a_line_behind_the_first_may_be_no_longer(told: Told) -> None:
-    assert told("jobs", JOBS + b"a," * LINE_CHARS_MOST).endswith(
+    assert told("jobs", JOBS + b"a," * LINE_CHARS_MAX).endswith(
         "cannot be read: a line has more than 1048576 characters"
     )
 

@@ -25,7 +25,7 @@ from fallow.shared.events.validation.rules_told import ID_RULE, JOB_RULE
 from fallow.shared.runtime.addresses import without_password
 
 DIGITS = "9" * 5_000
-LINE_CHARS_MOST = 1_000
+LINE_CHARS_MAX = 1_000
 """The rule of an option, and a value that is cut: a few values name every choice that there is."""
 
 NO_TEXT = "n\udcff"
@@ -214,7 +214,7 @@ def is_refused(
     lines = told.err.splitlines()
     assert (code, len(lines), told.out) == (2, 1, ""), (code, told)
     assert lines[0].startswith("fallow"), lines
-    assert len(lines[0]) < LINE_CHARS_MOST, lines
+    assert len(lines[0]) < LINE_CHARS_MAX, lines
     assert name.startswith("-") is False or name in lines[0], lines
     assert shown[:20] in lines[0], lines
     return rule in lines[0]
@@ -337,7 +337,7 @@ def test_whatever_is_typed_is_no_traceback(
         code = ends(given.words(value, folder), monkeypatch)
         told = capsys.readouterr()
         assert code in (1, 2, 3), (value[:20], code, told)
-        assert max(map(len, told.err.splitlines()), default=0) < LINE_CHARS_MOST, value[:20]
+        assert max(map(len, told.err.splitlines()), default=0) < LINE_CHARS_MAX, value[:20]
         assert "\x1b" not in told.err
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fallow.cli.errors.passed_over import SAID_MOST, Places, TellingSigners
+from fallow.cli.errors.passed_over import SAID_MAX, Places, TellingSigners
 from fallow.cli.log.past import Then, open_past
 from fallow.cli.log.repair import signature_for
 from fallow.cli.log.repairing import From, NotRepairable, repair, survey
@@ -144,12 +144,12 @@ async def test_verify_without_the_keys_believes_what_continues_the_chain_and_fin
 def test_a_command_says_the_first_places_once_and_what_that_means(capsys: pytest.CaptureFixture[str]) -> None:
     file, places = signed_file(public(WRITERS), cell=CELL), Places()
     for _ in range(2):
-        TellingSigners(file, Path("c.yaml"), places).skipped(CELL, range(SAID_MOST + 9))
+        TellingSigners(file, Path("c.yaml"), places).skipped(CELL, range(SAID_MAX + 9))
     first, means, *others, last = capsys.readouterr().err.splitlines()
     assert first == f"fallow: cell {CELL}, offset 0: no key of the cell proves this record, it is passed over"
     assert "c.yaml lacks a key in signing.keys, or its from_version is too early" in means
     assert means.endswith("give the command the cell file in force (--cell-file)")
-    assert len(others) == SAID_MOST - 1
+    assert len(others) == SAID_MAX - 1
     assert "passed over more" in last
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fallow.cli.app import app
 from fallow.cli.cell.archive import write_archive
-from fallow.cli.log.file import LINE_CHARS_MOST, LogFileError, write_line, written_in_order
+from fallow.cli.log.file import LINE_CHARS_MAX, LogFileError, write_line, written_in_order
 from fallow.cli.verify.verification import DiaryError, join, verify_file
 from fallow.cli.verify.verify import LogCheck, Verification
 from fallow.cli.verify.verify_command import tell
@@ -481,6 +481,6 @@ def test_a_file_without_a_decision_is_no_checked_log(tmp_path: Path) -> None:
 
 def test_a_line_longer_than_any_record_is_refused_before_it_is_read_whole(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl.gz"
-    path.write_bytes(gzip.compress(b"x" * (LINE_CHARS_MOST + 1)))
-    with pytest.raises(LogFileError, match=f"line 1: is longer than {LINE_CHARS_MOST} characters"):
+    path.write_bytes(gzip.compress(b"x" * (LINE_CHARS_MAX + 1)))
+    with pytest.raises(LogFileError, match=f"line 1: is longer than {LINE_CHARS_MAX} characters"):
         verify_file(path)

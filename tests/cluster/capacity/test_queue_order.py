@@ -21,8 +21,8 @@ def place(queue: Queue, priority: int, submit_ms: int, number: int = 1, job: str
     return order_in(queue, JobSpec(id=job, tenant="ada", priority=priority), submit_ms, number)
 
 
-def aged(step_ms: int, most_ms: int) -> Queue:
-    return Queue(name="aged", aging_ms=step_ms, aging_max_ms=most_ms)
+def aged(step_ms: int, max_ms: int) -> Queue:
+    return Queue(name="aged", aging_ms=step_ms, aging_max_ms=max_ms)
 
 
 @pytest.mark.parametrize(

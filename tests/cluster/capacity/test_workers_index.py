@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.model.job import Job, index_of, worker_of
-from fallow.shared.cluster.model.workers_index import LEFT_MOST
+from fallow.shared.cluster.model.workers_index import LEFT_MAX
 from fallow.shared.events.fields.values import JobSpec, WorkerPlace
 from tests.hypothesis_profile import reaches
 
@@ -52,7 +52,7 @@ def test_workers_that_enter_and_leave_are_found_by_rank_and_by_node(data: st.Dat
             assert job.workers[: len(before)] == before
             ways.add("enter" if ranks else "")
         elif held:
-            gone = data.draw(st.sets(st.sampled_from(sorted(held)), max_size=LEFT_MOST + 2))
+            gone = data.draw(st.sets(st.sampled_from(sorted(held)), max_size=LEFT_MAX + 2))
             ways.add("leave" if gone else "")
             job.workers = index_of(job).leave(gone)
             assert job.workers == tuple(place for place in before if place.rank not in gone)

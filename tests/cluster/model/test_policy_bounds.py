@@ -26,7 +26,7 @@ from tests.placement.worlds.world import World, set_policy
 
 NUMBERS = tuple(name for name in CellPolicy.__struct_fields__ if name != "placement")
 SCHEMA: dict[str, dict[str, Any]] = model_of(CellPolicy).model_json_schema()["properties"]
-REAL_MOST = 2**40
+REAL_MAX = 2**40
 """A terabyte, and more milliseconds than 30 years have: no setting of a real cell is above it."""
 HALF = "must be at most half of node_lease_wall_ms, which is 10000: set both"
 
@@ -41,7 +41,7 @@ def mistakes_of(policy: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_number_beyond_its_bound_is_refused_in_a_cell_file_and_in_an_operation(name: str) -> None:
     most = SCHEMA[name]["maximum"]
-    assert most <= REAL_MOST
+    assert most <= REAL_MAX
     assert mistakes_of({name: most + 1}) == [f"cell.yaml: cells[0].policy.{name} = {most + 1}: must be at most {most}"]
     asked = {"cell": "c", "policy": {name: most + 1}, "fields": [name]}
     found = decode(SetPolicy.type, json.dumps(asked).encode())

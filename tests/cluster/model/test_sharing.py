@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.fold.rows import rows_of, state_from
-from fallow.shared.cluster.fold.spec_interning import KINDS_MOST, Kinds, share
+from fallow.shared.cluster.fold.spec_interning import KINDS_MAX, Kinds, share
 from fallow.shared.events.base import replace
 from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.fields.values import JobSpec, Resources
@@ -41,6 +41,6 @@ def test_what_shares_is_still_the_same_value(specs: list[JobSpec]) -> None:
 
 def test_the_table_of_kinds_is_bounded() -> None:
     kinds: Kinds = {}
-    for number in range(KINDS_MOST + 5):
+    for number in range(KINDS_MAX + 5):
         share(kinds, JobSpec(id="job", tenant="ada", resources=Resources(cpu_milli=number)))
     assert len(kinds) == 5

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.quota.rules import (
-    LEVELS_MOST,
+    LEVELS_MAX,
     contradiction,
     fault_among,
     fault_in_pools,
@@ -121,19 +121,19 @@ class Read(dict[Account, Quota]):
 
 
 def test_a_line_of_tenants_has_a_most_of_levels() -> None:
-    assert fault_among(table(*line(LEVELS_MOST)), line(LEVELS_MOST), {}) is None
-    found = fault_among(table(*line(LEVELS_MOST + 1)), line(LEVELS_MOST + 1), {})
+    assert fault_among(table(*line(LEVELS_MAX)), line(LEVELS_MAX), {}) is None
+    found = fault_among(table(*line(LEVELS_MAX + 1)), line(LEVELS_MAX + 1), {})
     assert str(found) == "t16/gpu: parent 't15': stands more than 16 levels deep"
 
 
 def test_a_tenant_that_moves_brings_those_below_it_no_deeper_than_that() -> None:
     moved = share("t0", parent="lab")
-    quotas = table(*line(LEVELS_MOST), share("lab"), moved)
+    quotas = table(*line(LEVELS_MAX), share("lab"), moved)
     assert "t15/gpu: parent 't14': stands more than 16 levels" in str(fault_among(quotas, [moved], {}))
 
 
 def test_a_parent_without_a_quota_is_a_level_too() -> None:
-    quotas = [share("t0", parent="lab"), *line(LEVELS_MOST)[1:]]
+    quotas = [share("t0", parent="lab"), *line(LEVELS_MAX)[1:]]
     assert "levels" in str(fault_among(table(*quotas), quotas, {"lab": None}))
 
 
@@ -141,16 +141,16 @@ def test_a_line_too_deep_is_refused_after_few_looks_at_it() -> None:
     """The time of a check may not grow with the square of what one command names."""
     quotas = Read(table(*reversed(line(5_000))))
     assert "levels deep" in str(fault_among(quotas, list(quotas.values()), {}))
-    assert quotas.count <= 2 * LEVELS_MOST
+    assert quotas.count <= 2 * LEVELS_MAX
 
 
 def test_a_long_cycle_is_refused_too() -> None:
     quotas = Read(table(*line(5_000), share("t0", parent="t4999")))
     assert fault_among(quotas, list(quotas.values()), {}) is not None
-    assert quotas.count <= 2 * LEVELS_MOST
+    assert quotas.count <= 2 * LEVELS_MAX
 
 
-PARENTS = st.lists(st.integers(0, 40), min_size=LEVELS_MOST + 3, max_size=LEVELS_MOST + 3)
+PARENTS = st.lists(st.integers(0, 40), min_size=LEVELS_MAX + 3, max_size=LEVELS_MAX + 3)
 """For each tenant how many tenants before it its parent stands; where none stands there, it has none."""
 
 
@@ -172,17 +172,17 @@ def levels(quotas: list[Quota]) -> int:
     return max(level(quota.tenant) for quota in quotas)
 
 
-DEEP = st.lists(st.sampled_from([*[0] * 20, 1, 40]), min_size=LEVELS_MOST + 3, max_size=LEVELS_MOST + 3)
+DEEP = st.lists(st.sampled_from([*[0] * 20, 1, 40]), min_size=LEVELS_MAX + 3, max_size=LEVELS_MAX + 3)
 
 
 @given(PARENTS | DEEP)
 def test_a_tree_is_refused_exactly_if_a_line_of_it_has_more_levels(parents: list[int]) -> None:
     quotas = tree(parents)
-    reaches("a line of a tree has too many levels", levels(quotas) > LEVELS_MOST)
-    assert (fault_among(table(*quotas), quotas, {}) is not None) is (levels(quotas) > LEVELS_MOST)
+    reaches("a line of a tree has too many levels", levels(quotas) > LEVELS_MAX)
+    assert (fault_among(table(*quotas), quotas, {}) is not None) is (levels(quotas) > LEVELS_MAX)
 
 
-ORDERS = st.permutations(range(LEVELS_MOST + 3)) | st.just([*reversed(range(LEVELS_MOST + 3))])
+ORDERS = st.permutations(range(LEVELS_MAX + 3)) | st.just([*reversed(range(LEVELS_MAX + 3))])
 
 
 @given(PARENTS | DEEP, PARENTS | DEEP, ORDERS)

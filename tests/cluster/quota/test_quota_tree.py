@@ -13,7 +13,7 @@ from fallow.shared.cluster.quota.room import available
 from fallow.shared.events.operations import Quota
 from tests.cluster.worlds.quota_worlds import (
     CHANGES,
-    MOST,
+    MAX,
     NAMES,
     TYPE,
     Use,
@@ -39,7 +39,7 @@ def test_a_tree_kept_by_delta_is_what_the_definition_says(listed: list[Quota], c
     assert {at: b.drawn_milli for at, b in branches.items()} == {at: books.drawn(at) for at in branches}
     assert {at: b.home_milli for at, b in branches.items()} == {at: books.at_home(at) for at in branches}
     assert {at: b.guaranteed_milli for at, b in branches.items()} == {at: books.guaranteed(at) for at in branches}
-    assert {at: b.drawn_most_milli for at, b in branches.items()} == {at: books.drawn_most(at) for at in branches}
+    assert {at: b.drawn_max_milli for at, b in branches.items()} == {at: books.drawn_max(at) for at in branches}
     assert sum(cohort.home_idle_milli for cohort in use.tree.cohorts.values()) == home_idle(use)
 
 
@@ -70,7 +70,7 @@ def test_what_is_undone_leaves_no_trace(
     assert (use.counted(), use.tree.usage) == (before, usage)
 
 
-@given(listed=quotas(), changes=CHANGES, tenant=st.sampled_from(NAMES), free=st.integers(0, 2 * MOST))
+@given(listed=quotas(), changes=CHANGES, tenant=st.sampled_from(NAMES), free=st.integers(0, 2 * MAX))
 def test_what_is_available_is_what_can_be_tried(
     listed: list[Quota], changes: list[tuple[str, int]], tenant: str, free: int
 ) -> None:
@@ -82,7 +82,7 @@ def test_what_is_available_is_what_can_be_tried(
     assert found == available_by_trying(use, tenant, free)
 
 
-@given(listed=quotas(), changes=CHANGES, tenant=st.sampled_from(NAMES), more=st.integers(1, MOST))
+@given(listed=quotas(), changes=CHANGES, tenant=st.sampled_from(NAMES), more=st.integers(1, MAX))
 def test_a_start_is_refused_exactly_if_it_passes_a_limit_or_a_right_to_borrow(
     listed: list[Quota], changes: list[tuple[str, int]], tenant: str, more: int
 ) -> None:
@@ -116,7 +116,7 @@ def test_no_start_leaves_use_above_what_may_be_used(listed: list[Quota], changes
     assert [wrong for tenant in started if (wrong := use.books().over((tenant, TYPE))) is not None] == []
 
 
-@given(listed=quotas(), changes=CHANGES, cell=st.integers(0, 6 * MOST))
+@given(listed=quotas(), changes=CHANGES, cell=st.integers(0, 6 * MAX))
 def test_who_starts_only_what_is_available_never_uses_more_than_the_cell_has_or_what_others_keep(
     listed: list[Quota], changes: list[tuple[str, int]], cell: int
 ) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fallow.shared.cluster.quota.quotas_one_by_one import QuotasOneByOne
-from fallow.shared.cluster.quota.rules import LEVELS_MOST, fault_among, fault_in_pools, guaranteed_by_type
+from fallow.shared.cluster.quota.rules import LEVELS_MAX, fault_among, fault_in_pools, guaranteed_by_type
 from fallow.shared.cluster.quota.tree import Account
 from fallow.shared.events.operations import Quota
 from tests.hypothesis_profile import reaches
@@ -71,7 +71,7 @@ def line(*names: str) -> dict[Account, Quota]:
 
 def test_no_tenant_moves_below_another_with_more_levels_than_there_may_be() -> None:
     upper = line(*(f"u{number}" for number in range(10)))
-    lower = line(*(f"l{number}" for number in range(LEVELS_MOST - 9)))
+    lower = line(*(f"l{number}" for number in range(LEVELS_MAX - 9)))
     for parent, is_right in (("u9", False), ("u8", True)):
         quota = Quota(tenant="l0", gpu_type="gpu", parent=parent)
         merged = {**upper, **lower, ("l0", "gpu"): quota}

@@ -33,11 +33,11 @@ class Historian:
         self.kinds = {} if kinds is None else kinds
         self.numbers = 0
 
-    def decide(self, moves_most: int = 6) -> LogRecord:
+    def decide(self, moves_max: int = 6) -> LogRecord:
         """One more decision of the history."""
         state, at_ms = self.state, self.state.at_ms + self.random.randrange(8_000)
         made: list[Any] = []
-        for _ in range(self.random.randint(1, moves_most)):
+        for _ in range(self.random.randint(1, moves_max)):
             made += self.move(at_ms)
         record = extending(state, made, at_ms=at_ms, offset=state.offset + self.random.randint(1, 2))
         assert isinstance(record.decision, Decision)

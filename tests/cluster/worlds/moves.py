@@ -54,12 +54,12 @@ POOLS = (
 GPU_MILLIS = (250, 300, 700, 1000, 1000, 2000, 4000, 8000)
 RUNS = (VirtualRun(), ProcessRun(argv=("sleep", "9")), ProcessRun(argv=("train",), env={"SEED": "17", "MODE": ""}))
 DIGEST = "0123456789abcdef" * 2
-NODES_MOST = 14
-LIVE_JOBS_MOST = 25
+NODES_MAX = 14
+LIVE_JOBS_MAX = 25
 
 
 def node_arrives(world: Historian, at_ms: int) -> Effects:
-    if len(world.state.nodes) >= NODES_MOST:
+    if len(world.state.nodes) >= NODES_MAX:
         return []
     pool, gpu_type, gpus, role = world.random.choice(POOLS)
     spec = NodeSpec(
@@ -174,7 +174,7 @@ def requeue(job: Job, reason: RequeueReason, not_before_ms: int) -> e.Effect:
 
 
 def job_arrives(world: Historian, at_ms: int) -> Effects:
-    if len(world.state.jobs) >= LIVE_JOBS_MOST:
+    if len(world.state.jobs) >= LIVE_JOBS_MAX:
         return []
     workers = world.random.choice((1, 1, 1, 2, 3, 4, 6))
     is_elastic = world.random.random() < 0.4

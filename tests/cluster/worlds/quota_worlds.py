@@ -14,7 +14,7 @@ from fallow.shared.events.operations import Quota
 
 TYPE = "gpu"
 NAMES = ("a", "b", "c", "d", "e", "f")
-MOST = 12
+MAX = 12
 
 PARENTS = st.lists(st.integers(-1, 4), min_size=len(NAMES), max_size=len(NAMES))
 """For each tenant the number of an earlier one that is its parent; others have none."""
@@ -25,8 +25,8 @@ def quotas(draw: st.DrawFn) -> list[Quota]:
     """A tree of quotas; not all tenants have one."""
     found = []
     for number, parent in enumerate(draw(PARENTS)):
-        guaranteed = draw(st.integers(0, MOST))
-        limit = draw(st.none() | st.integers(guaranteed, 3 * MOST))
+        guaranteed = draw(st.integers(0, MAX))
+        limit = draw(st.none() | st.integers(guaranteed, 3 * MAX))
         if draw(st.integers(0, 5)):
             found.append(
                 Quota(
@@ -37,14 +37,14 @@ def quotas(draw: st.DrawFn) -> list[Quota]:
                     lends=draw(st.booleans()),
                     borrows=draw(st.booleans()),
                     parent=NAMES[parent] if 0 <= parent < number else None,
-                    borrow_limit_milli=draw(st.none() | st.integers(0, MOST)),
-                    lend_limit_milli=draw(st.none() | st.integers(0, MOST)),
+                    borrow_limit_milli=draw(st.none() | st.integers(0, MAX)),
+                    lend_limit_milli=draw(st.none() | st.integers(0, MAX)),
                 )
             )
     return found
 
 
-CHANGES = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, MOST)), max_size=12)
+CHANGES = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, MAX)), max_size=12)
 """Starts: who wants how much more."""
 
 
@@ -112,7 +112,7 @@ def is_forbidden(before: QuotaBooks, after: QuotaBooks, account: Account) -> boo
     while (quota := before.quotas.get(line[-1])) is not None and quota.parent is not None:
         line.append((quota.parent, account[1]))
     for at in line:
-        found, most = before.quotas.get(at), after.drawn_most(at)
+        found, most = before.quotas.get(at), after.drawn_max(at)
         if found is not None and found.limit_milli is not None and after.use(at) > found.limit_milli:
             return True
         if most is not None and after.drawn(at) > before.drawn(at) and after.drawn(at) > most:

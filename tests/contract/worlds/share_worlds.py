@@ -27,7 +27,7 @@ from fallow.simulator.world import World
 from tests.contract.eventually import eventually
 from tests.contract.worlds.log_worlds import KafkaWorld
 
-MOST = 100
+MAX = 100
 RETRY = RetryPolicy(wait_ms_min=20, wait_ms_max=100, give_up_after_ms=500)
 TOPIC = "submissions"
 
@@ -36,7 +36,7 @@ _numbers = itertools.count()
 
 class Settings:
     embedded = False
-    batch_records = MOST
+    batch_records = MAX
 
     def __init__(self, kafka: str) -> None:
         self.kafka_access = KafkaAccess(kafka)
@@ -80,7 +80,7 @@ class SimulatedShares:
 
     def member(self, handler: BatchHandler, on_loss: Callable[[Loss], None]) -> tuple[Delivery, Subscription]:
         process = Process(self._world, f"member-{next(_numbers)}", "admission", lambda _: [Told(sharing)])
-        sharing = Sharing(process, NAMESPACE, MOST)
+        sharing = Sharing(process, NAMESPACE, MAX)
         process.start()
         delivery = Delivery(handler, self._log, retry=RETRY, on_loss=on_loss)
         return delivery, sharing.subscription([self._topic], f"{NAMESPACE}.admission", delivery)

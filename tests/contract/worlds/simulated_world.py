@@ -42,7 +42,7 @@ class SimulatedWorld:
     async def topic_that_refuses(self, code: Refusal) -> str:
         name = await self.topic(1)
         if code is Refusal.TOO_LARGE:
-            self.broker.bytes_most[name], self.broker.faults.is_active = 0, True
+            self.broker.bytes_max[name], self.broker.faults.is_active = 0, True
         else:
             self.broker.refuses[name] = code
         return name

@@ -23,7 +23,7 @@ async def cell(kafka: str, redis_url: str, namespace: str, tmp_path: Path) -> As
         yield cell
 
 
-def most_at_once(cell: RunningCell, array: str) -> int:
+def running_at_once_max(cell: RunningCell, array: str) -> int:
     """How many elements held places at one time, at most."""
     running, most = dict[str, None](), 0
     for effect in (effect for decision in cell.decisions for effect in decision.effects):
@@ -60,7 +60,7 @@ async def test_an_array_with_a_held_element_and_a_job_behind_it_all_end_right(ce
     over = [cell.state.finished[in_full(job)] for job in ("many", "many.3", "next")]
     assert {job.status for job in over} == {JobStatus.FINISHED}
     assert cell.story("next")[:3] == ["JobEnqueued", "JobDeferred", "JobReady"]
-    assert most_at_once(cell, "many") == 2
+    assert running_at_once_max(cell, "many") == 2
     assert cell.problems() == []
 
 

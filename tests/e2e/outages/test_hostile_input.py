@@ -96,7 +96,7 @@ def node_words() -> list[n.NodeEvent]:
     gone: dict[str, Any] = {"cell": CELL, "node": "node-000", "boot": "x"}
     nobody: dict[str, Any] = {"cell": CELL, "node": "nobody", "boot": "boot-1", "seq": 1}
     run: dict[str, Any] = {"job": "vision/done", "attempt": 1}
-    last = n.seq_most(wall_ms()) - 60_000_000  # above whatever an executor says, and taken for a minute to come
+    last = n.seq_max(wall_ms()) - 60_000_000  # above whatever an executor says, and taken for a minute to come
     return [
         n.NodeReport(**nobody, observed=(ObservedRun(job="vision/slow", attempt=1, status=RunStatus.FAILED),)),
         n.NodeLost(**nobody),

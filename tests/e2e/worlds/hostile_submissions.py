@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MOST
+from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MAX
 from fallow.shared.events.jobs import JobAdmitted
 from fallow.shared.events.submissions import CancelJob, SubmitJob, UpdateJob
 
@@ -105,7 +105,7 @@ REJECTED = (
         "submit_time_too_far",
         b'{"job":{"id":"in-a-far-future","tenant":"vision"},"submit_ms":%d}' % (2**53 - 1),
     ),
-    job("large", "too_large", labels="x" * SUBMISSION_BYTES_MOST),
+    job("large", "too_large", labels="x" * SUBMISSION_BYTES_MAX),
     Hostile("id-of-another", "invalid_field", b'{"job":{"id":"speech/id-of-another","tenant":"vision"}}', of="speech"),
     Hostile(
         "cancel-of-another",
@@ -145,7 +145,7 @@ SET_ASIDE = (
     bare("loud-id", "invalid", b'{"job":{"id":"LOUD","tenant":"vision"}}'),
     bare("no-id", "invalid", b'{"job":{"tenant":"vision"}}'),
     bare("endless-id", "invalid", b'{"job":{"id":"' + b"x" * 10_000 + b'","tenant":"vision"}}'),
-    bare("nameless-giant", "too_large", b"x" * (SUBMISSION_BYTES_MOST + 1)),
+    bare("nameless-giant", "too_large", b"x" * (SUBMISSION_BYTES_MAX + 1)),
     bare("no-type", "unknown_type", b"{}", type_=""),
     bare("no-command", "unknown_type", b"{}", type_=JobAdmitted.type),
     bare("endless-type", "unknown_type", b"{}", type_="x" * 20_000),

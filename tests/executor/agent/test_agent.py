@@ -11,7 +11,7 @@ from fallow.services.executor.policy.desired import Action, DesiredRun
 from fallow.services.executor.policy.turn import Observation, Start, Stop, Turn
 from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.fields.values import GPU, RunStatus, VirtualRun, WorkerPlace
-from fallow.shared.events.nodes import SEQ_PER_MS, NodeReport, NodeReturned, seq_most
+from fallow.shared.events.nodes import SEQ_PER_MS, NodeReport, NodeReturned, seq_max
 from fallow.shared.events.operations import CellPolicy
 from tests.executor.worlds.cells import CELL, node, now, said
 from tests.hypothesis_profile import reaches
@@ -47,12 +47,12 @@ def seen(job: str, status: RunStatus, attempt: int = 1) -> Observation:
     return Observation("node-1", job, attempt, status)
 
 
-@pytest.mark.parametrize("seq", [seq_most(BROKER_MS), LARGEST_INTEGER - 1])
+@pytest.mark.parametrize("seq", [seq_max(BROKER_MS), LARGEST_INTEGER - 1])
 def test_an_agent_whose_numbers_no_reader_takes_begins_above_all_that_readers_have_taken(seq: int) -> None:
     made, told = NodeAgent(CELL, node(1), "boot-1", seq=seq, now_ms=0), turn()
     assert not made.number_by(made.next_seq(), BROKER_MS)
     made.report(told, CellPolicy())
-    assert [event.seq for event in told.events] == [seq_most(BROKER_MS) + 1]
+    assert [event.seq for event in told.events] == [seq_max(BROKER_MS) + 1]
     assert made.has_said(told.events[0])
 
 

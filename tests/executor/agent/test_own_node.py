@@ -12,7 +12,7 @@ from fallow.shared.cluster.checks.run_journal import DiaryLine
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.value import build_valid, replace
 from fallow.shared.events.fields.values import NodeSpec, NodeStatus, ObservedRun, ProcessRun, RunStatus
-from fallow.shared.events.nodes import NodeReport, seq_most
+from fallow.shared.events.nodes import NodeReport, seq_max
 from fallow.shared.events.reasons import RequeueReason
 from tests.executor.worlds.cells import CELL, Writer, node, now, said, written
 
@@ -73,10 +73,10 @@ def test_a_node_in_a_new_boot_joins_and_closes_what_its_diary_left_open() -> Non
 def test_each_word_of_a_record_is_held_against_its_stamp_also_behind_one_that_was_refused() -> None:
     own, stamped_ms = in_boot("boot-a"), 1_790_000_000_000
     first, *_ = own.begin(Writer().state, (), now()).events
-    last = replace(first, seq=seq_most(stamped_ms) + 1)
+    last = replace(first, seq=seq_max(stamped_ms) + 1)
     own.agent.seq = last.seq
     assert not own.stamped([first, last], stamped_ms), "the first is behind the stamp, the last too far ahead of it"
-    assert own.agent.seq == seq_most(stamped_ms)
+    assert own.agent.seq == seq_max(stamped_ms)
 
 
 def test_it_starts_what_is_placed_on_it_and_tells_what_becomes_of_it() -> None:

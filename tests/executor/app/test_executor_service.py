@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.services.executor.policy.lease import SETTLE_MS_MOST
+from fallow.services.executor.policy.lease import SETTLE_MS_MAX
 from fallow.services.executor.policy.records import Said
 from fallow.services.executor.policy.turn import Turn
 from fallow.services.executor.service import ExecutorService
@@ -42,7 +42,7 @@ class Site:
         made = service.take_over(0, self.writer.state, self.seq, self.diary, now(cell_ms))
         service.confirmed(made.events, 0)
         self.keep(made)
-        for monotonic_ms in (0, SETTLE_MS_MOST, SETTLE_MS_MOST):  # it had time to read what was decided before that
+        for monotonic_ms in (0, SETTLE_MS_MAX, SETTLE_MS_MAX):  # it had time to read what was decided before that
             self.keep(service.tick(self.writer.state, now(cell_ms, monotonic_ms)))
             service.caught_up(service.asking)
         return service, made
@@ -178,10 +178,10 @@ def test_who_takes_over_begins_what_nobody_began_some_time_after_its_first_word_
     assert written(service.tick(site.writer.state, now(0, 500))) == []
     service.confirmed(made.events, 500)
     assert written(service.tick(site.writer.state, now(0, 510))) == []
-    assert written(service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST - 1))) == []
-    assert written(service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST + 1_000))) == []
+    assert written(service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MAX - 1))) == []
+    assert written(service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MAX + 1_000))) == []
     service.caught_up(service.asking)
-    begun = service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MOST + 1_001))
+    begun = service.tick(site.writer.state, now(0, 510 + SETTLE_MS_MAX + 1_001))
     assert (said(begun), written(begun)) == (["node-1 RunStarted a/1"], ["node-1 started a/1"])
 
 
@@ -197,7 +197,7 @@ def test_what_was_ordered_of_a_node_that_the_log_has_forgotten_since_is_not_begu
     )
     lines += service.decided(site.writer.state, [gone], now()).lines
     service.confirmed(made.events, 0)
-    for look_ms in (0, SETTLE_MS_MOST, SETTLE_MS_MOST + 1, 2 * SETTLE_MS_MOST):
+    for look_ms in (0, SETTLE_MS_MAX, SETTLE_MS_MAX + 1, 2 * SETTLE_MS_MAX):
         lines += service.tick(site.writer.state, now(0, look_ms)).lines
         service.caught_up(service.asking)
     assert lines == []
@@ -210,7 +210,7 @@ def test_an_executor_that_has_read_the_log_to_an_earlier_end_only_begins_nothing
     service.tick(site.writer.state, now(0, 60_000))  # the lease is over
     report = service.tick(site.writer.state, now(0, 70_000))
     service.confirmed(report.events, 70_000)
-    for look_ms in (71_000, 71_000 + SETTLE_MS_MOST):
+    for look_ms in (71_000, 71_000 + SETTLE_MS_MAX):
         service.tick(site.writer.state, now(0, look_ms))
     asked = dict(service.asking)
     assert set(asked) == {"node-1", "node-2"}
@@ -219,11 +219,11 @@ def test_an_executor_that_has_read_the_log_to_an_earlier_end_only_begins_nothing
     service.caught_up(asked)
     site.writer.start("a", "node-1")
     lines = service.decided(site.writer.state, [site.writer.log[-1]], now(0, 200_001)).lines
-    for look_ms in (201_000, 201_000 + SETTLE_MS_MOST, 202_000 + SETTLE_MS_MOST):
+    for look_ms in (201_000, 201_000 + SETTLE_MS_MAX, 202_000 + SETTLE_MS_MAX):
         lines += service.tick(site.writer.state, now(0, look_ms)).lines
     assert lines == []
     service.caught_up(service.asking)
-    begun = service.tick(site.writer.state, now(0, 203_000 + SETTLE_MS_MOST))
+    begun = service.tick(site.writer.state, now(0, 203_000 + SETTLE_MS_MAX))
     assert written(begun) == ["node-1 started a/1"]
 
 
@@ -238,7 +238,7 @@ def test_an_executor_that_is_back_begins_nothing_on_a_node_that_the_log_takes_fo
     report = service.tick(site.writer.state, now(0, 70_000))
     service.confirmed(report.events, 70_000)
     lines = []
-    for look_ms in (71_000, 71_000 + SETTLE_MS_MOST, 72_000 + SETTLE_MS_MOST):
+    for look_ms in (71_000, 71_000 + SETTLE_MS_MAX, 72_000 + SETTLE_MS_MAX):
         lines += service.tick(site.writer.state, now(0, look_ms)).lines
         service.caught_up(service.asking)
     assert lines == []
@@ -246,10 +246,10 @@ def test_an_executor_that_is_back_begins_nothing_on_a_node_that_the_log_takes_fo
     assert written(service.tick(site.writer.state, now(0, 75_001))) == ["node-1 started a/1"]
 
 
-WAITS_MS = st.lists(st.integers(0, 3 * SETTLE_MS_MOST), max_size=6).map(sorted)
+WAITS_MS = st.lists(st.integers(0, 3 * SETTLE_MS_MAX), max_size=6).map(sorted)
 
 
-@given(WAITS_MS, st.one_of(st.none(), st.integers(0, 3 * SETTLE_MS_MOST)), st.integers(0, 200))
+@given(WAITS_MS, st.one_of(st.none(), st.integers(0, 3 * SETTLE_MS_MAX)), st.integers(0, 200))
 def test_a_run_whose_node_the_log_may_have_given_up_stands_still_under_the_executor_that_takes_it_over(
     looks_ms: list[int], arrived_ms: int | None, cell_ms: int
 ) -> None:
@@ -265,7 +265,7 @@ def test_a_run_whose_node_the_log_may_have_given_up_stands_still_under_the_execu
             service.confirmed(made.events, look_ms)
             heard_ms = look_ms
         tick = service.tick(site.writer.state, now(cell_ms, look_ms))
-        if heard_ms is None or look_ms < heard_ms + SETTLE_MS_MOST:
+        if heard_ms is None or look_ms < heard_ms + SETTLE_MS_MAX:
             lines += tick.lines
     reaches("an executor looks after its first word has arrived", heard_ms is not None)
     assert lines == []
@@ -279,7 +279,7 @@ def test_a_run_that_is_told_to_stop_before_the_first_word_of_its_new_executor_ha
     taken = site.keep(service.take_over(0, site.writer.state, 9_000, site.diary, now(10)))
     site.keep(service.decided(site.writer.state, [site.writer.stop("a")], now(20)))
     service.confirmed(taken.events, 0)
-    for look_ms in (0, SETTLE_MS_MOST, 2 * SETTLE_MS_MOST):
+    for look_ms in (0, SETTLE_MS_MAX, 2 * SETTLE_MS_MAX):
         site.keep(service.tick(site.writer.state, now(200, look_ms)))
         service.caught_up(service.asking)
     assert [line.event for line in site.diaries["node-1"]] == ["started", "ended"]

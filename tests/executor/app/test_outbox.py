@@ -103,11 +103,11 @@ class Moody(MemoryLog):
 class Strict(MemoryLog):
     """A log whose topic takes records of some bytes. Where it refuses one of several, the others are there."""
 
-    bytes_most = 5_000
+    bytes_max = 5_000
 
     async def publish(self, messages: Sequence[Outgoing]) -> int | None:
         """Raises RecordTooLarge."""
-        fitting = [message for message in messages if len(message.value or b"") <= self.bytes_most]
+        fitting = [message for message in messages if len(message.value or b"") <= self.bytes_max]
         stamped_ms = await super().publish(fitting)
         if len(fitting) < len(messages):
             raise RecordTooLarge("MESSAGE_TOO_LARGE")
@@ -265,14 +265,14 @@ async def test_a_word_that_the_topic_refuses_for_its_size_is_kept_and_no_lease_i
     context, speaker, log = make_context("executor", ServiceSettings()), Stamped(), await strict_log()
     outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
     running = asyncio.create_task(outbox.run())
-    log.bytes_most = 0
+    log.bytes_max = 0
     outbox.put([report(1)], 3)
     await eventually(lambda: refusals(context) > 2)
     why = context.health.waiting_for or ""
     assert "topic test.nodes refuses a word of node node-1 for its size" in why
     assert "max.message.bytes" in why
     assert (speaker.heard, speaker.stamps, outbox.is_empty) == ([], [], False)
-    log.bytes_most = 10**5
+    log.bytes_max = 10**5
     async with asyncio.timeout(5):
         await outbox.drained()
     running.cancel()
@@ -285,7 +285,7 @@ async def test_a_word_that_the_topic_refuses_for_its_size_is_kept_and_no_lease_i
 async def test_of_a_record_that_is_too_large_the_words_go_out_in_smaller_ones_and_each_counts_once(words: int) -> None:
     context, speaker, log = make_context("executor", ServiceSettings()), Stamped(), await strict_log()
     outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
-    log.bytes_most = bytes_of_a_word() + 20
+    log.bytes_max = bytes_of_a_word() + 20
     running = asyncio.create_task(outbox.run())
     outbox.put([finished(f"job-{number:02}", number) for number in range(words)], 3)
     async with asyncio.timeout(5):
@@ -302,7 +302,7 @@ async def test_of_a_record_that_is_too_large_the_words_go_out_in_smaller_ones_an
 async def test_what_waits_behind_words_that_are_too_large_together_is_said_too() -> None:
     context, speaker, log = make_context("executor", ServiceSettings()), Listed(), await strict_log()
     outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
-    log.bytes_most = bytes_of_a_word() + 20
+    log.bytes_max = bytes_of_a_word() + 20
     outbox.put([finished(f"job-{number:02}", number) for number in range(7)], 3)
     outbox.put([finished(f"job-{number:02}", number) for number in range(7, 9)], 4)
     running = asyncio.create_task(outbox.run())
@@ -331,9 +331,9 @@ async def test_what_the_log_refuses_for_another_reason_than_its_size_is_not_cut_
 
 async def test_after_a_record_that_was_too_large_the_next_ones_grow_from_what_the_topic_took() -> None:
     context, log = make_context("executor", ServiceSettings()), await strict_log()
-    speaker = Tried(lambda: setattr(log, "bytes_most", 10**5))
+    speaker = Tried(lambda: setattr(log, "bytes_max", 10**5))
     outbox = Outbox(context, log, LAYOUT, speaker, ExecutorTelemetry(context.registry, dict, dict))
-    log.bytes_most = bytes_of_a_word() + 20
+    log.bytes_max = bytes_of_a_word() + 20
     outbox.put([finished(f"job-{number:02}", number) for number in range(16)], 3)
     running = asyncio.create_task(outbox.run())
     async with asyncio.timeout(5):
@@ -351,7 +351,7 @@ async def test_what_stands_before_a_word_that_is_too_large_counts_and_what_stand
     outbox.put([finished("third", 10_000)], 5)
     assert "a word of node node-2" in (context.health.waiting_for or "")
     assert speaker.heard == [(4, 1)]
-    log.bytes_most = 10**5
+    log.bytes_max = 10**5
     async with asyncio.timeout(5):
         await outbox.drained()
     running.cancel()

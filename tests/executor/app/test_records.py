@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.executor.policy.records import Said, as_records, by_node, in_parts
-from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST
+from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MAX
 from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.fields.value import replace
-from fallow.shared.events.fields.values import WORKERS_MOST, ObservedRun, RunStatus
-from fallow.shared.events.nodes import RUN_WORDS_MOST, NodeReport, RunStatusUpdate
+from fallow.shared.events.fields.values import WORKERS_MAX, ObservedRun, RunStatus
+from fallow.shared.events.nodes import RUN_WORDS_MAX, NodeReport, RunStatusUpdate
 from fallow.shared.log.port import RECORD_BYTES_MAX
 from tests.executor.worlds.cells import CELL, each_said
 from tests.hypothesis_profile import reaches
@@ -65,8 +65,8 @@ def test_nothing_said_is_no_record() -> None:
 
 
 def test_a_record_holds_no_more_words_than_its_class_allows() -> None:
-    records = as_records(CELL, [word(seq) for seq in range(RUN_WORDS_MOST + 1)])
-    assert [len(each_said(record)) for record in records] == [RUN_WORDS_MOST, 1]
+    records = as_records(CELL, [word(seq) for seq in range(RUN_WORDS_MAX + 1)])
+    assert [len(each_said(record)) for record in records] == [RUN_WORDS_MAX, 1]
 
 
 def test_long_texts_make_more_records_and_none_that_is_too_large() -> None:
@@ -96,11 +96,11 @@ RUNS = st.builds(
         status=RunStatus.FAILED if ends else RunStatus.RUNNING,
         exit_code=-64 if ends else None,
         text=text if ends else "",
-        rank=WORKERS_MOST,
+        rank=WORKERS_MAX,
         turn=LARGEST_INTEGER,
     ),
     st.sampled_from((1, 128)),
-    st.sampled_from(("", "\0" * TEXT_CHARACTERS_MOST, "\U0001f9ea" * TEXT_CHARACTERS_MOST)),
+    st.sampled_from(("", "\0" * TEXT_CHARACTERS_MAX, "\U0001f9ea" * TEXT_CHARACTERS_MAX)),
     st.booleans(),
 )
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from fallow.services.executor.processes.searches import SEARCHERS_MOST, Searches
+from fallow.services.executor.processes.searches import SEARCHERS_MAX, Searches
 from fallow.services.executor.processes.supervisor import SUPERVISES, processes, supervisors_among
 from tests.executor.worlds.processes import Machine
 
 WORKERS = 12
 WAITS = "echo up; exec sleep 700"
-MOST = 1 + 2 * SEARCHERS_MOST
+MAX = 1 + 2 * SEARCHERS_MAX
 """One search for all, and two of each worker whose turn it is."""
 
 
@@ -61,7 +61,7 @@ async def test_workers_whose_supervisors_are_gone_are_swept_a_few_at_a_look(mach
     machine.start(*[WAITS] * WORKERS)
     for rank in range(WORKERS):
         os.kill(machine.supervisor(rank), signal.SIGKILL)
-    assert 0 < max(searches_of_a_look(machine) for _ in range(3)) <= MOST
+    assert 0 < max(searches_of_a_look(machine) for _ in range(3)) <= MAX
     await machine.until("running", "running", "failed")
     assert machine.alive() == []
 
@@ -93,7 +93,7 @@ def test_a_worker_that_has_yet_to_run_its_program_is_not_taken_for_its_superviso
 
 
 def test_each_worker_has_its_turn_to_search_before_another_has_a_second_one() -> None:
-    searches = Searches("m/", listed=list, searchers_most=2)
+    searches = Searches("m/", listed=list, searchers_max=2)
     turns = []
     for _ in range(5):
         searches.begin_turn()

@@ -18,7 +18,7 @@ from tests.kafka.worlds.late_proxy import LateProxy
 pytestmark = pytest.mark.real_kafka
 
 LATE_S, APPEND_S = 1.0, APPEND_BOUND_MS / 1000
-SLACK_S, TRIES_MOST = 0.7, 6
+SLACK_S, TRIES_MAX = 0.7, 6
 
 
 @pytest_asyncio.fixture
@@ -54,7 +54,7 @@ async def bounded(log: KafkaLog, tp: TopicPartition, value: bytes) -> Appended |
 
 async def until_appended(log: KafkaLog, tp: TopicPartition) -> int:
     """How many appends in a row were not answered before one was: each of another value."""
-    for tried in range(TRIES_MOST):
+    for tried in range(TRIES_MAX):
         if await bounded(log, tp, b"try %d" % tried) is not None:
             return tried
     raise AssertionError("it does not go on")
@@ -95,7 +95,7 @@ async def test_a_writer_that_has_lost_one_append_goes_on(
 async def test_a_writer_that_starts_goes_on(proxy: LateProxy, log: KafkaLog, tp: TopicPartition) -> None:
     proxy.late_s = LATE_S
     tried = await until_appended(log, tp)
-    for _ in range(TRIES_MOST):
+    for _ in range(TRIES_MAX):
         try:
             record = await log.stands_before(tp, 1)
         except LogUnavailable:

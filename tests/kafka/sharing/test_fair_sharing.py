@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from aiokafka import AIOKafkaProducer
 
-from fallow.shared.log.kafka.groups.sharing import BATCH_BYTES_MOST
+from fallow.shared.log.kafka.groups.sharing import BATCH_BYTES_MAX
 from fallow.shared.log.port import Outgoing, Record, bytes_of
 from fallow.shared.log.sharing.faststream_recipe import make_broker
 from tests.contract.eventually import eventually
@@ -81,7 +81,7 @@ async def test_a_batch_is_bounded_in_bytes_however_well_it_was_compressed(subscr
         await eventually(lambda: asyncio.sleep(0, count > 0))
         await subscription.publish(Outgoing(quiet, b"here", partition=0))
         await eventually(lambda: asyncio.sleep(0, count == 61))
-    assert max(sizes) <= BATCH_BYTES_MOST + 500_000
+    assert max(sizes) <= BATCH_BYTES_MAX + 500_000
     assert before[0] < 30
 
 

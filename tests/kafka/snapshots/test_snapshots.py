@@ -73,7 +73,7 @@ async def test_a_follower_goes_on_behind_the_snapshot(log: KafkaLog, layout: Lay
 
 
 async def test_a_torn_snapshot_is_passed_over(log: KafkaLog, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "CHUNK_BYTES_MOST", 5_000)
+    monkeypatch.setattr(machine, "CHUNK_BYTES_MAX", 5_000)
     history = History(22)
     history.decisions(60)
     first = await snapshot(log, layout, history.state)

@@ -107,7 +107,7 @@ def fail(unread: Unread, times: int, offset: int = 3, error: Exception | None = 
 
 
 def test_a_failure_lasts_after_some_tries_at_one_place() -> None:
-    unread = Unread(tries_most=3)
+    unread = Unread(tries_max=3)
     fail(unread, 2)
     fail(unread, 2, offset=4)
     assert unread.take_lasting() is None

@@ -14,7 +14,7 @@ from fallow.shared.runtime.kafka_access import KafkaAccess, Protocol
 from tests.log.worlds.late_loop import now_s, virtual
 
 BOUND_S, CALL_S, CLOSING_S, NEVER_S = 60.0, 3.0, 0.5, 100_000.0
-CALLS_MOST = 20
+CALLS_MAX = 20
 
 
 class Client:
@@ -59,7 +59,7 @@ class Scene:
 
     async def call_until_open(self) -> int:
         """How many calls in a row had no client."""
-        for failed in range(CALLS_MOST):
+        for failed in range(CALLS_MAX):
             try:
                 await self.call()
             except TimeoutError:

@@ -13,7 +13,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import JobSpec, ProcessRun
-from fallow.shared.events.snapshots import CHUNK_BYTES_MOST, SnapshotChunk, SnapshotManifest
+from fallow.shared.events.snapshots import CHUNK_BYTES_MAX, SnapshotChunk, SnapshotManifest
 from fallow.shared.log.machine import snapshot as machine
 from fallow.shared.log.machine.snapshot import (
     HOUR_MS,
@@ -56,8 +56,8 @@ def loaded(collector: Collector) -> CellState:
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "CHUNK_BYTES_MOST", 2_000)
-    monkeypatch.setattr(machine, "PIECE_CHARACTERS_MOST", 150)
+    monkeypatch.setattr(machine, "CHUNK_BYTES_MAX", 2_000)
+    monkeypatch.setattr(machine, "PIECE_CHARACTERS_MAX", 150)
 
 
 @given(seed=st.integers(0, 2**32), steps=st.integers(0, 60))
@@ -174,7 +174,7 @@ def test_a_row_above_the_size_of_a_chunk_is_cut_and_every_chunk_stays_below_its_
         apply_job(state, spec)
     chunks, manifest = written(state)
     assert len(chunks) > 2
-    assert max(len(encode(chunk)) for chunk in chunks) <= CHUNK_BYTES_MOST
+    assert max(len(encode(chunk)) for chunk in chunks) <= CHUNK_BYTES_MAX
     assert digest_of(loaded(collected(chunks, manifest))) == digest_of(state)
 
 

@@ -46,7 +46,7 @@ def log(broker: MemoryBroker) -> MemoryLog:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "CHUNK_BYTES_MOST", 2_000)
+    monkeypatch.setattr(machine, "CHUNK_BYTES_MAX", 2_000)
     monkeypatch.setattr(snapshots, "WINDOW_FIRST", 4)
 
 

@@ -18,10 +18,10 @@ from fallow.shared.events.base import LARGEST_INTEGER, LATEST_MS
 from fallow.shared.events.codec.encoding import Undecodable, decode, encode
 from fallow.shared.events.decisions import CHAIN_HEADER, Decision
 from fallow.shared.events.fields.value import replace
-from fallow.shared.events.fields.values import DEVICES_MOST, JobSpec, WorkerPlace
+from fallow.shared.events.fields.values import DEVICES_MAX, JobSpec, WorkerPlace
 from fallow.shared.events.reasons import DeadLetterReason, FailReason
 from fallow.shared.log.layout import Layout
-from fallow.shared.log.machine.writer import DECISION_BYTES_MOST, Draft, Writer, is_within_bounds, readable
+from fallow.shared.log.machine.writer import DECISION_BYTES_MAX, Draft, Writer, is_within_bounds, readable
 from fallow.shared.log.port import RECORD_BYTES_MAX
 from tests.hypothesis_profile import reaches
 
@@ -164,7 +164,7 @@ def test_what_can_be_read_is_the_decision_as_it_is_encoded() -> None:
 
 
 NUMBER = st.sampled_from(
-    (-1, 0, 1, 1_000, DEVICES_MOST - 1, DEVICES_MOST, LARGEST_INTEGER, LARGEST_INTEGER + 1, LATEST_MS, LATEST_MS + 1)
+    (-1, 0, 1, 1_000, DEVICES_MAX - 1, DEVICES_MAX, LARGEST_INTEGER, LARGEST_INTEGER + 1, LATEST_MS, LATEST_MS + 1)
 )
 NEARLY_ZERO = st.just(0) | NUMBER
 PLACE = st.builds(
@@ -273,7 +273,7 @@ def test_the_largest_decision_and_its_envelope_are_within_what_a_producer_sends(
         source=writer,
         wall_ms=2**53 - 1,
         more=((CHAIN_HEADER, b"f" * 32),),
-        value=b"x" * DECISION_BYTES_MOST,
+        value=b"x" * DECISION_BYTES_MAX,
     )
     size = DefaultRecordBatchBuilder.estimate_size_in_bytes(sent.key, sent.value, list(sent.headers))
     assert size + 2_000 < RECORD_BYTES_MAX

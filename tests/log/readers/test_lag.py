@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from fallow.shared.log.inputs.lag import watch_lag
-from fallow.shared.log.machine.sights import SIGHTS_MOST, Sights
+from fallow.shared.log.machine.sights import SIGHTS_MAX, Sights
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import Outgoing
 from fallow.shared.runtime.process import Context, make_context
@@ -38,7 +38,7 @@ def test_a_long_lag_keeps_its_beginning_in_bounded_memory() -> None:
     sights = Sights()
     for second in range(10_000):
         sights.note(second + 1, second * 1_000)
-    assert len(sights.seen) <= SIGHTS_MOST
+    assert len(sights.seen) <= SIGHTS_MAX
     assert sights.behind_ms(0, 10_000_000) == 10_000_000
 
 
@@ -103,7 +103,7 @@ def notes(context: Context[Any]) -> str:
 
 async def test_a_transaction_that_stays_open_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing behind it can be read, so there is no lag: the log seems to end there."""
-    monkeypatch.setattr("fallow.shared.log.inputs.lag.OPEN_MS_MOST", 50)
+    monkeypatch.setattr("fallow.shared.log.inputs.lag.OPEN_MS_MAX", 50)
     broker = MemoryBroker()
     broker.create_topic(*TP_ONE)
     broker.hold(TP, 2)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fallow.shared.cluster.fold.fold import DamagedLog
 from fallow.shared.log.follower import Follower
 from fallow.shared.log.inputs import losses
-from fallow.shared.log.inputs.losses import PLACES_MOST, PlaceWatch, losses_of
+from fallow.shared.log.inputs.losses import PLACES_MAX, PlaceWatch, losses_of
 from fallow.shared.log.machine.losses import Loss, LossKind, Place, fences
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import LogTruncated, Outgoing, Record, TopicPartition
@@ -219,10 +219,10 @@ async def test_a_partition_that_is_begun_anew_during_a_look_is_looked_at_from_th
 
 async def test_of_more_places_than_are_kept_the_oldest_are_forgotten(broker: MemoryBroker) -> None:
     watch = PlaceWatch(MemoryLog(broker))
-    places = [Place(number, number) for number in range(1, PLACES_MOST + 3)]
+    places = [Place(number, number) for number in range(1, PLACES_MAX + 3)]
     watch.read(TP, places[-1])
     watch.read_earlier(TP, tuple(places[:-1]))
-    assert watch.uncompared() == {TP: tuple(places[-PLACES_MOST:])}
+    assert watch.uncompared() == {TP: tuple(places[-PLACES_MAX:])}
 
 
 async def test_what_was_read_and_is_deleted_by_its_age_is_no_loss(broker: MemoryBroker) -> None:

@@ -13,7 +13,7 @@ from fallow.shared.events.reasons import DeadLetterReason, RejectCode
 from fallow.shared.events.submissions import CancelJob
 from fallow.shared.log.inputs.dead_letters import dead_letter
 from fallow.shared.log.machine.consumer import Dead
-from fallow.shared.log.port import HEADERS_MOST, Record
+from fallow.shared.log.port import HEADERS_MAX, Record
 from fallow.shared.log.reading import event_of, header, log_record, unreadable
 from tests.hypothesis_profile import reaches
 from tests.strategies import events
@@ -57,7 +57,7 @@ def test_nothing_but_a_decision_is_an_entry_of_the_log(event: Event) -> None:
 
 @pytest.mark.parametrize(("more", "is_read"), [(0, True), (1, False)])
 def test_of_as_many_headers_as_are_read_the_last_one_counts_and_of_one_more_none(more: int, is_read: bool) -> None:
-    headers = ((TYPE_HEADER, b"first"), *[("", b"")] * (HEADERS_MOST - 2 + more), (TYPE_HEADER, b"x"))
+    headers = ((TYPE_HEADER, b"first"), *[("", b"")] * (HEADERS_MAX - 2 + more), (TYPE_HEADER, b"x"))
     found = Record("t.jobs", 0, 0, b"key", b"v", headers, 0)
     assert (header(found, TYPE_HEADER) == "x", unreadable(found) is None) == (is_read, is_read)
     letter = dict(dead_letter(Dead(found, "unreadable", ""), service="s", namespace="ns").headers)

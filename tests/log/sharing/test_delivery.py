@@ -14,7 +14,7 @@ from fallow.shared.log.inputs import damage, losses
 from fallow.shared.log.machine.losses import Loss, LossKind, Place
 from fallow.shared.log.memory.log import MemoryBroker, MemoryLog
 from fallow.shared.log.port import (
-    HEADERS_MOST,
+    HEADERS_MAX,
     UNREADABLE_HEADER,
     UNREADABLE_TEXT,
     Headers,
@@ -31,7 +31,7 @@ from fallow.shared.log.sharing.share import Batches, CommitFailed
 from tests.contract.eventually import eventually
 
 TP: TopicPartition = ("t", 0)
-MOST = 2
+MAX = 2
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +124,7 @@ class Site:
 
     async def turn(self) -> list[Record]:
         """Take once, and deliver what came."""
-        found = await self.delivery.take(MOST)
+        found = await self.delivery.take(MAX)
         records = [record for batch in found.values() for record in batch]
         if records:
             await self.delivery.deliver(records)
@@ -152,7 +152,7 @@ async def test_a_commit_that_fails_is_made_again_though_nothing_more_comes() -> 
 async def test_nothing_is_committed_of_a_partition_that_has_gone() -> None:
     site = Site()
     await site.publish(b"a")
-    found = await site.delivery.take(MOST)
+    found = await site.delivery.take(MAX)
     await site.delivery.leaving()
     site.share.own(is_ours=False)
     await site.delivery.deliver(found[TP])
@@ -164,7 +164,7 @@ async def test_nothing_is_committed_of_a_partition_that_has_gone() -> None:
 async def test_a_batch_of_an_earlier_share_does_not_take_the_group_back() -> None:
     site = Site()
     await site.publish(b"a", b"b", b"c")
-    found = await site.delivery.take(MOST)
+    found = await site.delivery.take(MAX)
     await site.delivery.leaving()
     site.share.said = Place(3)  # another member has had the partition meanwhile
     site.share.own(is_ours=True)
@@ -202,7 +202,7 @@ async def test_a_topic_that_is_filled_anew_under_a_living_reader_is_noticed_and_
     assert site.delivery.held == {TP}
 
 
-MANY: Headers = (("", b""),) * (HEADERS_MOST + 1)
+MANY: Headers = (("", b""),) * (HEADERS_MAX + 1)
 LOOKS_UNREADABLE: Headers = ((UNREADABLE_HEADER, UNREADABLE_TEXT),)
 
 
@@ -273,7 +273,7 @@ async def test_a_place_that_cannot_be_read_is_told_once_by_a_process_whatever_sh
     again = Delivery(site.handle, site.share.log, on_loss=site.losses.append, told=site.told)
     again.join(site.share)
     for _ in range(20):
-        await again.take(MOST)
+        await again.take(MAX)
     assert again.held == {TP}
     assert [loss.next_offset for loss in site.losses] == [1]
     await site.delivery.stop()
@@ -349,7 +349,7 @@ async def test_a_position_that_is_not_in_the_log_any_more_is_told_in_the_middle_
     await site.turn()
     site.broker.delete_before(TP, 4)
     with pytest.raises(LogTruncated):
-        await site.share.poll(MOST)
+        await site.share.poll(MAX)
     await site.turns(3)
     await site.delivery.stop()
     assert site.seen == [b"0", b"1", b"4", b"5"]
@@ -476,7 +476,7 @@ async def test_what_is_handled_of_a_partition_that_is_held_does_not_take_the_gro
     await site.turn()
     await eventually(lambda: site.next_offset == 2)
     await refilled(site, b"x", b"y", b"z")
-    found = await site.delivery.take(MOST)
+    found = await site.delivery.take(MAX)
     await eventually(lambda: _lost(site))
     await site.delivery.deliver(found[TP])
     await site.delivery.stop()

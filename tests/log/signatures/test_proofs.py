@@ -12,7 +12,7 @@ from fallow.shared.log.machine.signatures import CellKeys, Proof
 
 VALUE = b"a record"
 FROM_VERSION = 7
-KEY_BYTES_MOST = 64
+KEY_BYTES_MAX = 64
 """No chain is taken of more than that before it."""
 
 BASE_POINT = b"\x58" + 31 * b"\x66"
@@ -28,7 +28,7 @@ def keys(until_version: int | None = None) -> CellKeys:
 
 
 def proof(before: str = CHAIN_START, signature: str = BELIEVED) -> Proof:
-    chain = next_chain(before, VALUE) if len(before.encode()) <= KEY_BYTES_MOST else CHAIN_START
+    chain = next_chain(before, VALUE) if len(before.encode()) <= KEY_BYTES_MAX else CHAIN_START
     return Proof(Decision.type, before, chain, signature)
 
 

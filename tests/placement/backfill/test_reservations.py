@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fallow.services.placement.decision.decision import BYTES_MOST, DecisionBuilder
+from fallow.services.placement.decision.decision import BYTES_MAX, DecisionBuilder
 from fallow.services.placement.queue.reservations import CONFIRMED_WALL_MS_LEAST, Reservations
 from fallow.services.placement.service import PlacementService
 from fallow.shared.cluster.capacity.gang_bytes import is_too_large
@@ -861,7 +861,7 @@ def test_a_plan_that_one_record_cannot_hold_is_put_in_force_with_several(jobs: i
     assert planned.planned() == {f"waits-{n}": (100 + n, (f"n{n}",)) for n in numbers}
     assert planned.world.unwritable == []
     records = planned.world.decisions[begun:]
-    assert max(len(encode(record)) for record in records) <= BYTES_MOST + 150_000
+    assert max(len(encode(record)) for record in records) <= BYTES_MAX + 150_000
 
 
 def test_a_plan_that_makes_its_record_unwritable_is_forgotten_and_the_cell_goes_on() -> None:

@@ -17,9 +17,9 @@ from tests.hypothesis_profile import Story, reaches, stories
 from tests.placement.worlds.planned import BACKFILL, Planned, file_of
 from tests.placement.worlds.world import CELL, joined, quota, set_quotas, spec_of
 
-ROUNDS_MOST, LATE_ROUNDS_MOST = 7, 4
+ROUNDS_MAX, LATE_ROUNDS_MAX = 7, 4
 BEHIND = Queue(name="behind", aging_ms=0, aging_max_ms=0)
-PLAN_TAKES_MS, PASSED_OVER_MOST = 30, 3
+PLAN_TAKES_MS, PASSED_OVER_MAX = 30, 3
 """So long after a plan was made it comes to placement. In so many plans, a second apart, each start that was planned
 long ago is planned anew.
 """
@@ -60,7 +60,7 @@ def job(random: Random, number: int) -> JobSpec:
 def run(random: Story) -> Planned:
     """A world in which jobs come, with a plan behind each event. It is checked at each decision of one round."""
     planned, number = cell(random), 0
-    checked = random.randrange(ROUNDS_MOST)
+    checked = random.randrange(ROUNDS_MAX)
     for each in random.rounds():
         planned.world.checks = planned.checks_plans = each == checked
         for _ in range(random.randint(1, 4)):
@@ -81,7 +81,7 @@ def is_behind(planned: Planned, job: str, other: str) -> bool:
     return mine > theirs
 
 
-@given(stories(ROUNDS_MOST))
+@given(stories(ROUNDS_MAX))
 def test_a_job_runs_beyond_no_planned_start_of_one_that_stands_ahead_of_it(story: Story) -> None:
     planned = run(story)
     others = planned.starts.keys() - planned.promises.keys()
@@ -89,7 +89,7 @@ def test_a_job_runs_beyond_no_planned_start_of_one_that_stands_ahead_of_it(story
     assert [pair for pair in planned.overruns if is_behind(planned, *pair)] == []
 
 
-@given(stories(ROUNDS_MOST))
+@given(stories(ROUNDS_MAX))
 def test_each_job_for_which_places_are_kept_starts(story: Story) -> None:
     planned = run(story)
     reaches("places are kept for several starts to come", len(planned.promises) > 1)
@@ -140,7 +140,7 @@ class Late:
         self.planned.tell(plan)
         now = [start.job for start in plan.starts if start.start_ms <= plan.at_ms]
         self.passed_over = Counter({each: before[each] + 1 for each in now if each not in self.planned.starts})
-        assert max(self.passed_over.values(), default=0) <= PASSED_OVER_MOST, self.passed_over
+        assert max(self.passed_over.values(), default=0) <= PASSED_OVER_MAX, self.passed_over
 
     def _is_one_late(self) -> bool:
         state = self.planned.world.state
@@ -148,7 +148,7 @@ class Late:
         return any((state.reservations[job_id].first_ms or state.at_ms) < state.at_ms for job_id in behind)
 
 
-@given(stories(LATE_ROUNDS_MOST))
+@given(stories(LATE_ROUNDS_MAX))
 def test_a_job_that_could_start_by_each_plan_starts_though_runs_outlive_their_estimates(story: Story) -> None:
     late = Late(story)
     for _ in story.rounds():

@@ -16,7 +16,7 @@ from fallow.services.placement import service
 from fallow.services.placement.app.file_warnings import NOT_AS_FILED
 from fallow.services.placement.requests import settings
 from fallow.services.placement.requests.settings import configure
-from fallow.services.placement.service import FILE_FIRST_MOST, PlacementService
+from fallow.services.placement.service import FILE_FIRST_MAX, PlacementService
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant, TenantQuota
 from fallow.shared.cluster.model.file_in_force import as_effect, difference, digest_of, from_effect
 from fallow.shared.cluster.model.job import JobStatus
@@ -477,7 +477,7 @@ def test_what_is_set_behind_a_reload_of_a_file_of_several_records_stays_set(*, i
 
 def test_operations_wait_for_a_file_of_several_records_and_nodes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that changes much is no reason to hear nothing for long."""
-    monkeypatch.setattr(service, "FILE_FIRST_MOST", 1)
+    monkeypatch.setattr(service, "FILE_FIRST_MAX", 1)
     world = World(OLD)
     world.checks = False
     world.file_read = quota_of_many(1, tenants=600)
@@ -565,5 +565,5 @@ def test_a_file_that_changes_much_does_not_keep_inputs_waiting_until_all_of_it_i
         waiting = world.service.new_jobs_pending
         assert world.decide()
         held = held + 1 if world.service.new_jobs_pending == waiting else 0
-        assert held <= FILE_FIRST_MOST
+        assert held <= FILE_FIRST_MAX
     assert len(world.state.quotas) <= 1

@@ -26,7 +26,7 @@ from fallow.shared.cluster.model.file_in_force import (
     queue_in_force,
     waiting_limits_in_force,
 )
-from fallow.shared.cluster.quota.rules import QUOTAS_MOST
+from fallow.shared.cluster.quota.rules import QUOTAS_MAX
 from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.effects import CellFileSet, PolicySet
 from fallow.shared.events.operations import DAY_MS, CellPolicy
@@ -162,7 +162,7 @@ def decides_by(service: PlacementService) -> CellFile:
 
 def crowded() -> dict[str, Any]:
     """A file of more quotas than a cell takes now: each tenant of a hundred inherits those of the one above all."""
-    quotas = [{"gpu_type": f"g{number}", "guaranteed": 20} for number in range(QUOTAS_MOST // 100)]
+    quotas = [{"gpu_type": f"g{number}", "guaranteed": 20} for number in range(QUOTAS_MAX // 100)]
     below = [{"name": f"t{number}", "parent": "acme"} for number in range(100)]
     return content_with({}) | {"tenants": [{"name": "acme", "quotas": quotas}, *below]}
 
@@ -170,8 +170,8 @@ def crowded() -> dict[str, Any]:
 def test_a_file_of_more_quotas_than_a_cell_takes_now_is_read_on_and_refused_from_outside() -> None:
     file = crowded()
     read = from_effect(in_log(file))
-    assert len(read.quotas()) == QUOTAS_MOST // 100 * 101
-    with pytest.raises(CellFileError, match=f"a cell takes at most {QUOTAS_MOST}"):
+    assert len(read.quotas()) == QUOTAS_MAX // 100 * 101
+    with pytest.raises(CellFileError, match=f"a cell takes at most {QUOTAS_MAX}"):
         parse_cell_file(json.dumps(file), "cell.yaml")
 
 

@@ -82,7 +82,7 @@ def test_what_is_changed_of_a_quota_that_contradicted_comes_into_force_with_the_
 def test_a_limit_below_what_is_guaranteed_below_it_at_run_time_is_told_once_however_many_records_a_file_needs(
     room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decision_room, "BYTES_MOST", room)
+    monkeypatch.setattr(decision_room, "BYTES_MAX", room)
     world = World(family())
     world.tell(set_quotas(replace(quota("guest", None, parent="lab"), guaranteed_milli=8_000)))
     others = [Tenant(name=f"t{number}", quotas=(TenantQuota(limit=1),)) for number in range(20)]
@@ -100,7 +100,7 @@ def test_a_file_with_very_many_contradictions_comes_to_be_in_force_and_tells_of_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where more is to be done behind its quotas: a job of a tenant that goes is held."""
-    monkeypatch.setattr(decision_room, "BYTES_MOST", 100_000)
+    monkeypatch.setattr(decision_room, "BYTES_MAX", 100_000)
     names = [f"t{number}" for number in range(900)]
     lab = Tenant(name="lab", quotas=(TenantQuota(guaranteed=900),))
     world = World(file_with(lab, Tenant(name="gone")))
@@ -137,7 +137,7 @@ def test_a_line_that_a_file_makes_too_deep_by_what_stands_below_it_at_run_time_i
 def test_a_limit_beside_which_an_operator_took_the_guarantee_stays_where_a_file_without_it_comes_by_a_restart(
     room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decision_room, "BYTES_MOST", room)
+    monkeypatch.setattr(decision_room, "BYTES_MAX", room)
     sure = TenantQuota(guaranteed=4, limit=4)
     world = World(file_with(Tenant(name="ada", quotas=(sure,)), Tenant(name="bob", quotas=(sure,))))
     world.tell(joined("n1", 1), admitted(spec_of("bob/1", tenant="bob")))

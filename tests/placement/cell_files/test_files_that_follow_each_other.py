@@ -77,7 +77,7 @@ def test_each_file_sets_all_of_its_quotas_and_those_of_others_guarantee_nothing(
     """By a reload or by another writer, in one record or several, and back again to the first file."""
     named = {tenant.name for tenant in before.tenants}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decision_room, "BYTES_MOST", room)
+        patched.setattr(decision_room, "BYTES_MAX", room)
         world = World(before)
         world.tell(joined("n1", 1))
         world.tell(

@@ -13,7 +13,7 @@ from fallow.shared.cluster.fold.rows import digest_of, state_from
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.file_in_force import from_effect
 from fallow.shared.events.codec.encoding import encode
-from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MOST, CellFileSet
+from fallow.shared.events.effects import CELL_FILE_CHARACTERS_MAX, CellFileSet
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.log.machine.snapshot import cut, whole_rows
 from fallow.shared.log.port import RECORD_BYTES_MAX
@@ -55,15 +55,15 @@ def as_yaml(file: CellFile, path: Path) -> Path:
 
 
 LARGEST = {
-    "many tenants": with_tenants(CELL_FILE_CHARACTERS_MOST),
-    "quotes": with_signs(CELL_FILE_CHARACTERS_MOST, '"'),
-    "backslashes": with_signs(CELL_FILE_CHARACTERS_MOST, "\\"),
+    "many tenants": with_tenants(CELL_FILE_CHARACTERS_MAX),
+    "quotes": with_signs(CELL_FILE_CHARACTERS_MAX, '"'),
+    "backslashes": with_signs(CELL_FILE_CHARACTERS_MAX, "\\"),
 }
 
 
 @pytest.mark.parametrize("file", LARGEST.values(), ids=LARGEST)
 def test_the_largest_file_is_put_in_force_and_kept_in_snapshots(file: CellFile) -> None:
-    assert len(file.content()) == CELL_FILE_CHARACTERS_MOST
+    assert len(file.content()) == CELL_FILE_CHARACTERS_MAX
     world = World(BEFORE)
     world.tell(*(admitted(spec_of(f"job-{number}")) for number in range(50)))
     world.service.reload(file)
@@ -82,13 +82,13 @@ def test_the_largest_file_is_put_in_force_and_kept_in_snapshots(file: CellFile) 
 
 
 def test_a_cell_begins_with_the_largest_file() -> None:
-    world = World(with_tenants(CELL_FILE_CHARACTERS_MOST))
+    world = World(with_tenants(CELL_FILE_CHARACTERS_MAX))
     world.rest()
     assert world.state.cell_file is not None
 
 
 def test_one_character_more_is_refused_wherever_a_file_is_read(tmp_path: Path) -> None:
-    largest = with_tenants(CELL_FILE_CHARACTERS_MOST)
+    largest = with_tenants(CELL_FILE_CHARACTERS_MAX)
     path = as_yaml(largest, tmp_path / "cell.yaml")
     assert load_cell_file(path) == largest
     assert call("cell", "check", str(path)).returncode == 0
@@ -101,7 +101,7 @@ def test_one_character_more_is_refused_wherever_a_file_is_read(tmp_path: Path) -
         done = call("cell", command, str(path), FALLOW_KAFKA="127.0.0.1:1")
         assert (done.returncode, done.stderr) == (2, f"fallow: {path}: line 2: {figures}\n")
     with pytest.raises(ValidationError, match="the file has 200001 characters"):
-        with_tenants(CELL_FILE_CHARACTERS_MOST + 1)
+        with_tenants(CELL_FILE_CHARACTERS_MAX + 1)
 
 
 def test_a_trace_of_too_many_tenants_is_refused() -> None:

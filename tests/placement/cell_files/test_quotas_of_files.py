@@ -56,7 +56,7 @@ def test_quotas_of_files_go_with_the_files_and_those_of_people_stay(
     first: CellFile, steps: list[Step], room: int, working: list[str]
 ) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decision_room, "BYTES_MOST", room)
+        patched.setattr(decision_room, "BYTES_MAX", room)
         world, people = World(first), People(first)
         world.tell(joined("n1", 1), *_jobs_of(first, working))
         for step in steps:

@@ -15,7 +15,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
 from fallow.shared.events.codec.encoding import Undecodable, decode, encode
 from fallow.shared.events.fields.value import build_valid, replace
-from fallow.shared.events.operations import FIELDS_MOST, CellPolicy, OfferLoan, Quota, RecallLoan, SetPolicy, SetQuota
+from fallow.shared.events.operations import FIELDS_MAX, CellPolicy, OfferLoan, Quota, RecallLoan, SetPolicy, SetQuota
 from fallow.shared.events.proposals import PreemptionProposed, Victim
 from fallow.shared.events.reasons import ProposalCode, StopReason
 from tests.placement.worlds.world import (
@@ -142,7 +142,7 @@ def test_beside_a_contradiction_no_quota_of_the_file_contradicts_what_the_file_i
 def test_what_contradicts_is_told_also_where_the_file_needs_several_records(
     room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decision_room, "BYTES_MOST", room)
+    monkeypatch.setattr(decision_room, "BYTES_MAX", room)
     world = World(family())
     world.tell(set_quotas(GUEST))
     before = len(world.decisions)
@@ -251,7 +251,7 @@ def test_what_does_not_go_with_the_others_is_refused_with_its_rule(wrong: dict[s
 @pytest.mark.parametrize("count", [2, 20_000])
 def test_a_field_is_named_once_at_most(count: int) -> None:
     wish = SetQuota(cell=CELL, quotas=(quota("ada", 4),), fields=("limit_milli",) * count)
-    if count > FIELDS_MOST:
+    if count > FIELDS_MAX:
         assert isinstance(decode(SetQuota.type, encode(wish)), Undecodable)
     else:
         assert "'limit_milli' is named more than once" in refusal(cell_with().tell(wish))

@@ -37,13 +37,13 @@ def before(world: World, job: str, queue: Queue) -> str:
 
 
 @pytest.mark.parametrize(
-    ("step_ms", "most_ms", "ahead"),
+    ("step_ms", "max_ms", "ahead"),
     [(0, 0, "d b a"), (500, 500, "a b"), (1_000, 2_000, "a b d"), (2_000, 3_000, "b a d"), (9_000, 99_000, "d b a")],
 )
 def test_in_a_plain_queue_those_are_ahead_whom_priority_and_waiting_put_there(
-    step_ms: int, most_ms: int, ahead: str
+    step_ms: int, max_ms: int, ahead: str
 ) -> None:
-    queue = Queue(name="q", aging_ms=step_ms, aging_max_ms=most_ms)
+    queue = Queue(name="q", aging_ms=step_ms, aging_max_ms=max_ms)
     world = world_of(queue, ("a", "ada", 0), ("b", "bob", 1), ("c", "eve", 0), ("d", "ada", 2))
     assert before(world, "c", queue) == ahead
 

@@ -52,7 +52,7 @@ def test_a_tenant_at_its_limit_is_told_what_is_left() -> None:
 
 def test_only_the_units_with_the_most_room_are_told() -> None:
     state = network([Machine(f"leaf-{number}", used=number % 4) for number in range(20)])
-    (told,) = shortfall(state, gang("g", 4, 9, topology=REQUIRED_LEAF), units_most=2)
+    (told,) = shortfall(state, gang("g", 4, 9, topology=REQUIRED_LEAF), units_max=2)
     assert [unit.name for unit in told.units] == ["leaf-0", "leaf-12"]
 
 
@@ -62,7 +62,7 @@ def test_the_numbers_are_those_by_which_the_job_waits(
 ) -> None:
     spec = gang("g", gpus, workers, cpu=cpu, topology=REQUIRED_LEAF)
     state = network(machines)
-    (told,) = shortfall(state, spec, units_most=100)
+    (told,) = shortfall(state, spec, units_max=100)
     rooms = {path: holds(state, spec, nodes) for path, nodes in units_of(state, Level.LEAF).items()}
     assert sorted(unit.workers for unit in told.units if unit.workers) == sorted(
         room for room in rooms.values() if room

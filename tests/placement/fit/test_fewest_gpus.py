@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.services.placement.fit.fewest_gpus import CHOICES_MOST, Offer, _Choice, cheapest
+from fallow.services.placement.fit.fewest_gpus import CHOICES_MAX, Offer, _Choice, cheapest
 from tests.hypothesis_profile import reaches
 
 Kinds = list[tuple[int, int, int]]
@@ -77,11 +77,11 @@ def test_of_many_kinds_of_nodes_a_bounded_number_of_choices_is_looked_at(kinds: 
     choice = _Choice(sorted(kinds, key=lambda kind: kind[0] / kind[1]))
     choice.look(0, workers, 0, ())
     assert choice.best
-    assert choice._looks <= CHOICES_MOST
+    assert choice._looks <= CHOICES_MAX
 
 
 def test_the_bound_is_reached_where_no_choice_is_as_good_as_its_parts() -> None:
     choice = _Choice([(2 * many, many, 30) for many in range(8, 0, -2)])
     choice.look(0, 301, 0, ())
-    assert choice._looks == CHOICES_MOST
+    assert choice._looks == CHOICES_MAX
     assert sum(many * gpus for many, (gpus, _, _) in zip(choice.best, choice._kinds, strict=False)) == 604

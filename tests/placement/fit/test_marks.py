@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
 from fallow.shared.cluster.capacity.constraints import Needs
-from fallow.shared.cluster.capacity.hardware import REMEMBERED_MOST, Hardware, hardware_of
+from fallow.shared.cluster.capacity.hardware import REMEMBERED_MAX, Hardware, hardware_of
 from fallow.shared.cluster.capacity.masks import each_bit, mask_from
 from fallow.shared.cluster.capacity.node_filter_index import NodeFilterIndex, allowed, marks_of, needs_of
 from fallow.shared.cluster.capacity.topology import (
     LOOKS_TO_INDEX_NODE,
     OUTWARD,
-    PARTS_MOST,
+    PARTS_MAX,
     path_of,
     topology_for,
     topology_of,
@@ -170,25 +170,25 @@ def zones(many: int) -> tuple[CellState, PoolCapacity]:
 
 
 def test_only_so_many_parts_are_kept_and_one_round_after_another_finds_them() -> None:
-    state, pool = zones(PARTS_MOST + 10)
+    state, pool = zones(PARTS_MAX + 10)
     for _ in range(3):
         begun = pool.effort.looks
-        for number in range(PARTS_MOST + 10):
+        for number in range(PARTS_MAX + 10):
             assert len(topology_of(state, pool, needs=in_zone(number)).nodes) == 1
         made = pool.effort.looks - begun
-        assert len(indices_of(pool)) == PARTS_MOST
+        assert len(indices_of(pool)) == PARTS_MAX
     assert made == 10 * LOOKS_TO_INDEX_NODE
 
 
 def test_a_part_that_is_not_asked_for_any_more_makes_room_in_the_end() -> None:
-    state, pool = zones(2 * PARTS_MOST)
-    for number in range(PARTS_MOST):
+    state, pool = zones(2 * PARTS_MAX)
+    for number in range(PARTS_MAX):
         topology_of(state, pool, needs=in_zone(number))
     for _ in range(20):
-        for number in range(PARTS_MOST - 10, 2 * PARTS_MOST - 10):
+        for number in range(PARTS_MAX - 10, 2 * PARTS_MAX - 10):
             topology_of(state, pool, needs=in_zone(number))
     begun = pool.effort.looks
-    for number in range(PARTS_MOST - 10, 2 * PARTS_MOST - 10):
+    for number in range(PARTS_MAX - 10, 2 * PARTS_MAX - 10):
         topology_of(state, pool, needs=in_zone(number))
     assert pool.effort.looks == begun
 
@@ -210,15 +210,15 @@ def test_an_index_for_jobs_that_are_alone_on_their_nodes_is_another_one() -> Non
 
 
 def test_a_part_that_nobody_asks_for_is_given_up() -> None:
-    state, pool = zones(PARTS_MOST + 1)
-    for number in range(PARTS_MOST):
+    state, pool = zones(PARTS_MAX + 1)
+    for number in range(PARTS_MAX):
         topology_of(state, pool, needs=in_zone(number))
     for number in range(1_100):
         apply(state, e.DeviceChanged(node="n000", device=0, healthy=bool(number % 2)), 0)
         assert state.pools, "each change is counted"
-    topology_of(state, pool, needs=in_zone(PARTS_MOST))
+    topology_of(state, pool, needs=in_zone(PARTS_MAX))
     kept = [topology.specs[0].labels["zone"] for topology in indices_of(pool)]
-    assert kept == [f"z{number}" for number in range(1, PARTS_MOST + 1)]
+    assert kept == [f"z{number}" for number in range(1, PARTS_MAX + 1)]
 
 
 def test_a_wide_mask_has_the_bits_that_it_is_made_of() -> None:
@@ -229,19 +229,19 @@ def test_a_wide_mask_has_the_bits_that_it_is_made_of() -> None:
 
 def test_what_is_remembered_of_the_hardware_of_a_pool_is_bounded_and_one_round_after_another_finds_most_of_it() -> None:
     state = network([Machine("a")])
-    hardware, asked = hardware_of(state, state.pools["train"]), REMEMBERED_MOST + 10
+    hardware, asked = hardware_of(state, state.pools["train"]), REMEMBERED_MAX + 10
     for _ in range(3):
         missed = [number for number in range(asked) if number not in hardware.remembered]
         for number in missed:
             hardware.remember(number, number)
-        assert len(hardware.remembered) == REMEMBERED_MOST
-    assert len(missed) == asked - REMEMBERED_MOST
+        assert len(hardware.remembered) == REMEMBERED_MAX
+    assert len(missed) == asked - REMEMBERED_MAX
 
 
 def test_what_is_not_asked_for_any_more_makes_room_in_the_end() -> None:
     state = network([Machine("a")])
     hardware = hardware_of(state, state.pools["train"])
-    for number in range(20 * REMEMBERED_MOST):
+    for number in range(20 * REMEMBERED_MAX):
         hardware.remember(number, number)
     assert 0 not in hardware.remembered
 

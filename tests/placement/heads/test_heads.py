@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fallow.services.placement.explain.explain import why_not
-from fallow.services.placement.queue.scheduling_cycle import TRIES_BESIDE_MOST
+from fallow.services.placement.queue.scheduling_cycle import TRIES_BESIDE_MAX
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.value import replace
@@ -177,7 +177,7 @@ def test_each_of_many_kinds_behind_a_head_has_its_turn_though_something_becomes_
         submit(world, f"busy-{number}", **busy)
     submit(world, "head", 8)
     several: dict[str, Any] = {"queue": "next", "pools": ("train", "extra")}
-    for number in range(3 * TRIES_BESIDE_MOST):
+    for number in range(3 * TRIES_BESIDE_MAX):
         resources = Resources(gpu_milli=5_000, cpu_milli=100 + number)
         world.hand_over(admitted(spec_of(f"kind-{number}", resources=resources, **several), world.now_ms + 100))
     world.hand_over(admitted(spec_of("fits", **several), world.now_ms + 200))
@@ -933,8 +933,8 @@ def test_a_head_keeps_no_node_whose_maintenance_it_would_meet(of: str, queue: Qu
     world.tell(PlanMaintenance(cell=CELL, node="n2", begin_ms=50_000, end_ms=60_000, reason="fans"))
     submit(world, "first", 4, node_labels=("closes",))
     submit(world, "head", 4, 2, max_run_ms=90_000)
-    for job, most_ms in (("short", 10_000), ("long", 90_000)):
-        submit(world, job, 2, queue=of, max_run_ms=most_ms)
+    for job, max_ms in (("short", 10_000), ("long", 90_000)):
+        submit(world, job, 2, queue=of, max_run_ms=max_ms)
     assert world.job("head").deferred is PendingReason.NO_FREE_GPUS
     assert [world.nodes_of(job) for job in ("short", "long")] == [["n2"], []]
 

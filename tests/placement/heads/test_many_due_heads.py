@@ -13,7 +13,7 @@ from fallow.services.placement.queue.head_index import BLOCK
 from fallow.services.placement.queue.heads import COMPARISONS_TO_ASK
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.services.placement.queue.scheduling_cycle import CycleResult, Start
-from fallow.services.placement.service import COMPARISONS_AT_REST_MOST, ROUNDS_AT_REST_MOST, PlacementService
+from fallow.services.placement.service import COMPARISONS_AT_REST_MAX, ROUNDS_AT_REST_MAX, PlacementService
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.values import GPU, JobSpec, Resources
 from fallow.shared.events.jobs import JobAdmitted
@@ -69,8 +69,8 @@ def test_no_decision_holds_jobs_against_more_heads_than_it_may_and_the_last_head
     comparisons(world)
     world.hand_over(finished("eve-own", "own"))
     found = comparisons(world)
-    assert max(found) <= COMPARISONS_AT_REST_MOST + OF_A_WALK
-    assert sum(found) > COMPARISONS_AT_REST_MOST + OF_A_WALK
+    assert max(found) <= COMPARISONS_AT_REST_MAX + OF_A_WALK
+    assert sum(found) > COMPARISONS_AT_REST_MAX + OF_A_WALK
     assert "bob-last" in running(world)
 
 
@@ -127,10 +127,10 @@ def restless(walk: Restless, *, stepped: bool = False) -> World:
     ("stepped", "of_a_walk", "decisions"),
     [
         (False, 0, 1),
-        (False, COMPARISONS_AT_REST_MOST // ROUNDS_AT_REST_MOST // 2, 1),
-        (False, COMPARISONS_AT_REST_MOST // 2, (1 + ROUNDS_AT_REST_MOST) // 2 + 1),
-        (False, COMPARISONS_AT_REST_MOST, 1 + ROUNDS_AT_REST_MOST),
-        (True, COMPARISONS_AT_REST_MOST, 1),
+        (False, COMPARISONS_AT_REST_MAX // ROUNDS_AT_REST_MAX // 2, 1),
+        (False, COMPARISONS_AT_REST_MAX // 2, (1 + ROUNDS_AT_REST_MAX) // 2 + 1),
+        (False, COMPARISONS_AT_REST_MAX, 1 + ROUNDS_AT_REST_MAX),
+        (True, COMPARISONS_AT_REST_MAX, 1),
     ],
 )
 def test_as_many_walks_are_made_at_rest_in_however_many_decisions(
@@ -139,14 +139,14 @@ def test_as_many_walks_are_made_at_rest_in_however_many_decisions(
     walk = Restless(of_a_walk)
     world = restless(walk, stepped=stepped)
     assert len(comparisons(world)) == decisions
-    assert walk.walks == 1 + ROUNDS_AT_REST_MOST
+    assert walk.walks == 1 + ROUNDS_AT_REST_MAX
 
 
 def test_a_decision_that_is_written_begins_the_walks_at_rest_anew() -> None:
-    walk = Restless(COMPARISONS_AT_REST_MOST)
+    walk = Restless(COMPARISONS_AT_REST_MAX)
     world = restless(walk)
-    for _ in range(ROUNDS_AT_REST_MOST):
+    for _ in range(ROUNDS_AT_REST_MAX):
         world.decide()
     world.hand_over(admitted(spec_of("job")))
     comparisons(world)
-    assert walk.walks == ROUNDS_AT_REST_MOST + 1 + 1 + ROUNDS_AT_REST_MOST
+    assert walk.walks == ROUNDS_AT_REST_MAX + 1 + 1 + ROUNDS_AT_REST_MAX

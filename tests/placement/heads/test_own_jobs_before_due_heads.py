@@ -513,7 +513,7 @@ def test_each_due_head_of_a_tenant_with_many_keeps_its_room() -> None:
 
 def test_of_so_many_kinds_that_stand_before_due_heads_no_more_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """The heads behind these keep nothing; those before keep what they wait for."""
-    monkeypatch.setattr(due_heads, "KINDS_MOST", 4)
+    monkeypatch.setattr(due_heads, "KINDS_MAX", 4)
     world = heads_with_nodes_of_their_own(8)
     assert passed(world, 8) == [5, 6, 7]
     assert told_behind(world, 8) == [0, 1, 2, 3, 4]
@@ -547,13 +547,13 @@ MORE: dict[str, list[tuple[int, JobSpec]]] = {
 def test_whoever_asks_is_told_just_those_heads_that_nobody_passes_though_more_kinds_stand_there_than_are_looked_at(
     more: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(due_heads, "KINDS_MOST", 4)
+    monkeypatch.setattr(due_heads, "KINDS_MAX", 4)
     world = heads_with_nodes_of_their_own(8, *MORE[more])
     assert (passed(world, 8), told_behind(world, 8)) == ([5, 6, 7], [0, 1, 2, 3, 4])
 
 
 def test_kinds_that_no_node_could_hold_are_kinds_that_stand_before_due_heads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(due_heads, "KINDS_MOST", 4)
+    monkeypatch.setattr(due_heads, "KINDS_MAX", 4)
     world = heads_with_nodes_of_their_own(5, *[(n, own(f"never-{n}", 16, f"host=h{n}")) for n in (1, 2)])
     assert (passed(world, 5), told_behind(world, 5)) == ([3, 4], [0, 1, 2])
 
@@ -610,7 +610,7 @@ def test_the_workers_that_a_running_job_still_wants_are_one_of_the_kinds_that_st
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Though they wait for other nodes."""
-    monkeypatch.setattr(due_heads, "KINDS_MOST", most)
+    monkeypatch.setattr(due_heads, "KINDS_MAX", most)
     world = world_of(FAIR, wait_ms=10_000)
     world.tell(joined("o1", 4, labels={"old": "1"}), joined("n1", 4, labels={"host": "h0"}))
     submit(world, "fill", 2, tenant="eve", **OLD)

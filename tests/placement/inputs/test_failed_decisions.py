@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.services.placement.decision.failures import IN_A_ROW_MOST, Failures
+from fallow.services.placement.decision.failures import IN_A_ROW_MAX, Failures
 from fallow.services.placement.decision.inbox import Input
 from fallow.services.placement.queue.lines.lines import Lines
 from fallow.services.placement.queue.scheduling_cycle import CycleResult, ScheduleQueues, Start, schedule_queues
@@ -145,10 +145,10 @@ def test_a_fault_that_passes_costs_no_input() -> None:
 
 
 def test_as_many_in_a_row_are_set_aside_as_may_be_chance_and_one_more_ends_the_work() -> None:
-    jobs = [f"job-{number}" for number in range(IN_A_ROW_MOST + 1)]
+    jobs = [f"job-{number}" for number in range(IN_A_ROW_MAX + 1)]
     world = Going(Failing(*jobs[:-1]).walk)
     world.tell(*(admitted(spec_of(job)) for job in jobs))
-    assert (len(world.set_aside()), list(world.state.jobs)) == (IN_A_ROW_MOST, jobs[-1:])
+    assert (len(world.set_aside()), list(world.state.jobs)) == (IN_A_ROW_MAX, jobs[-1:])
     world = Going(Failing(*jobs).walk)
     with pytest.raises(ZeroDivisionError, match=jobs[-1]):
         world.tell(*(admitted(spec_of(job)) for job in jobs))
@@ -157,20 +157,20 @@ def test_as_many_in_a_row_are_set_aside_as_may_be_chance_and_one_more_ends_the_w
 
 def test_copies_of_what_was_set_aside_are_no_further_causes() -> None:
     """Admission, which died before it had noted what it told, has told all of it again."""
-    bad = [f"bad-{number}" for number in range(IN_A_ROW_MOST)]
+    bad = [f"bad-{number}" for number in range(IN_A_ROW_MAX)]
     world = Going(Failing(*bad).walk)
     world.tell(joined("n1", 8), *[admitted(spec_of(job)) for job in bad * 3], admitted(spec_of("good")))
     assert list(world.state.jobs) == ["good"]
-    assert len(world.set_aside()) == 3 * IN_A_ROW_MOST
+    assert len(world.set_aside()) == 3 * IN_A_ROW_MAX
 
 
 def test_words_of_which_nothing_comes_are_no_row() -> None:
     world = Going()
     world.tell(joined("n1"))
-    for _ in range(IN_A_ROW_MOST + 1):
+    for _ in range(IN_A_ROW_MAX + 1):
         world.tell(cancel(Odd("job")))
         world.tell(None, JobRejected(cell=CELL, job="job", command="cancel", code=RejectCode.UNKNOWN_TENANT))
-    assert len(world.set_aside()) == IN_A_ROW_MOST + 1
+    assert len(world.set_aside()) == IN_A_ROW_MAX + 1
 
 
 @st.composite
@@ -178,8 +178,8 @@ def streams(draw: st.DrawFn) -> tuple[list[int], list[bool]]:
     """How many jobs each record of a stream holds, and of each job whether it is one on which a decision fails."""
     sizes = draw(st.lists(st.integers(1, 9), min_size=1, max_size=12))
     bad = draw(st.lists(st.booleans(), min_size=sum(sizes), max_size=sum(sizes)))
-    for at in range(IN_A_ROW_MOST, len(bad)):
-        if all(bad[at - IN_A_ROW_MOST : at]):
+    for at in range(IN_A_ROW_MAX, len(bad)):
+        if all(bad[at - IN_A_ROW_MAX : at]):
             bad[at] = False
     return sizes, bad
 
@@ -238,17 +238,17 @@ def test_a_plan_that_comes_alone_and_on_which_a_decision_fails_ends_no_work() ->
 
 def test_a_writer_that_begins_anew_counts_a_row_from_nothing() -> None:
     failures = Failures()
-    culprits = [Input("jobs-0", at, admitted(spec_of(f"job-{at}")), 0) for at in range(IN_A_ROW_MOST + 1)]
-    assert [failures.note(culprit, "why") for culprit in culprits] == [True] * IN_A_ROW_MOST + [False]
+    culprits = [Input("jobs-0", at, admitted(spec_of(f"job-{at}")), 0) for at in range(IN_A_ROW_MAX + 1)]
+    assert [failures.note(culprit, "why") for culprit in culprits] == [True] * IN_A_ROW_MAX + [False]
     failures.begin()
     assert failures.note(culprits[-1], "why")
-    assert failures.count == IN_A_ROW_MOST + 1
+    assert failures.count == IN_A_ROW_MAX + 1
 
 
 def test_inputs_about_no_job_and_no_node_are_as_many_causes_as_there_are_of_them() -> None:
     failures = Failures()
-    culprits = [Input("jobs-0", at, JobsAdmitted(cell=CELL, jobs=()), 0) for at in range(1, IN_A_ROW_MOST + 2)]
-    assert [failures.note(culprit, "why") for culprit in culprits] == [True] * IN_A_ROW_MOST + [False]
+    culprits = [Input("jobs-0", at, JobsAdmitted(cell=CELL, jobs=()), 0) for at in range(1, IN_A_ROW_MAX + 2)]
+    assert [failures.note(culprit, "why") for culprit in culprits] == [True] * IN_A_ROW_MAX + [False]
     assert failures.note(culprits[0], "why"), "one that is read again is not another one"
 
 

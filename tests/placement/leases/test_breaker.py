@@ -263,9 +263,9 @@ def test_writers_that_take_turns_lose_together_no_more_nodes_at_once_than_one_ma
     reaches("a writer loses nodes, and then holds others", losses and is_held)
 
 
-def requeued_after(world: World, job: str, *silent: str, most_s: int = 900) -> int:
+def requeued_after(world: World, job: str, *silent: str, max_s: int = 900) -> int:
     """After how many seconds of this silence the job no longer runs."""
-    for second in range(1, most_s):
+    for second in range(1, max_s):
         speaking = [node for node in world.state.nodes if node not in silent]
         pass_seconds(world, 1, *speaking)
         if world.job(job).status is not JobStatus.RUNNING:

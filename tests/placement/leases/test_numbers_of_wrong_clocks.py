@@ -15,14 +15,14 @@ from fallow.services.executor.diaries import Diaries
 from fallow.services.executor.files import DiskFiles
 from fallow.services.executor.policy.agent import NodeAgent
 from fallow.services.placement.lifecycle.nodes.event_dedup import Sequences
-from fallow.services.placement.lifecycle.nodes.invalid_events import number_most
+from fallow.services.placement.lifecycle.nodes.invalid_events import number_max
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.nodes import SEQ_LEAD_WALL_MS
 from tests.hypothesis_profile import reaches
 from tests.placement.worlds.world import CELL, joined, report
 
 SECOND_MS, HOUR_MS, BEGUN_MS = 1_000, 3_600_000, 1_700_000_000_000
-SAID_AGAIN_MOST = 1
+SAID_AGAIN_MAX = 1
 """So often words are said again at most."""
 
 ERRORS_MS = st.one_of(
@@ -51,7 +51,7 @@ class Node:
     def say(self, words: int = 1) -> tuple[bool, int]:
         """Whether all words are news once their numbers are taken for right, and how often they were said again."""
         assert self.agent is not None
-        for again in range(SAID_AGAIN_MOST + 2):
+        for again in range(SAID_AGAIN_MAX + 2):
             self.now_ms += 10 + again * 50
             numbers = [self.agent.next_seq() for _ in range(words)]
             are_news = [self._reads(seq) for seq in numbers]
@@ -61,7 +61,7 @@ class Node:
         return False, again
 
     def _reads(self, seq: int) -> bool:
-        most = number_most(self.now_ms)
+        most = number_max(self.now_ms)
         return seq <= most and self.reader.past(replace(report("n1"), seq=seq), "boot-1", most=most) is None
 
 
@@ -80,7 +80,7 @@ def test_words_of_each_agent_are_news_whatever_the_clocks_of_those_before_it(
             node.begin(error_ms, way_ms)
             are_news, again = node.say(words)
             assert are_news
-            assert again <= SAID_AGAIN_MOST
+            assert again <= SAID_AGAIN_MAX
             assert node.say() == (True, 0)
             node.now_ms += stay_ms
             assert node.say() == (True, 0)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from fallow.services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MOST, Sequences, StaleReason
-from fallow.shared.cluster.model.config import NODE_PATTERNS_MOST, CellFile, Pool
+from fallow.services.placement.lifecycle.nodes.event_dedup import FORMER_BOOTS_MAX, Sequences, StaleReason
+from fallow.shared.cluster.model.config import NODE_PATTERNS_MAX, CellFile, Pool
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import nodes as n
-from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST
+from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MAX
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import NodeStatus, RunStatus
 from fallow.shared.events.operations import Cordon
@@ -90,7 +90,7 @@ def test_a_boot_that_was_replaced_does_not_come_back() -> None:
 def test_numbers_begin_anew_with_each_boot_however_many_there_are() -> None:
     world = cell_with(joined("n1"))
     world.numbers_words = False
-    for number in range(2, FORMER_BOOTS_MOST + 5):
+    for number in range(2, FORMER_BOOTS_MAX + 5):
         world.tell(at(0, joined("n1", boot=f"boot-{number}")))
         assert world.state.nodes["n1"].boot == f"boot-{number}"
 
@@ -98,18 +98,18 @@ def test_numbers_begin_anew_with_each_boot_however_many_there_are() -> None:
 def test_of_more_boots_than_are_remembered_the_last_ones_do_not_come_back_and_one_before_them_does() -> None:
     world = cell_with(joined("n1", boot="boot-0"))
     world.numbers_words = False
-    for number in range(1, FORMER_BOOTS_MOST + 2):
+    for number in range(1, FORMER_BOOTS_MAX + 2):
         world.tell(at(0, joined("n1", boot=f"boot-{number}")))
-    for number in range(1, FORMER_BOOTS_MOST + 1):
+    for number in range(1, FORMER_BOOTS_MAX + 1):
         assert world.tell(at(99, joined("n1", boot=f"boot-{number}"))) == []
-    assert world.service.take_past() == {StaleReason.OLD_BOOT: FORMER_BOOTS_MOST}
+    assert world.service.take_past() == {StaleReason.OLD_BOOT: FORMER_BOOTS_MAX}
     world.tell(at(99, joined("n1", boot="boot-0")))
     assert world.state.nodes["n1"].boot == "boot-0"
 
 
 def test_eight_boots_of_a_node_are_remembered() -> None:
     """Each costs memory for each node, and a node that starts again in a circle goes through a few names."""
-    assert FORMER_BOOTS_MOST == 8
+    assert FORMER_BOOTS_MAX == 8
 
 
 def test_a_decision_that_did_not_get_into_the_log_leaves_its_inputs_as_news() -> None:
@@ -185,11 +185,11 @@ def test_the_answer_to_a_node_that_may_not_join_is_cut_where_the_pool_names_many
     world.tell(joined("n2"))
     ((_, rejected),) = world.service.take_strays()
     assert rejected.text.startswith("node: n2 may not join pool ")
-    assert len(rejected.text) == TEXT_CHARACTERS_MOST
+    assert len(rejected.text) == TEXT_CHARACTERS_MAX
 
 
 @pytest.mark.parametrize(
-    "nodes", [(), ("n[12]",), ("n?",), ("N1",), ("n-",), ("n 1",), ("*",) * (NODE_PATTERNS_MOST + 1)]
+    "nodes", [(), ("n[12]",), ("n?",), ("N1",), ("n-",), ("n 1",), ("*",) * (NODE_PATTERNS_MAX + 1)]
 )
 def test_a_pattern_of_nodes_has_no_sign_but_the_star(nodes: tuple[str, ...]) -> None:
     with pytest.raises(ValidationError, match="nodes"):
@@ -252,7 +252,7 @@ def stamped_at_broker() -> World:
     return world
 
 
-FURTHEST = n.seq_most(BROKER_MS)
+FURTHEST = n.seq_max(BROKER_MS)
 
 
 def test_no_single_word_silences_a_node() -> None:
@@ -291,7 +291,7 @@ def test_a_word_counts_up_to_a_day_ahead_of_its_stamp_and_not_one_number_further
 
 def test_a_day_ahead_of_the_stamp_is_the_furthest() -> None:
     """More than a clock is wrong that takes the time of its place for UTC, and little enough to be waited for."""
-    assert n.seq_most(BROKER_MS) == (BROKER_MS + 86_400_000) * 1_000
+    assert n.seq_max(BROKER_MS) == (BROKER_MS + 86_400_000) * 1_000
 
 
 def test_a_word_whose_stamp_is_not_known_may_have_any_number() -> None:
@@ -316,7 +316,7 @@ def test_a_node_that_a_release_without_the_bound_let_be_silenced_speaks_again(is
 
 def test_a_boot_that_is_not_in_force_yet_and_was_silenced_by_a_release_without_the_bound_joins() -> None:
     """Of such a boot the log knows no number: there is only what this writer has read."""
-    sequences, most, own = Sequences(), n.seq_most(BROKER_MS), at(BROKER_MS * n.SEQ_PER_MS, joined("n1", boot="boot-2"))
+    sequences, most, own = Sequences(), n.seq_max(BROKER_MS), at(BROKER_MS * n.SEQ_PER_MS, joined("n1", boot="boot-2"))
     assert sequences.past(at(LARGEST_INTEGER, own), "boot-1") is None
     assert sequences.past(own, "boot-1", most=most) is None
     assert sequences.past(own, "boot-1", most=most) is StaleReason.OLD_SEQUENCE

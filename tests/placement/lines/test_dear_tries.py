@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fallow.services.placement.queue.scheduling_cycle import LOOKS_OF_A_TRY, TRIES_MOST
-from fallow.services.placement.service import TRIES_AT_REST_MOST
+from fallow.services.placement.queue.scheduling_cycle import LOOKS_OF_A_TRY, TRIES_MAX
+from fallow.services.placement.service import TRIES_AT_REST_MAX
 from fallow.shared.cluster.capacity.topology import LOOKS_TO_INDEX_NODE
 from fallow.shared.events.fields.values import JobSpec, Level, Position, Resources, TopologyRequest, Wish
 from fallow.shared.events.queue import QueueDiscipline, QueueOrder
@@ -17,7 +17,7 @@ from tests.placement.worlds.replicas import service
 from tests.placement.worlds.world import World, admitted, finished, joined, set_policy, spec_of
 
 NODES, KINDS = 200, 400
-BOUND = (TRIES_AT_REST_MOST + TRIES_MOST) * LOOKS_OF_A_TRY
+BOUND = (TRIES_AT_REST_MAX + TRIES_MAX) * LOOKS_OF_A_TRY
 """So many nodes at most are looked at in one decision, but for the last try."""
 ONE_TRY = 3 * NODES
 
@@ -93,7 +93,7 @@ def test_another_tenants_job_starts_though_one_try_is_all_that_a_walk_has_and_it
     world = filled(6_000)
     wish = TopologyRequest(level=Level.NODE, wish=Wish.PREFERRED)
     world.hand_over(admitted(dear(1, workers=2, topology=wish)))
-    assert max(looks(world)) > TRIES_MOST * LOOKS_OF_A_TRY
+    assert max(looks(world)) > TRIES_MAX * LOOKS_OF_A_TRY
     world.hand_over(admitted(bob("next")))
     for number in range(3):
         world.hand_over(joined(f"later-{number}", 1))
@@ -131,7 +131,7 @@ def test_no_decision_looks_at_more_nodes_than_it_may_for_jobs_that_a_head_keeps_
     world.tell(admitted(bob("head", 8)))
     world.pass_time(1_000)
     world.hand_over(*(admitted(dear(number)) for number in range(12)))
-    assert max(looks(world)) <= TRIES_MOST * LOOKS_OF_A_TRY + nodes
+    assert max(looks(world)) <= TRIES_MAX * LOOKS_OF_A_TRY + nodes
     assert set(world.state.heads) == {"head", *(f"dear-{number:04}" for number in range(12))}
 
 
@@ -141,7 +141,7 @@ def test_by_shares_a_due_head_starts_though_one_look_for_its_places_is_all_that_
     world.tell(set_policy(backfill_wait_ms=1_000))
     wish = TopologyRequest(level=Level.NODE, wish=Wish.PREFERRED)
     world.hand_over(admitted(dear(1, workers=2, topology=wish)))
-    assert max(looks(world)) > TRIES_MOST * LOOKS_OF_A_TRY
+    assert max(looks(world)) > TRIES_MAX * LOOKS_OF_A_TRY
     world.pass_time(1_000)
     world.hand_over(*(joined(f"later-{number}", 1, cpu_milli=1_000) for number in range(2)))
     for _ in range(3):
@@ -156,9 +156,9 @@ def test_by_shares_the_looks_for_due_heads_before_the_first_turn_count_among_tho
     world.tell(set_policy(backfill_wait_ms=1_000))
     wish = TopologyRequest(level=Level.NODE, wish=Wish.PREFERRED)
     world.hand_over(admitted(dear(0, workers=2, topology=wish, node_labels=("half=a",))))
-    assert max(looks(world)) > TRIES_MOST * LOOKS_OF_A_TRY / 2
+    assert max(looks(world)) > TRIES_MAX * LOOKS_OF_A_TRY / 2
     world.pass_time(1_000)
     world.hand_over(*(admitted(dear(number, node_labels=("half=b",))) for number in range(1, 30)))
     world.hand_over(joined("later", 1))
-    assert max(looks(world)) <= TRIES_MOST * LOOKS_OF_A_TRY + 3 * nodes
+    assert max(looks(world)) <= TRIES_MAX * LOOKS_OF_A_TRY + 3 * nodes
     assert {"dear-0000"} < set(world.state.heads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fallow.services.placement.queue.lines.reasons import FRESH_MOST, OF_A_CLASS_MOST
+from fallow.services.placement.queue.lines.reasons import FRESH_MAX, OF_A_CLASS_MAX
 from fallow.shared.cluster.fold.rows import rows_of, state_from
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.job import JobStatus
@@ -179,16 +179,16 @@ def test_a_record_that_is_not_in_force_changes_nothing_of_who_waits(fate: Fate) 
 def test_of_a_class_that_does_not_fit_the_first_ones_are_told_why() -> None:
     world = cell()
     world.tell(
-        *(admitted(spec_of(f"job-{number:03}", queue="default"), number) for number in range(OF_A_CLASS_MOST + 30))
+        *(admitted(spec_of(f"job-{number:03}", queue="default"), number) for number in range(OF_A_CLASS_MAX + 30))
     )
     told = [job.id for job in world.state.jobs.values() if job.deferred is PendingReason.NO_SUCH_NODES]
-    assert told == [f"job-{number:03}" for number in range(OF_A_CLASS_MOST)]
+    assert told == [f"job-{number:03}" for number in range(OF_A_CLASS_MAX)]
 
 
 def test_a_job_behind_more_new_ones_than_one_walk_looks_at_is_told_why_it_waits() -> None:
     world = cell()
     world.tell(admitted(spec_of("first", queue="default")))
-    many = [admitted(spec_of(f"job-{number:04}", queue="default")) for number in range(FRESH_MOST)]
+    many = [admitted(spec_of(f"job-{number:04}", queue="default")) for number in range(FRESH_MAX)]
     world.tell(*many, admitted(spec_of("of-another-class", queue="default", priority=-1)))
     assert world.job("of-another-class").deferred is PendingReason.NO_SUCH_NODES
 

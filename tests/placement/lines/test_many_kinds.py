@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from fallow.services.placement.queue.heads import head_before
-from fallow.services.placement.queue.lines.blocked import AGAIN_MOST
-from fallow.services.placement.queue.scheduling_cycle import TRIES_MOST
-from fallow.services.placement.service import TRIES_AT_REST_MOST
+from fallow.services.placement.queue.lines.blocked import AGAIN_MAX
+from fallow.services.placement.queue.scheduling_cycle import TRIES_MAX
+from fallow.services.placement.service import TRIES_AT_REST_MAX
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events.fields.values import JobSpec
@@ -19,8 +19,8 @@ from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from fallow.shared.events.reasons import PendingReason
 from tests.placement.worlds.world import CELL, World, admitted, finished, joined, set_policy, spec_of
 
-KINDS = 6 * AGAIN_MOST
-BOUND = TRIES_AT_REST_MOST + TRIES_MOST
+KINDS = 6 * AGAIN_MAX
+BOUND = TRIES_AT_REST_MAX + TRIES_MAX
 """A further walk in one decision begins only below the first of the two, and ends at the second."""
 
 

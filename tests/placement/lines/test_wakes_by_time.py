@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fallow.services.placement.owners.patience import PATIENCE_MS
-from fallow.services.placement.queue.heads import PLAN_WAITS_MOST
+from fallow.services.placement.queue.heads import PLAN_WAITS_MAX
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.events.fields.values import RetryPolicy, WorkerPlace
 from fallow.shared.events.nodes import RunFailed
@@ -208,9 +208,9 @@ def test_a_head_whose_start_is_planned_for_far_away_ends_what_another_one_kept_o
     plan(world, limit=("n2", 100_000), **also)
     go_to(world, 1_200)
     submit(world, "third", 2, "bob", node_labels=("one",))
-    go_to(world, 500 + PLAN_WAITS_MOST * WAIT_MS - 1)
+    go_to(world, 500 + PLAN_WAITS_MAX * WAIT_MS - 1)
     assert not world.job("third").workers
-    go_to(world, 500 + PLAN_WAITS_MOST * WAIT_MS)
+    go_to(world, 500 + PLAN_WAITS_MAX * WAIT_MS)
     assert world.nodes_of("third") == ["n1"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fallow.services.placement.requests.walk_after_waits import PUT_OFF_MOST
+from fallow.services.placement.requests.walk_after_waits import PUT_OFF_MAX
 from fallow.shared.cluster.model.config import Queue
 from tests.placement.records.test_many_waits_end import after, cell
 from tests.placement.worlds.world import World, admitted, cancel, spec_of
@@ -20,11 +20,11 @@ def with_gates(many: int) -> World:
 
 
 def test_between_records_that_waits_fill_one_is_made_that_starts_all_for_which_there_is_room() -> None:
-    world = with_gates(PUT_OFF_MOST + 4)
+    world = with_gates(PUT_OFF_MAX + 4)
     world.hand_over(cancel("ada/gate0"))
     world.decide()
     world.hand_over(*(admitted(spec_of(f"bob/mine{n}", 1, tenant="bob", priority=9)) for n in range(4)))
-    for number in range(1, PUT_OFF_MOST + 4):
+    for number in range(1, PUT_OFF_MAX + 4):
         world.hand_over(cancel(f"ada/gate{number}"))
         world.decide()
         assert world.state.has_waits_to_settle

@@ -6,7 +6,7 @@ import pytest
 
 from fallow.services.placement.lifecycle.runs.retry import RUNS_WELL_MS
 from fallow.shared.events import nodes as n
-from fallow.shared.events.effects import AVOIDED_MOST
+from fallow.shared.events.effects import AVOIDED_MAX
 from fallow.shared.events.fields.values import Level, NodeRole, NodeStatus, Position, RetryPolicy, TopologyRequest, Wish
 from fallow.shared.events.operations import PlanMaintenance
 from tests.placement.worlds.replicas import all_start, loose, word
@@ -123,11 +123,11 @@ def test_what_ended_for_another_reason_leaves_the_nodes_as_they_are() -> None:
 
 
 def test_the_last_few_nodes_are_kept_and_none_twice() -> None:
-    world = cell(*[1] * (AVOIDED_MOST + 3))
+    world = cell(*[1] * (AVOIDED_MAX + 3))
     world.tell(admitted(spec_of("job", retry=PATIENT)))
-    for number in range(AVOIDED_MOST + 2):
+    for number in range(AVOIDED_MAX + 2):
         world.tell(failed("job", world.nodes_of("job")[0], attempt=number + 1))
-        assert len(set(world.job("job").avoid)) == min(number + 1, AVOIDED_MOST)
+        assert len(set(world.job("job").avoid)) == min(number + 1, AVOIDED_MAX)
     assert world.job("job").avoid[-1] not in world.nodes_of("job")
 
 

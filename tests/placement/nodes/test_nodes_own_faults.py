@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fallow.services.placement.decision.decision import DecisionBuilder
-from fallow.services.placement.lifecycle.runs.retry import FAULTS_MOST
+from fallow.services.placement.lifecycle.runs.retry import FAULTS_MAX
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
@@ -26,8 +26,8 @@ ONE_TRY = RetryPolicy(budget=0, backoff_ms=1, backoff_max_ms=1)
 TEN_TRIES = RetryPolicy(budget=10, backoff_ms=1, backoff_max_ms=1)
 PAUSE_MS = 20_000
 
-OF_A_GANG = f"{FAULTS_MOST + 1} attempts in a row were lost, the last one: {FULL}"
-OF_A_RANK = f"its worker of rank 1 was lost {FAULTS_MOST + 1} times in a row, the last time: {FULL}"
+OF_A_GANG = f"{FAULTS_MAX + 1} attempts in a row were lost, the last one: {FULL}"
+OF_A_RANK = f"its worker of rank 1 was lost {FAULTS_MAX + 1} times in a row, the last time: {FULL}"
 
 
 def gang(workers: int = 2, **more: Any) -> JobSpec:
@@ -79,7 +79,7 @@ def lose_node(world: World, rank: int = 1) -> list[e.AnyEffect]:
     return world.tell(lost(node, boot)) + world.tell(joined(node, boot=f"{boot}+"))
 
 
-def lose_often(world: World, times: int = FAULTS_MOST, *, by: Callable[..., n.RunEvent] | None = None) -> None:
+def lose_often(world: World, times: int = FAULTS_MAX, *, by: Callable[..., n.RunEvent] | None = None) -> None:
     """Rank 1 is lost so many times: with its node, or by what is said of it. The rest of a gang stops each time."""
     for _ in range(times):
         begin(world)
@@ -128,7 +128,7 @@ def test_a_gang_ends_with_the_fault_that_its_node_names_at_the_last(
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_gang_on_one_node_ends_with_the_same_words(restarts: bool) -> None:
     world = cell(gang(1))
-    for _ in range(FAULTS_MOST):
+    for _ in range(FAULTS_MAX):
         begin(world)
         world.tell(fault(world, 0))
     begin(world)
@@ -172,7 +172,7 @@ def test_a_fault_that_a_node_names_without_words_ends_the_job_too(workers: int) 
     made = world.tell(fault(world, workers - 1, ""))
     if workers > 1:
         made = world.tell(said(world, n.RunStopped, 0))
-    words = f"{FAULTS_MOST + 1} attempts in a row were lost, the last one by a fault of its node"
+    words = f"{FAULTS_MAX + 1} attempts in a row were lost, the last one by a fault of its node"
     assert ends(made) == failed(words)
 
 
@@ -182,27 +182,27 @@ def test_a_fault_that_a_node_names_without_words_ends_the_job_too(workers: int) 
 @pytest.mark.parametrize("make", [gang, singles])
 def test_losses_for_which_no_node_names_a_fault_end_no_job(make: Callable[..., JobSpec]) -> None:
     world = cell(make())
-    lose_often(world, FAULTS_MOST + 10)
-    assert losses_of(world) == FAULTS_MOST + 10
+    lose_often(world, FAULTS_MAX + 10)
+    assert losses_of(world) == FAULTS_MAX + 10
 
 
 @pytest.mark.parametrize("make", [gang, singles])
 def test_so_many_faults_and_no_more_end_no_job(make: Callable[..., JobSpec]) -> None:
     world = cell(make())
     lose_often(world, by=fault)
-    assert losses_of(world) == FAULTS_MOST
+    assert losses_of(world) == FAULTS_MAX
 
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_what_the_worker_of_a_gang_says_whose_peer_was_lost_ends_no_job(restarts: bool) -> None:
     world = cell(gang())
-    for _ in range(FAULTS_MOST + 10):
+    for _ in range(FAULTS_MAX + 10):
         begin(world)
         lose_node(world)
         if restarts:
             world.restart()
         world.tell(said(world, n.RunFailed, 0, text="NCCL: connection closed by remote peer"))
-    assert losses_of(world) == FAULTS_MOST + 10
+    assert losses_of(world) == FAULTS_MAX + 10
 
 
 def test_a_fault_of_a_gangs_other_node_behind_the_loss_ends_no_job() -> None:
@@ -211,23 +211,23 @@ def test_a_fault_of_a_gangs_other_node_behind_the_loss_ends_no_job() -> None:
     begin(world)
     lose_node(world)
     assert ends(world.tell(fault(world, 0))) == []
-    assert losses_of(world) == FAULTS_MOST + 1
+    assert losses_of(world) == FAULTS_MAX + 1
 
 
 def test_an_old_failure_of_a_single_worker_ends_no_job_that_is_lost_later() -> None:
     world = cell(singles(retry=TEN_TRIES))
     begin(world)
     world.tell(said(world, n.RunFailed, 1, text="ImportError: no module foo"))
-    lose_often(world, FAULTS_MOST + 10)
-    assert losses_of(world) == FAULTS_MOST + 10
+    lose_often(world, FAULTS_MAX + 10)
+    assert losses_of(world) == FAULTS_MAX + 10
 
 
 def test_an_old_fault_of_a_single_worker_ends_no_job_that_is_lost_later() -> None:
     world = cell(singles())
     begin(world)
     world.tell(fault(world))
-    lose_often(world, FAULTS_MOST + 10)
-    assert losses_of(world) == FAULTS_MOST + 11
+    lose_often(world, FAULTS_MAX + 10)
+    assert losses_of(world) == FAULTS_MAX + 11
 
 
 def test_the_fault_of_one_rank_does_not_count_with_the_losses_of_another() -> None:
@@ -236,7 +236,7 @@ def test_the_fault_of_one_rank_does_not_count_with_the_losses_of_another() -> No
     begin(world)
     node = next(place.node for place in world.job("job").workers if place.rank == 1)
     assert stops(world.tell(lost(node, world.state.nodes[node].boot), fault(world, 0))) == []
-    assert losses_of(world) == FAULTS_MOST + 1
+    assert losses_of(world) == FAULTS_MAX + 1
 
 
 def test_a_fault_of_a_worker_does_not_count_for_its_neighbour_on_the_same_node() -> None:
@@ -250,8 +250,8 @@ def test_a_fault_of_a_worker_does_not_count_for_its_neighbour_on_the_same_node()
 
 def test_a_fault_ends_no_service() -> None:
     world = cell(singles(service))
-    lose_often(world, FAULTS_MOST + 10, by=fault)
-    assert losses_of(world) == FAULTS_MOST + 10
+    lose_often(world, FAULTS_MAX + 10, by=fault)
+    assert losses_of(world) == FAULTS_MAX + 10
 
 
 def test_losses_before_work_that_ran_for_an_hour_count_no_more() -> None:

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.decision.decision import DecisionBuilder
-from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES, RECENT_MS, TENANT_MOST, heard
-from fallow.services.placement.lifecycle.runs.retry import FAULTS_MOST, RUNS_WELL_MS
+from fallow.services.placement.lifecycle.nodes.quarantine import FAILURES, RECENT_MS, TENANT_MAX, heard
+from fallow.services.placement.lifecycle.runs.retry import FAULTS_MAX, RUNS_WELL_MS
 from fallow.shared.cluster.model.config import Tenant
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.value import replace
@@ -141,7 +141,7 @@ def test_a_tenants_own_failures_take_no_node_out_beside_one_fault_of_the_node(is
         world.run(bad(job, tenant="ada"))
         world.tell(failed(job))
     assert is_ready(world, "n1")
-    assert len(world.state.nodes["n1"].failed_jobs) == 1 + TENANT_MOST
+    assert len(world.state.nodes["n1"].failed_jobs) == 1 + TENANT_MAX
     swallow(world, "job-50")
     assert not is_ready(world, "n1")
 
@@ -208,13 +208,13 @@ def test_a_job_that_nodes_fail_wherever_it_begins_comes_to_an_end_that_tells_why
     world = cell_with(*(joined(f"o{number}") for number in range(3)))
     world.tell(admitted(spec_of("job", 8, retry=RetryPolicy(budget=0, backoff_ms=1, backoff_max_ms=1))))
     ends: list[e.JobFailed] = []
-    for _ in range(4 * FAULTS_MOST):
+    for _ in range(4 * FAULTS_MAX):
         if "job" in world.state.jobs and world.nodes_of("job"):
             job = world.job("job")
             told = failed("job", job.workers[0].node, job.attempt, infrastructure=True, text="Input/output error")
             ends += [effect for effect in world.tell(told) if isinstance(effect, e.JobFailed)]
         world.pass_time(10_000)
-    words = f"{FAULTS_MOST + 1} attempts in a row were lost, the last one: Input/output error"
+    words = f"{FAULTS_MAX + 1} attempts in a row were lost, the last one: Input/output error"
     assert [(end.reason, end.text) for end in ends] == [(FailReason.NODE_FAULTS, words)]
 
 
@@ -403,7 +403,7 @@ def test_a_node_is_out_when_so_many_different_causes_of_both_tenants_failed_on_i
         world.tell(failed(job))
     of_each = [len({cause for cause in causes if cause // 2 % 2 == tenant}) for tenant in (0, 1)]
     reaches("a node is out after causes of both tenants", not is_ready(world, "n1"))
-    assert is_ready(world, "n1") is (sum(min(count, TENANT_MOST) for count in of_each) < FAILURES)
+    assert is_ready(world, "n1") is (sum(min(count, TENANT_MAX) for count in of_each) < FAILURES)
 
 
 def test_the_fifth_failure_on_a_node_that_has_become_another_ends_its_job_and_takes_the_node_out() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from fallow.services.placement.owners.holdback import LOOKS_MOST
+from fallow.services.placement.owners.holdback import LOOKS_MAX
 from fallow.services.placement.owners.kept_index import KeptFrom, kept_in
 from fallow.services.placement.policy.placement_policy import Places
 from fallow.shared.cluster.capacity.capacity import PoolCapacity
@@ -123,7 +123,7 @@ class _Look(NamedTuple):
             return None  # nearly always, and soon: all else is in use
         looked_at, found = dict[str, None](), places
         with ExitStack() as in_use:
-            for _ in range(LOOKS_MOST):
+            for _ in range(LOOKS_MAX):
                 new = [node for node in dict.fromkeys(place.node for place in found) if node not in looked_at]
                 if not self._take(in_use, new, borrowed=borrowed):
                     return found

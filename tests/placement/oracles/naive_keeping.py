@@ -37,7 +37,7 @@ from fallow.shared.events.queue import QueueDiscipline, QueueOrder
 from tests.placement.oracles.judged_places import useless_places, wrong_places
 from tests.placement.oracles.oracle import LinesWorld
 
-KINDS_MOST = 8
+KINDS_MAX = 8
 CLOSED = (NodeStatus.CORDONED, NodeStatus.DRAINING)
 
 Where = tuple[object, ...]
@@ -147,7 +147,7 @@ class _Book:
             if left is None:
                 left = self._left[account] = above.idle_milli
             fits = need <= left if is_whole else left > 0
-            if fits and (account, where) not in self._kinds and self._number_of.get(account, 0) < KINDS_MOST:
+            if fits and (account, where) not in self._kinds and self._number_of.get(account, 0) < KINDS_MAX:
                 found.append((account, min(need, left)))
         if found and over_limit(tree, spec.tenant, gpu_type, need) is not None:
             return []

@@ -423,8 +423,8 @@ class _Family:
         quota, below = self._quotas[name], sum(self._count(child) for child in self._children(name))
         self._sure[name] = max(quota.guaranteed_milli, sum(self._sure[child] for child in self._children(name)))
         self._own[name] = self._sure[name] - below
-        lent_most = quota.lend_limit_milli if quota.lends else 0
-        self._home[name] = 0 if lent_most is None else max(0, self._own[name] - lent_most)
+        lent_max = quota.lend_limit_milli if quota.lends else 0
+        self._home[name] = 0 if lent_max is None else max(0, self._own[name] - lent_max)
         return below + self._home[name]
 
     def lets_have(self, spec: JobSpec, free_milli: int, taken_milli: int) -> bool:

@@ -56,7 +56,7 @@ class Cell:
     """A cell in which nobody starts unless it is said so, with all that placement keeps of it."""
 
     def __init__(self, random: Random, *, is_long: bool = False, is_small: bool = False) -> None:
-        self.random, self.submitted, self.kept_most, self.searched = random, 0, 0, 0
+        self.random, self.submitted, self.kept_max, self.searched = random, 0, 0, 0
         self.is_long, self.kept_more, self.kept_in_part = is_long, 0, 0
         self.is_small = is_small
         self.state, self.lines, self.owners = CellState(CELL), Lines(QUEUES), Owners()
@@ -86,7 +86,7 @@ class Cell:
         if not self.is_small or self.random.random() < JUDGED_PART:
             self.judge()
         self.kept_more += any(each.is_more for each in kept.all)
-        self.kept_most = max(self.kept_most, sum(len(each.places) for each in kept.all))
+        self.kept_max = max(self.kept_max, sum(len(each.places) for each in kept.all))
 
     def judge(self) -> None:
         """What is kept is what is kept when all is looked at, and others are kept off it."""
@@ -279,7 +279,7 @@ def lived_small(story: Story, *, is_long: bool = False) -> Cell:
 
 @given(stories(SMALL_STEPS))
 def test_what_is_kept_by_what_has_changed_is_what_is_kept_when_everything_is_looked_at(story: Story) -> None:
-    reaches("places are kept for several jobs of owners", lived_small(story).kept_most > 1)
+    reaches("places are kept for several jobs of owners", lived_small(story).kept_max > 1)
 
 
 @given(stories(LONG_STEPS))
@@ -293,7 +293,7 @@ def test_in_such_cells_places_are_kept_beside_those_that_do_not_become_free() ->
 
 def test_the_property_is_about_something() -> None:
     cells = [lived(seed, 20) for seed in range(10)]
-    assert max(cell.kept_most for cell in cells) > 30
+    assert max(cell.kept_max for cell in cells) > 30
     assert sum(cell.searched for cell in cells) > 20
     assert sum(cell.kept_in_part for cell in cells) > 20
     drawn = sum((cell.drawn for cell in cells), Counter[str]())

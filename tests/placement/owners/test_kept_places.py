@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fallow.services.placement.owners.claims import KINDS_MOST
+from fallow.services.placement.owners.claims import KINDS_MAX
 from fallow.services.placement.search.gang import POLICIES
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.job import HOLDING
@@ -332,7 +332,7 @@ def test_for_one_owner_places_are_kept_for_eight_kinds_of_jobs_and_no_more() -> 
     cell.fill(SMALL, 16)
     kinds = [spec_of(f"own-{number}", pools=("train",), tolerations=(f"taint-{number}",)) for number in range(10)]
     cell.world.tell(*(admitted(spec, 2) for spec in kinds))
-    assert len(cell.world.state.tree.kept.all) == KINDS_MOST
+    assert len(cell.world.state.tree.kept.all) == KINDS_MAX
 
 
 def test_of_the_jobs_of_a_kind_it_is_the_largest_for_which_places_are_kept() -> None:

@@ -23,7 +23,7 @@ from tests.placement.worlds.world import CELL, World, admitted, finished, joined
 BORROWERS = 4
 """So many of the borrower's jobs wait at any time."""
 
-ENDS_MOST = 40
+ENDS_MAX = 40
 ALL_CPUS = Resources(gpu_milli=1_000, cpu_milli=1_000)
 
 
@@ -58,7 +58,7 @@ class Beside:
 
     def ends_until_start(self, job: JobSpec) -> int | None:
         """How many of the borrower's jobs end before the owner's starts; None if it never does."""
-        return ends_until_start(self.world, job, self.refill, itemgetter(0), ENDS_MOST)
+        return ends_until_start(self.world, job, self.refill, itemgetter(0), ENDS_MAX)
 
 
 @pytest.mark.parametrize("borrowers_in", ["q", "later"])

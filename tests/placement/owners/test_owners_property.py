@@ -74,7 +74,7 @@ FILE = CellFile(
 class ManyOwners:
     """One cell in which something happens again and again."""
 
-    rounds, at_once_most, guests = ROUNDS, 25, 40
+    rounds, at_once_max, guests = ROUNDS, 25, 40
     guest_sizes: tuple[int, ...] = (500, GPU, 2 * GPU)
 
     def __init__(self, random: Random) -> None:
@@ -125,7 +125,7 @@ class ManyOwners:
     def submit(self) -> None:
         """Jobs of owners."""
         self.world.tell(
-            *(admitted(self._spec(), self.submitted) for _ in range(self.random.randint(1, self.at_once_most)))
+            *(admitted(self._spec(), self.submitted) for _ in range(self.random.randint(1, self.at_once_max)))
         )
 
     def fill(self) -> None:
@@ -215,7 +215,7 @@ class ManyOwners:
 class SomeOwners(ManyOwners):
     """Such a cell with fewer jobs, which guests fill with fewer and larger ones."""
 
-    rounds, at_once_most, guests = SMALL_ROUNDS, 10, 14
+    rounds, at_once_max, guests = SMALL_ROUNDS, 10, 14
     guest_sizes = (500, GPU, 2 * GPU, 4 * GPU, 4 * GPU)
 
 

@@ -31,7 +31,7 @@ QUEUES = [
     for discipline in QueueDiscipline
     for order in QueueOrder
 ]
-ENDS_MOST, JOBS_MOST = 200, 14
+ENDS_MAX, JOBS_MAX = 200, 14
 
 
 def _tenants(random: Random) -> tuple[Tenant, ...]:
@@ -68,7 +68,7 @@ class TwoTypes:
 
     def live(self) -> None:
         """Jobs come, and some of those that run end."""
-        for number in rounds_of(self.random, self.random.randint(6, JOBS_MOST)):
+        for number in rounds_of(self.random, self.random.randint(6, JOBS_MAX)):
             self.world.tell(admitted(self._spec(number), self.world.now_ms))
             self.world.pass_time(self.random.choice((0, 1_000, 600_000)))
             if self.random.random() < 0.2:
@@ -89,7 +89,7 @@ class TwoTypes:
 
     def empty(self) -> None:
         """All that runs ends, and what starts behind it, until nothing runs."""
-        for _ in range(ENDS_MOST):
+        for _ in range(ENDS_MAX):
             self.world.pass_time(60_000)
             if not self._end(1):
                 return
@@ -126,7 +126,7 @@ def _ends(world: World, job: Job) -> list[n.RunFinished]:
     return [n.RunFinished(node=node, boot=boots[node], rank=rank, turn=turn, **of) for node, rank, turn in said]
 
 
-@given(stories(JOBS_MOST))
+@given(stories(JOBS_MAX))
 @example(Random(1_294))
 @example(Random(1_642))
 @example(Random(1_759))

@@ -21,7 +21,7 @@ from fallow.shared.events.fields.values import GPU, JobSpec, Level, Position, Re
 from fallow.shared.events.operations import CellPolicy
 from fallow.shared.events.queue import QueueDiscipline
 from tests.hypothesis_profile import reaches, stories
-from tests.placement.properties.test_idle_property import JOBS_MOST, QUEUES, TENANTS, TYPES, TwoTypes
+from tests.placement.properties.test_idle_property import JOBS_MAX, QUEUES, TENANTS, TYPES, TwoTypes
 from tests.placement.worlds.borrowers import ends_until_start
 from tests.placement.worlds.world import CELL, World, admitted, joined
 
@@ -101,7 +101,7 @@ class Shapes(TwoTypes):
         return found
 
 
-@given(stories(JOBS_MOST))
+@given(stories(JOBS_MAX))
 @example(Random(112))
 @example(Random(242_818))
 def test_while_nothing_runs_no_job_of_any_shape_waits_for_which_there_is_room(random: Random) -> None:
@@ -173,10 +173,10 @@ class Beside(Shapes):
 
     def ends_until_start(self, own: JobSpec) -> int | None:
         """How many of the borrower's jobs end before the owner's job starts; None where it never does."""
-        return ends_until_start(self.world, own, self.refill, self.random.choice, ENDS_MOST)
+        return ends_until_start(self.world, own, self.refill, self.random.choice, ENDS_MAX)
 
 
-WAITING, ENDS_MOST = 4, 300
+WAITING, ENDS_MAX = 4, 300
 
 
 @given(st.integers(0, 10**9))

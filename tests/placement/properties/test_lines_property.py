@@ -66,8 +66,8 @@ FILE = CellFile(
     ),
 )
 ROUNDS, SMALL_ROUNDS = 14, 8
-AT_ONCE_MOST, SMALL_AT_ONCE_MOST = 12, (5, 5, 12)
-ROUNDED_MOST = 8
+AT_ONCE_MAX, SMALL_AT_ONCE_MAX = 12, (5, 5, 12)
+ROUNDED_MAX = 8
 """So many milli-GPU-milliseconds what a tenant used may differ in two worlds with the same starts."""
 QUEUES: tuple[tuple[str, ...], ...] = (
     ("first", "default", "default", "last"),
@@ -98,7 +98,7 @@ class Twins:
         self.random = random
         self.lines, self.heir, self.naive = self.by_lines(), self.by_lines(), self.all_seeing()
         self.worlds: tuple[LinesWorld | NaiveWorld, ...] = (self.lines, self.heir, self.naive)
-        self.submitted, self.at_once_most, self.rounds = 0, AT_ONCE_MOST, ROUNDS
+        self.submitted, self.at_once_max, self.rounds = 0, AT_ONCE_MAX, ROUNDS
         self.has_heirs, self.checked = True, range(0)
         self.queues, self.tenants = random.choice(QUEUES), random.choice(TENANTS)
         self.is_choosy = random.choice((False, True))
@@ -108,7 +108,7 @@ class Twins:
         then in half of all examples. Both are checked behind one of the rounds, not at each decision.
         """
         self.heir, self.worlds = self.lines, (self.lines, self.naive)
-        self.at_once_most, self.rounds = self.random.choice(SMALL_AT_ONCE_MOST), SMALL_ROUNDS
+        self.at_once_max, self.rounds = self.random.choice(SMALL_AT_ONCE_MAX), SMALL_ROUNDS
         self.has_heirs, round_ = self.random.random() < 0.5, self.random.randrange(SMALL_ROUNDS)
         self.checked = range(round_, round_ + 1)
         for world in self.worlds:
@@ -127,7 +127,7 @@ class Twins:
         """
         ours, theirs, now_ms = self.lines.state.fair, self.naive.state.fair, self.naive.now_ms
         for account in {**ours.used, **theirs.used}:
-            assert abs(ours.of(account, now_ms) - theirs.of(account, now_ms)) <= ROUNDED_MOST, account
+            assert abs(ours.of(account, now_ms) - theirs.of(account, now_ms)) <= ROUNDED_MAX, account
         for state in (self.naive.state, self.naive.twin):
             state.fair.used, state.fair.held = dict(ours.used), dict(ours.held)
 
@@ -161,9 +161,7 @@ class Twins:
             self.heir.restart()
 
     def submit(self) -> None:
-        self.settle(
-            *(admitted(self.spec(), self.submit_ms()) for _ in range(self.random.randint(1, self.at_once_most)))
-        )
+        self.settle(*(admitted(self.spec(), self.submit_ms()) for _ in range(self.random.randint(1, self.at_once_max))))
 
     def submit_ms(self) -> int:
         return self.naive.now_ms + 100 - self.random.choice((0, 0, 20, 50, 100))

@@ -9,7 +9,7 @@ from fallow.services.placement.queue.lines import blocked
 from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from tests.hypothesis_profile import Story, reaches, rounds_of, shared_among, stories
-from tests.placement.properties.test_lines_property import AT_ONCE_MOST, NODES, SMALL_ROUNDS, Twins
+from tests.placement.properties.test_lines_property import AT_ONCE_MAX, NODES, SMALL_ROUNDS, Twins
 from tests.placement.properties.test_lines_quota_property import KeepingTwins, QuotaTwins, WideTwins
 from tests.placement.worlds.world import World
 
@@ -22,9 +22,9 @@ CELLS: dict[str, type[Twins]] = {"plain": Twins, "quota": QuotaTwins, "keeping":
 def test_nobody_waits_who_may_start_though_a_walk_tries_few_classes_again(kind: str, story: Story) -> None:
     """Which of two starts first where both cannot may differ from a walk over all jobs: that is the price of turns."""
     with pytest.MonkeyPatch.context() as bounds:
-        bounds.setattr(blocked, "AGAIN_MOST", most := story.choice((1, 2, 3)))
+        bounds.setattr(blocked, "AGAIN_MAX", most := story.choice((1, 2, 3)))
         bounds.setattr(blocked, "OF_A_TENANT", story.choice((1, 2)))
-        bounds.setattr(blocked, "ASKS_MOST", story.choice((1, 2, 64)))
+        bounds.setattr(blocked, "ASKS_MAX", story.choice((1, 2, 64)))
         took_turns = live_by_turns(alone(CELLS[kind](story)), most)
     reaches("something becomes free for more classes than a walk tries again", took_turns)
 
@@ -32,7 +32,7 @@ def test_nobody_waits_who_may_start_though_a_walk_tries_few_classes_again(kind: 
 def alone(twins: Twins) -> Twins:
     """The world alone that goes by its lines."""
     twins.small()
-    twins.at_once_most = AT_ONCE_MOST
+    twins.at_once_max = AT_ONCE_MAX
     twins.naive, twins.worlds = twins.lines, (twins.lines,)  # type: ignore[assignment]  # it is only looked at
     return twins
 

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.services.placement.queue.lines.blocked import AGAIN_MOST, ANY, ASKS_MOST, OF_A_TENANT, Blocked
+from fallow.services.placement.queue.lines.blocked import AGAIN_MAX, ANY, ASKS_MAX, OF_A_TENANT, Blocked
 from fallow.services.placement.queue.lines.closing import Closing
 from fallow.services.placement.queue.lines.row import Ask, Need, Row
 from fallow.shared.events.reasons import PendingReason
@@ -39,8 +39,8 @@ def always(_: Ask) -> bool:
 
 def test_each_tenant_has_its_turn_however_many_kinds_another_one_has() -> None:
     blocked = Blocked()
-    block(blocked, [need("crowd") for _ in range(5 * AGAIN_MOST)])
-    few = block(blocked, [need("few") for _ in range(OF_A_TENANT)], 5 * AGAIN_MOST)
+    block(blocked, [need("crowd") for _ in range(5 * AGAIN_MAX)])
+    few = block(blocked, [need("few") for _ in range(OF_A_TENANT)], 5 * AGAIN_MAX)
     blocked.free()
     assert {*few} <= {*blocked.take(always)}
 
@@ -48,46 +48,46 @@ def test_each_tenant_has_its_turn_however_many_kinds_another_one_has() -> None:
 def test_tenants_of_many_kinds_are_tried_equally_often_walk_by_walk() -> None:
     blocked, total = Blocked(), Counter[str]()
     for tenant in ("ada", "bob", "eve"):
-        block(blocked, [need(tenant) for _ in range(2 * AGAIN_MOST)])
+        block(blocked, [need(tenant) for _ in range(2 * AGAIN_MAX)])
     blocked.free()
     for _ in range(3):
         taken = owners(blocked.take(always))
-        assert sum(taken.values()) == AGAIN_MOST
+        assert sum(taken.values()) == AGAIN_MAX
         total += taken
         assert max(total.values()) - min(total.values()) <= OF_A_TENANT
 
 
 def test_a_tenant_that_asks_for_several_things_is_tried_with_each_in_turn() -> None:
     blocked = Blocked()
-    block(blocked, [need("ada", gpus(1)) for _ in range(AGAIN_MOST)])
-    block(blocked, [need("ada", gpus(8)) for _ in range(AGAIN_MOST)], AGAIN_MOST)
+    block(blocked, [need("ada", gpus(1)) for _ in range(AGAIN_MAX)])
+    block(blocked, [need("ada", gpus(8)) for _ in range(AGAIN_MAX)], AGAIN_MAX)
     blocked.free()
     asked = Counter(each.ask for each in blocked.take(always) if isinstance(each, Need))
-    assert asked == {gpus(1): AGAIN_MOST // 2, gpus(8): AGAIN_MOST // 2}
+    assert asked == {gpus(1): AGAIN_MAX // 2, gpus(8): AGAIN_MAX // 2}
 
 
 def test_one_that_was_tried_in_vain_again_stands_where_its_first_job_stands_now() -> None:
     blocked, moved = Blocked(), need("ada")
     block(blocked, [moved])
     blocked.drop(moved)
-    block(blocked, [need("ada") for _ in range(AGAIN_MOST)], 1)
-    block(blocked, [moved], 2 * AGAIN_MOST)
+    block(blocked, [need("ada") for _ in range(AGAIN_MAX)], 1)
+    block(blocked, [moved], 2 * AGAIN_MAX)
     blocked.free()
     taken = blocked.take(always)
-    assert (len(taken), moved in taken) == (AGAIN_MOST, False)
+    assert (len(taken), moved in taken) == (AGAIN_MAX, False)
     assert blocked.take(always) == [moved]
 
 
 def test_of_a_tenant_that_asks_for_too_many_things_those_that_are_not_told_apart_are_tried_each_time() -> None:
     blocked = Blocked()
-    needs = block(blocked, [need("ada", gpus(number)) for number in range(1, ASKS_MOST + AGAIN_MOST + 1)])
+    needs = block(blocked, [need("ada", gpus(number)) for number in range(1, ASKS_MAX + AGAIN_MAX + 1)])
     blocked.free()
-    assert blocked.take(lambda ask: ask == ANY) == needs[ASKS_MOST:]
+    assert blocked.take(lambda ask: ask == ANY) == needs[ASKS_MAX:]
 
 
 def test_behind_a_walk_nobody_is_due_who_would_be_tried_in_vain() -> None:
     blocked = Blocked()
-    block(blocked, [need("ada", gpus(8)) for _ in range(2 * AGAIN_MOST)])
+    block(blocked, [need("ada", gpus(8)) for _ in range(2 * AGAIN_MAX)])
     blocked.free()
     assert blocked.are_due
     assert blocked.take(lambda _: False) == []
@@ -95,7 +95,7 @@ def test_behind_a_walk_nobody_is_due_who_would_be_tried_in_vain() -> None:
     blocked.walked(lambda _: False)
     assert not blocked.are_due
     blocked.free()
-    assert len(blocked.take(always)) == AGAIN_MOST
+    assert len(blocked.take(always)) == AGAIN_MAX
 
 
 TIMES_MS = st.integers(0, 30)

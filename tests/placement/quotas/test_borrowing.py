@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fallow.services.placement.explain.explain import why_not
-from fallow.services.placement.owners.holdback import LOOKS_MOST
+from fallow.services.placement.owners.holdback import LOOKS_MAX
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Queue, Tenant
 from fallow.shared.events.effects import JobDeferred
 from fallow.shared.events.fields.value import replace
@@ -303,7 +303,7 @@ FAMILY = CellFile(
 )
 
 
-@pytest.mark.parametrize("nodes", [1, LOOKS_MOST + 1])
+@pytest.mark.parametrize("nodes", [1, LOOKS_MAX + 1])
 def test_a_job_takes_what_is_kept_for_an_owner_from_whom_it_borrows_nothing_and_not_what_it_would_borrow(
     nodes: int,
 ) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from fallow.services.placement.decision.decision import STEPS_MOST
+from fallow.services.placement.decision.decision import STEPS_MAX
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota, count_quotas
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.cluster.quota.rules import QUOTAS_MOST
+from fallow.shared.cluster.quota.rules import QUOTAS_MAX
 from fallow.shared.cluster.quota.tree import QuotaTree
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import Quota, RemoveQuota, SetQuota
@@ -77,16 +77,16 @@ def test_what_is_counted_is_what_is_made() -> None:
 def full() -> World:
     """A cell that takes three quotas more."""
     world = world_with(Tenant(name="ada"), Tenant(name="bob"))
-    for first in range(0, QUOTAS_MOST - 3, 4_000):
-        world.tell(SetQuota(cell=CELL, quotas=of_types(first, min(4_000, QUOTAS_MOST - 3 - first))))
-    assert len(world.state.quotas) == QUOTAS_MOST - 3
+    for first in range(0, QUOTAS_MAX - 3, 4_000):
+        world.tell(SetQuota(cell=CELL, quotas=of_types(first, min(4_000, QUOTAS_MAX - 3 - first))))
+    assert len(world.state.quotas) == QUOTAS_MAX - 3
     return world
 
 
 def test_an_operation_that_would_bring_more_is_refused_as_a_whole_with_both_figures() -> None:
     world = full()
     refused = world.tell(SetQuota(cell=CELL, quotas=of_types(0, 4, "bob")))
-    assert texts(refused) == [f"the cell would have {QUOTAS_MOST + 1} quotas, it takes at most {QUOTAS_MOST}"]
+    assert texts(refused) == [f"the cell would have {QUOTAS_MAX + 1} quotas, it takes at most {QUOTAS_MAX}"]
     assert kinds(world.tell(SetQuota(cell=CELL, quotas=of_types(0, 3, "bob")))) == ["QuotaSet"] * 3
     changed = Quota(tenant="bob", gpu_type="0", weight=2)
     assert kinds(world.tell(SetQuota(cell=CELL, quotas=(changed,)))) == ["QuotaSet"]  # it is there already
@@ -176,7 +176,7 @@ def test_an_operation_counts_what_the_rules_cost_among_the_quotas_of_its_type() 
     known = len(world.decisions)
     world.rest()
     sets = [kinds(decision.effects).count("QuotaSet") for decision in world.decisions[known:]]
-    assert max(sets) <= STEPS_MOST // (5 * 2_000) < sum(sets)
+    assert max(sets) <= STEPS_MAX // (5 * 2_000) < sum(sets)
 
 
 def test_a_decision_on_quotas_may_take_long() -> None:

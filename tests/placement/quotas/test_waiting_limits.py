@@ -31,12 +31,12 @@ from tests.placement.worlds.world import (
     spec_of,
 )
 
-CELL_MOST = 10
+CELL_MAX = 10
 
 
 def file_of(*tenants: Tenant) -> CellFile:
     (part,) = FILE.cells
-    policy = CellPolicy(max_pending_jobs=CELL_MOST)
+    policy = CellPolicy(max_pending_jobs=CELL_MAX)
     return CellFile(cells=(part.model_copy(update={"policy": policy}),), tenants=tenants)
 
 
@@ -58,22 +58,22 @@ def refusals(effects: list[e.AnyEffect]) -> list[e.JobRefused]:
 
 def test_a_tenant_that_sends_more_than_the_cell_takes_keeps_no_other_tenant_out() -> None:
     world = World(file_of(ADA, BOB))
-    flood = submit(world, "ada", 3 * CELL_MOST)
-    assert accepted(flood) == CELL_MOST // 2
+    flood = submit(world, "ada", 3 * CELL_MAX)
+    assert accepted(flood) == CELL_MAX // 2
     assert {*codes(flood)} == {RefuseCode.TENANT_HAS_TOO_MANY_WAITING}
-    assert accepted(submit(world, "bob", CELL_MOST // 2)) == CELL_MOST // 2
+    assert accepted(submit(world, "bob", CELL_MAX // 2)) == CELL_MAX // 2
     assert codes(submit(world, "bob", 1, 100)) == [RefuseCode.TOO_MANY_WAITING], "the cell is full now"
 
 
 def test_the_refusal_names_the_tenant_its_figure_and_its_limit() -> None:
     world = World(file_of(ADA, BOB))
-    (refused,) = refusals(submit(world, "ada", CELL_MOST // 2 + 1))
+    (refused,) = refusals(submit(world, "ada", CELL_MAX // 2 + 1))
     assert (refused.tenant, refused.text) == ("ada", "tenant ada has 5 waiting jobs; its limit is 5")
 
 
 def test_alone_in_the_file_a_tenant_may_fill_the_cell() -> None:
     world = World(file_of(ADA))
-    assert accepted(submit(world, "ada", 3 * CELL_MOST)) == CELL_MOST
+    assert accepted(submit(world, "ada", 3 * CELL_MAX)) == CELL_MAX
 
 
 def test_a_tenants_own_limit_is_what_the_file_says() -> None:
@@ -83,7 +83,7 @@ def test_a_tenants_own_limit_is_what_the_file_says() -> None:
 
 def test_a_limit_above_the_cells_is_the_cells() -> None:
     world = World(file_of(Tenant(name="ada", max_pending_jobs=1_000), BOB))
-    assert codes(submit(world, "ada", CELL_MOST + 1)) == [RefuseCode.TOO_MANY_WAITING]
+    assert codes(submit(world, "ada", CELL_MAX + 1)) == [RefuseCode.TOO_MANY_WAITING]
 
 
 def test_an_array_counts_as_its_elements_and_is_refused_whole() -> None:
@@ -116,14 +116,14 @@ def test_a_job_that_comes_back_to_its_queue_waits_beyond_the_limit() -> None:
 
 def test_a_limit_may_be_raised_with_the_file_and_at_run_time() -> None:
     world = World(file_of(ADA, BOB))
-    submit(world, "ada", CELL_MOST)
+    submit(world, "ada", CELL_MAX)
     world.service.reload(file_of(Tenant(name="ada", max_pending_jobs=7), BOB))
     world.rest()
-    assert accepted(submit(world, "ada", CELL_MOST, 100)) == 2
+    assert accepted(submit(world, "ada", CELL_MAX, 100)) == 2
     world.service.reload(file_of(ADA, BOB))
     world.rest()
     world.tell(set_policy(max_pending_jobs=20))
-    assert accepted(submit(world, "ada", CELL_MOST, 200)) == 3
+    assert accepted(submit(world, "ada", CELL_MAX, 200)) == 3
 
 
 def test_a_second_tenant_finds_room_in_the_smallest_cell() -> None:
@@ -136,16 +136,16 @@ def test_a_person_sees_how_many_wait_and_how_many_may(own: int | None, most: int
     world = World(file_of(Tenant(name="ada", max_pending_jobs=own), BOB))
     submit(world, "ada", 2)
     found = as_object(world.state, shares_of(world.state, 0))["shares"]
-    assert [(each["tenant"], each["waiting"], each["waiting_most"]) for each in found] == [("ada", 2, most)]
+    assert [(each["tenant"], each["waiting"], each["waiting_max"]) for each in found] == [("ada", 2, most)]
 
 
 TEXT = ProcessRun(argv=("x" * 36,))
 TEXT_BYTES = 100
 
 
-def limited(*tenants: Tenant, bytes_most: int = 10 * TEXT_BYTES) -> World:
+def limited(*tenants: Tenant, bytes_max: int = 10 * TEXT_BYTES) -> World:
     (part,) = FILE.cells
-    policy = CellPolicy(live_bytes_max=bytes_most)
+    policy = CellPolicy(live_bytes_max=bytes_max)
     return World(CellFile(cells=(part.model_copy(update={"policy": policy}),), tenants=tenants))
 
 

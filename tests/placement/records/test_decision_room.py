@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fallow.services.placement.decision.decision import BYTES_MOST
+from fallow.services.placement.decision.decision import BYTES_MAX
 from fallow.services.placement.decision.decision_room import DecisionRoom
 from fallow.services.placement.decision.inbox import Input
 from fallow.shared.events.base import Event
@@ -48,10 +48,10 @@ def test_one_step_that_cannot_be_written_is_looked_at_once_though_an_error_came_
 def test_a_room_grows_again_until_it_takes_in_all() -> None:
     room = DecisionRoom()
     room.narrow_words(64)
-    assert room.words_most == 32
+    assert room.words_max == 32
     for _ in range(40):
         room.went_well(walk_goes_on=False)
-    assert (room.is_narrow, room.bytes) == (False, BYTES_MOST)
+    assert (room.is_narrow, room.bytes) == (False, BYTES_MAX)
 
 
 RUN = RunStatusUpdate(node="n1", boot="b", seq=1, at_ms=0, job="job", attempt=1, status=RunStatus.RUNNING)

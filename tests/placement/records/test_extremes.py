@@ -21,7 +21,7 @@ from fallow.services.queueing.policy.plan import in_parts, plan_of
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.fold.fold import fold
 from fallow.shared.cluster.fold.rows import digest_of, rows_of, state_from
-from fallow.shared.cluster.model.config import GPUS_MOST, CellFile
+from fallow.shared.cluster.model.config import GPUS_MAX, CellFile
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
 from fallow.shared.events import nodes as n
@@ -31,9 +31,9 @@ from fallow.shared.events.codec.encoding import Undecodable, decode, encode
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.fields.value import model_of, replace
 from fallow.shared.events.fields.values import (
-    DEVICES_MOST,
+    DEVICES_MAX,
     GPU,
-    WORKERS_MOST,
+    WORKERS_MAX,
     AfterWhen,
     Dependency,
     JobKind,
@@ -52,7 +52,7 @@ from fallow.shared.events.fields.values import (
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.queue import QueueDiscipline, QueuePlanned, StartsPlanned
 from fallow.shared.events.submissions import CancelJob, JobChanges, SubmitJob, UpdateJob
-from fallow.shared.log.machine.writer import DECISION_BYTES_MOST
+from fallow.shared.log.machine.writer import DECISION_BYTES_MAX
 from fallow.shared.view.row_text import account_rows, job_row, node_row
 from tests.hypothesis_profile import reaches
 from tests.placement.worlds.world import CELL, World
@@ -85,14 +85,14 @@ def build(cls: type[Value], **fields: st.SearchStrategy[Any]) -> st.SearchStrate
 
 COUNT, MS = ends(0, LARGEST_INTEGER, 1_000), ends(0, LATEST_MS, 1_000)
 JOB, NODE = st.sampled_from(JOBS), st.sampled_from(NODES)
-MILLI = st.just(GPU) | st.sampled_from((1, 999, 2 * GPU, 8 * GPU, (DEVICES_MOST - 1) * GPU, DEVICES_MOST * GPU))
+MILLI = st.just(GPU) | st.sampled_from((1, 999, 2 * GPU, 8 * GPU, (DEVICES_MAX - 1) * GPU, DEVICES_MAX * GPU))
 RETRY = build(RetryPolicy, budget=ends(0, 1_000, 3), backoff_ms=MS, backoff_max_ms=MS)
 RUN = build(VirtualRun, duration_ms=maybe(MS), fail_at_ms=maybe(MS), fail_attempts=maybe(ends(1, 1_000)))
 TOPOLOGY = build(
     TopologyRequest,
     level=st.sampled_from(Level),
     wish=st.sampled_from(Wish),
-    slice_workers=st.none() | maybe(ends(1, WORKERS_MOST, 2)),
+    slice_workers=st.none() | maybe(ends(1, WORKERS_MAX, 2)),
 )
 SPEC = build(
     JobSpec,
@@ -100,8 +100,8 @@ SPEC = build(
     tenant=st.sampled_from(("ada", "bob")),
     kind=st.sampled_from(JobKind),
     priority=ends(-1_000_000, 1_000_000, 0),
-    workers=ends(1, WORKERS_MOST, 1, 2, 8),
-    workers_min=st.none() | maybe(ends(1, WORKERS_MOST, 8)),
+    workers=ends(1, WORKERS_MAX, 1, 2, 8),
+    workers_min=st.none() | maybe(ends(1, WORKERS_MAX, 8)),
     resources=st.just(Resources()) | build(Resources, gpu_milli=MILLI, cpu_milli=COUNT, memory_mib=COUNT),
     gang=st.booleans(),
     run=RUN,
@@ -124,8 +124,8 @@ SPEC = build(
 CHANGES = build(
     JobChanges,
     priority=maybe(ends(-1_000_000, 1_000_000, 0)),
-    workers=maybe(ends(1, WORKERS_MOST, 8)),
-    workers_min=maybe(ends(1, WORKERS_MOST)),
+    workers=maybe(ends(1, WORKERS_MAX, 8)),
+    workers_min=maybe(ends(1, WORKERS_MAX)),
     max_run_ms=maybe(ends(1, LARGEST_INTEGER)),
 )
 COMMAND = (
@@ -153,10 +153,10 @@ NODE_SPEC = build(
     NodeSpec,
     id=NODE,
     pool=st.just("train"),
-    gpus=ends(0, DEVICES_MOST, 8),
+    gpus=ends(0, DEVICES_MAX, 8),
     cpu_milli=COUNT,
     memory_mib=COUNT,
-    islands=st.sampled_from(((), (), (4, 4), (DEVICES_MOST,))),
+    islands=st.sampled_from(((), (), (4, 4), (DEVICES_MAX,))),
     position=build(Position, domain=st.just("d"), leaf=maybe(st.sampled_from(("l", "m")))),
     labels=st.sampled_from(({}, {"zone": "a"})),
     taints=st.sampled_from(((), (), ("hot",))),
@@ -240,11 +240,11 @@ OPERATION = (
     | build(o.ReleaseJob, **AT, job=JOB)
     | build(o.AdvanceTime, **AT, now_ms=MS)
 )
-GPUS = ends(0, GPUS_MOST, 8)
+GPUS = ends(0, GPUS_MAX, 8)
 FILE = st.fixed_dictionaries(
     {
-        "gpus": ends(1, GPUS_MOST, 100_000),
-        "gpus_per_node": ends(1, DEVICES_MOST, DEVICES_MOST),
+        "gpus": ends(1, GPUS_MAX, 100_000),
+        "gpus_per_node": ends(1, DEVICES_MAX, DEVICES_MAX),
         "policy": POLICY,
         "aging_ms": st.sampled_from((0, 1, 10 * 365 * 86_400_000)),
         "order": st.sampled_from(("fifo", "fair-share")),
@@ -252,7 +252,7 @@ FILE = st.fixed_dictionaries(
         "guaranteed": st.just(0) | GPUS,
         "limit": st.none() | maybe(GPUS),
         "weight": ends(0, 1_000_000),
-        "workers_per_job": ends(1, WORKERS_MOST, 10_000),
+        "workers_per_job": ends(1, WORKERS_MAX, 10_000),
         "gpus_per_job": ends(1, LARGEST_INTEGER, 100_000),
         "skew_ms": st.none() | maybe(MS),
         "ahead_ms": MS,
@@ -356,7 +356,7 @@ class Pipeline:
         """Every reader reads and folds every record, and makes of it what others need."""
         self.world.check()
         for record in self.world.log[self.read :]:
-            assert len(record.value) <= DECISION_BYTES_MOST
+            assert len(record.value) <= DECISION_BYTES_MAX
             decision = record.decision
             assert isinstance(decision, Decision)
             self.metrics.before(self.folded, decision.at_ms)

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from fallow.services.placement.decision.decision import DecisionBuilder
-from fallow.services.placement.requests.dependencies import SETTLED_MOST, give_up, waits_for_unknown
-from fallow.services.placement.requests.walk_after_waits import PUT_OFF_MOST, WalkAfterWaits
+from fallow.services.placement.requests.dependencies import SETTLED_MAX, give_up, waits_for_unknown
+from fallow.services.placement.requests.walk_after_waits import PUT_OFF_MAX, WalkAfterWaits
 from fallow.services.projector.app.apply import TOUCH, Touched
 from fallow.shared.cluster.checks.invariants import check_state
 from fallow.shared.cluster.fold.apply import APPLY
@@ -199,13 +199,13 @@ def test_nobody_starts_before_a_chain_of_failures_in_one_record_has_let_go_of_th
 
 def test_a_tenant_whose_waits_end_all_the_time_keeps_nobody_else_from_starting() -> None:
     world = cell(Queue(name="line"))
-    gates = [f"ada/gate{number}" for number in range(PUT_OFF_MOST + 2)]
+    gates = [f"ada/gate{number}" for number in range(PUT_OFF_MAX + 2)]
     world.tell(*(admitted(spec_of(gate, 1, hold=True)) for gate in gates))
     world.tell(*(admitted(array(f"m{gate[4:]}-{n}", gate)) for gate in gates for n in range(2)))
     world.hand_over(cancel(gates.pop()))
     world.decide()
     world.hand_over(admitted(spec_of("bob/mine", 1, tenant="bob", priority=9)))
-    for _ in range(PUT_OFF_MOST):
+    for _ in range(PUT_OFF_MAX):
         world.hand_over(cancel(gates.pop()))
         world.decide()
         assert world.state.has_waits_to_settle
@@ -215,7 +215,7 @@ def test_a_tenant_whose_waits_end_all_the_time_keeps_nobody_else_from_starting()
 def test_no_walk_is_put_off_for_ever() -> None:
     waits, state = WalkAfterWaits(), CellState(CELL)
     state.ends_untold[GATE] = None
-    assert [waits.puts_off(state) for _ in range(PUT_OFF_MOST + 2)] == [True] * PUT_OFF_MOST + [False] * 2
+    assert [waits.puts_off(state) for _ in range(PUT_OFF_MAX + 2)] == [True] * PUT_OFF_MAX + [False] * 2
     waits.walked()
     assert waits.puts_off(state)
 
@@ -268,7 +268,7 @@ def test_the_next_writer_tells_those_that_the_first_one_did_not_get_to(*, is_goo
     world.hand_over(finished(GATE) if is_good else failed(GATE))
     world.decide()
     state = world.state
-    assert len(state.dependents[GATE]) == 2_701 - SETTLED_MOST // 2
+    assert len(state.dependents[GATE]) == 2_701 - SETTLED_MAX // 2
     assert not check_state(state)
     assert state_from(rows_of(state)) == state
     world.restart()

@@ -7,8 +7,8 @@ from itertools import chain, cycle, repeat
 
 import pytest
 
-from fallow.services.placement.decision.decision import BYTES_MOST, RECORD_BYTES_MOST, STARTS_MOST
-from fallow.services.placement.service import DEFERRED_MOST, IDLE_INPUTS_MOST, IDLE_WALL_MS
+from fallow.services.placement.decision.decision import BYTES_MAX, RECORD_BYTES_MAX, STARTS_MAX
+from fallow.services.placement.service import DEFERRED_MAX, IDLE_INPUTS_MAX, IDLE_WALL_MS
 from fallow.shared.cluster.fold.rows import digest_of
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.job import JobStatus
@@ -57,11 +57,11 @@ def quick(*nodes: Event) -> World:
 
 def test_a_record_starts_so_many_jobs_and_the_next_one_goes_on() -> None:
     world = quick()
-    world.tell(*(admitted(spec_of(f"job-{number:04}")) for number in range(STARTS_MOST + 200)))
+    world.tell(*(admitted(spec_of(f"job-{number:04}")) for number in range(STARTS_MAX + 200)))
     world.tell(*(joined(f"n{number:03}") for number in range(160)))
     world.check()
     starts = [kinds(decision.effects).count("JobStarted") for decision in world.decisions]
-    assert [count for count in starts if count] == [STARTS_MOST, 200]
+    assert [count for count in starts if count] == [STARTS_MAX, 200]
 
 
 def test_inputs_stop_in_the_middle_of_a_batch_when_the_record_is_full() -> None:
@@ -78,7 +78,7 @@ def test_new_jobs_leave_room_for_starts_however_many_come() -> None:
     world.hand_over(*(admitted(spec_of(f"more-{number:04}")) for number in range(3_000)), size_bytes=600)
     world.decide()
     effects = kinds(world.decisions[-1].effects)
-    assert effects.count("JobStarted") == effects.count("JobEnqueued") == BYTES_MOST // 2 // 600
+    assert effects.count("JobStarted") == effects.count("JobEnqueued") == BYTES_MAX // 2 // 600
 
 
 def test_what_nodes_say_does_not_wait_behind_new_jobs() -> None:
@@ -88,7 +88,7 @@ def test_what_nodes_say_does_not_wait_behind_new_jobs() -> None:
     world.hand_over(finished("first"))
     world.decide()
     assert "JobFinished" in kinds(world.decisions[-1].effects)
-    assert world.service.new_jobs_pending == 3_000 - BYTES_MOST // 2 // 600
+    assert world.service.new_jobs_pending == 3_000 - BYTES_MAX // 2 // 600
 
 
 def test_a_stepped_clock_takes_its_inputs_as_they_came() -> None:
@@ -121,7 +121,7 @@ def test_thousands_of_answers_at_once_make_several_bounded_records() -> None:
     world.tell(*answers)
     world.check()
     assert len(world.log) - before > 2
-    assert max(sizes(world)[before:]) < RECORD_BYTES_MOST
+    assert max(sizes(world)[before:]) < RECORD_BYTES_MAX
     assert not world.state.jobs
 
 
@@ -133,7 +133,7 @@ def test_thousands_of_limits_at_once_make_several_bounded_records() -> None:
     world.pass_time(1_000)
     world.check()
     assert len(world.log) - before > 2
-    assert max(sizes(world)[before:]) < RECORD_BYTES_MOST
+    assert max(sizes(world)[before:]) < RECORD_BYTES_MAX
     assert {job.status for job in world.state.jobs.values()} == {JobStatus.STOPPING}
 
 
@@ -147,7 +147,7 @@ def test_many_nodes_lost_at_once_make_several_bounded_records() -> None:
     world.pass_time(10_001)
     world.check()
     assert kinds(chain(*(decision.effects for decision in world.decisions))).count("LeaseExpired") == 800
-    assert max(sizes(world)[before:]) < BYTES_MOST + 100_000
+    assert max(sizes(world)[before:]) < BYTES_MAX + 100_000
 
 
 def test_a_gang_that_does_not_fit_into_the_record_any_more_starts_in_the_next_one() -> None:
@@ -156,25 +156,25 @@ def test_a_gang_that_does_not_fit_into_the_record_any_more_starts_in_the_next_on
     world.check()
     starts = [kinds(decision.effects).count("JobStarted") for decision in world.decisions]
     assert [count for count in starts if count] == [1, 1]
-    assert max(sizes(world)) < RECORD_BYTES_MOST
+    assert max(sizes(world)) < RECORD_BYTES_MAX
 
 
 def test_new_reasons_to_wait_are_told_in_portions() -> None:
     world = quick()
-    specs = [spec_of(f"job-{number:04}", priority=number % 8) for number in range(DEFERRED_MOST * 2 + 50)]
+    specs = [spec_of(f"job-{number:04}", priority=number % 8) for number in range(DEFERRED_MAX * 2 + 50)]
     world.tell(*(admitted(spec) for spec in specs))
     told = [kinds(decision.effects).count("JobDeferred") for decision in world.decisions]
-    assert [count for count in told if count] == [DEFERRED_MOST, DEFERRED_MOST, 50]
+    assert [count for count in told if count] == [DEFERRED_MAX, DEFERRED_MAX, 50]
 
 
 def test_inputs_without_consequences_get_a_record_now_and_then() -> None:
     world = quick(joined("n1"))
     before = len(world.log)
-    world.tell(*(report("n1") for _ in range(IDLE_INPUTS_MOST - 1)))
+    world.tell(*(report("n1") for _ in range(IDLE_INPUTS_MAX - 1)))
     assert len(world.log) == before
-    assert world.service.read["nodes-0"] == IDLE_INPUTS_MOST
+    assert world.service.read["nodes-0"] == IDLE_INPUTS_MAX
     world.tell(report("n1"))
-    assert world.state.inputs["nodes-0"] == IDLE_INPUTS_MOST + 1
+    assert world.state.inputs["nodes-0"] == IDLE_INPUTS_MAX + 1
     assert world.decisions[-1].effects == ()
 
 

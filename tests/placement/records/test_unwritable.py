@@ -14,10 +14,10 @@ from fallow.cli.job.story.reason import lines
 from fallow.services.placement.decision.inbox import Inbox, Input
 from fallow.services.placement.explain.explain import why_not
 from fallow.shared.cluster.capacity.gang_bytes import (
-    GANG_BYTES_MOST,
+    GANG_BYTES_MAX,
     bytes_of,
     fewest_bytes,
-    most_workers,
+    max_workers,
     workers_per_node,
 )
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant, TenantQuota
@@ -28,7 +28,7 @@ from fallow.shared.events.codec.encoding import encode
 from fallow.shared.events.codec.ranges import ranges_of
 from fallow.shared.events.fields.values import (
     GPU,
-    LABELS_MOST,
+    LABELS_MAX,
     JobSpec,
     NodeStatus,
     ProcessRun,
@@ -348,7 +348,7 @@ def test_quotas_that_no_record_holds_are_refused_with_their_size() -> None:
 
 
 def test_a_node_that_tells_too_much_of_itself_is_set_aside_with_the_figure() -> None:
-    labels = {at_length(f"label-{number:03}"): at_length("v") for number in range(LABELS_MOST)}
+    labels = {at_length(f"label-{number:03}"): at_length("v") for number in range(LABELS_MAX)}
     world = quick(joined("n1", labels=labels), joined("n2"))
     ((_, stray),) = world.service.take_strays()
     size = len(encode(joined("n1", labels=labels).spec))
@@ -504,9 +504,9 @@ def test_the_least_that_a_gang_takes_is_what_it_takes_on_full_nodes_of_short_nam
 
 def test_the_most_workers_of_a_gang_fit_into_a_record_and_one_more_does_not() -> None:
     for gpu_milli, gpus_per_node in ((1_000, 1), (1_000, 2), (8_000, 8), (4_000, 8)):
-        most = most_workers(gpu_milli, gpus_per_node)
-        assert fewest_bytes(most, gpu_milli, gpus_per_node) <= GANG_BYTES_MOST
-        assert fewest_bytes(most + 1, gpu_milli, gpus_per_node) > GANG_BYTES_MOST
+        most = max_workers(gpu_milli, gpus_per_node)
+        assert fewest_bytes(most, gpu_milli, gpus_per_node) <= GANG_BYTES_MAX
+        assert fewest_bytes(most + 1, gpu_milli, gpus_per_node) > GANG_BYTES_MAX
 
 
 def test_of_an_input_that_was_set_aside_it_is_known_which_record_was_read() -> None:

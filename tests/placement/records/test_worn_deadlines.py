@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.services.placement.decision.decision import STEPS_MOST, DecisionBuilder
+from fallow.services.placement.decision.decision import STEPS_MAX, DecisionBuilder
 from fallow.services.placement.service import PlacementService
 from fallow.shared.events import effects as e
 from fallow.shared.events.operations import DeclareLost, Drain
@@ -28,7 +28,7 @@ def test_nodes_that_are_forgotten_at_one_time_go_over_several_decisions() -> Non
     world.now_ms += 1_000
     gone = effects_of_each(world, "NodeRemoved")
     assert sum(gone) == len(names)
-    assert max(gone) <= STEPS_MOST // 100
+    assert max(gone) <= STEPS_MAX // 100
     removed = [effect.node for effect in said(world) if isinstance(effect, e.NodeRemoved)]
     assert removed == names
     assert not world.state.nodes
@@ -47,7 +47,7 @@ def test_workers_of_a_large_job_that_are_late_at_one_time_are_given_up_over_seve
     world.wall_ms += 5_000
     late = effects_of_each(world, "AttemptTimedOut")
     assert sum(late) == waves
-    assert max(late) <= STEPS_MOST // workers + 1
+    assert max(late) <= STEPS_MAX // workers + 1
 
 
 class Hasty(PlacementService):
@@ -55,7 +55,7 @@ class Hasty(PlacementService):
 
     def _turn(self, now_ms: int) -> DecisionBuilder:
         turn = super()._turn(now_ms)
-        turn.due_steps = STEPS_MOST - 25
+        turn.due_steps = STEPS_MAX - 25
         return turn
 
 

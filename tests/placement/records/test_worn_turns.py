@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fallow.services.placement.decision.decision import STARTS_MOST, STEPS_MOST
+from fallow.services.placement.decision.decision import STARTS_MAX, STEPS_MAX
 from fallow.shared.cluster.model.config import CellFile, Tenant
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.events import effects as e
@@ -81,7 +81,7 @@ def test_searches_for_circles_that_are_long_come_one_after_the_other(are_togethe
         world.hand_over(*(admitted(new.spec) for _ in range(30)))
     refused = effects_of_each(world, "JobRefused")
     assert sum(refused) == 30
-    assert max(refused) <= STEPS_MOST // 9_000
+    assert max(refused) <= STEPS_MAX // 9_000
 
 
 def test_quotas_that_are_set_one_by_one_beside_many_others() -> None:
@@ -91,7 +91,7 @@ def test_quotas_that_are_set_one_by_one_beside_many_others() -> None:
     world.hand_over(*(set_quotas(quota("ada", number)) for number in range(1, 13)))
     sets = effects_of_each(world, "QuotaSet")
     assert sum(sets) == 12
-    assert max(sets) <= STEPS_MOST // 10_000
+    assert max(sets) <= STEPS_MAX // 10_000
     assert world.state.quotas["ada", "gpu"] == quota("ada", 12)
 
 
@@ -101,7 +101,7 @@ def test_removals_of_a_quota_beside_many_jobs() -> None:
     world.hand_over(*(RemoveQuota(cell=CELL, tenant="ada") for _ in range(250)))
     refused = effects_of_each(world, "ProposalRefused")
     assert sum(refused) == 250
-    assert max(refused) <= STEPS_MOST // 1_000
+    assert max(refused) <= STEPS_MAX // 1_000
 
 
 WISHES: list[Callable[[], Event]] = [
@@ -195,4 +195,4 @@ def test_a_service_of_many_replicas_enters_over_several_decisions() -> None:
         goes_on = world.decide()
         entered.append(len(world.job("job").workers) - known)
     assert sum(entered) == 4_000
-    assert max(entered) <= 2 * STARTS_MOST
+    assert max(entered) <= 2 * STARTS_MAX

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fallow.services.placement.requests import arrays, circles
-from fallow.services.placement.requests.circles import STEPS_MOST, circle
+from fallow.services.placement.requests.circles import STEPS_MAX, circle
 from fallow.shared.cluster.model.arrays import element_id
-from fallow.shared.events.fields.values import AFTER_MOST, Dependency, JobSpec
+from fallow.shared.events.fields.values import AFTER_MAX, Dependency, JobSpec
 from fallow.shared.events.jobs import AdmittedJob, JobsAdmitted
 from fallow.shared.events.reasons import RefuseCode
 from tests.hypothesis_profile import reaches
@@ -99,7 +99,7 @@ def test_the_search_is_as_short_as_the_shorter_side() -> None:
     world = told(*crowd("before"), spec("behind", "new"))
     found = circle(world.state, spec("new", "before199"), ("new",))
     assert (found.job, found.is_cut) == (None, False)
-    assert found.steps <= AFTER_MOST + 2
+    assert found.steps <= AFTER_MAX + 2
     world = told(spec("before"), *crowd("behind", "new"))
     found = circle(world.state, spec("new", "before"), ("new",))
     assert (found.job, found.is_cut) == (None, False)
@@ -111,7 +111,7 @@ def test_where_both_sides_are_long_it_ends_after_so_many_steps_and_the_job_is_re
     new = spec("new", "before199")
     found = circle(world.state, new, ("new",))
     assert (found.job, found.is_cut) == (None, True)
-    assert found.steps <= 2 * STEPS_MOST
+    assert found.steps <= 2 * STEPS_MAX
     assert codes(world.tell(admitted(new))) == [RefuseCode.AFTER_TOO_MANY]
 
 

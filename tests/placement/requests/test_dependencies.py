@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fallow.services.placement.explain.explain import why_not
-from fallow.services.placement.requests.dependencies import SETTLED_MOST
+from fallow.services.placement.requests.dependencies import SETTLED_MAX
 from fallow.shared.cluster.model.job import JobStatus
 from fallow.shared.events import effects as e
 from fallow.shared.events.fields.values import AfterWhen, Dependency, JobSpec
@@ -308,7 +308,7 @@ def test_of_very_many_whose_wait_ends_at_once_one_record_lets_some_go_on_and_the
     made = len(world.decisions)
     end(world, "root")
     ready = [how_many_ready(decision.effects) for decision in world.decisions[made:]]
-    assert (sum(ready), max(ready)) == (2_500, SETTLED_MOST // 2)
+    assert (sum(ready), max(ready)) == (2_500, SETTLED_MAX // 2)
     assert all(job.status is not JobStatus.AWAITING for job in world.state.jobs.values())
 
 

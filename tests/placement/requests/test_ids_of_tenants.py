@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fallow.services.admission.policy.beside_room import ARRAY_BYTES_MOST, ELEMENT_BYTES
+from fallow.services.admission.policy.beside_room import ARRAY_BYTES_MAX, ELEMENT_BYTES
 from fallow.services.admission.service import AdmissionService
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.cluster.model.job import JobStatus
@@ -111,7 +111,7 @@ def test_the_largest_array_of_the_longest_names_fits_its_record() -> None:
     fields = {"after": after, "hold": True, "not_before_ms": 1}
     one = submitted(LONGEST_TENANT, LONGEST_ID, array=100, **fields)
     assert isinstance(one, JobAdmitted)
-    most = ARRAY_BYTES_MOST // (len(encode(one.spec)) + 3 * len(one.spec.id) + ELEMENT_BYTES)
+    most = ARRAY_BYTES_MAX // (len(encode(one.spec)) + 3 * len(one.spec.id) + ELEMENT_BYTES)
     assert isinstance(submitted(LONGEST_TENANT, LONGEST_ID, array=most + 1, **fields), JobRejected)
     array = submitted(LONGEST_TENANT, LONGEST_ID, array=most, **fields)
     assert isinstance(array, JobAdmitted)
@@ -123,4 +123,4 @@ def test_the_largest_array_of_the_longest_names_fits_its_record() -> None:
     world.tell(cancelled(LONGEST_TENANT, LONGEST_ID))
     is_sound(world)
     assert len(world.state.finished) == most + 1
-    assert max(len(record.value) for record in world.log) > ARRAY_BYTES_MOST * 3 // 4
+    assert max(len(record.value) for record in world.log) > ARRAY_BYTES_MAX * 3 // 4

@@ -16,7 +16,7 @@ from tests.placement.worlds.replicas import all_start, loose, service, word
 from tests.placement.worlds.world import World, admitted, cell_with, failed, joined, lost, spec_of, started
 
 MINUTE_MS = 60_000
-STARTS_MOST = 10
+STARTS_MAX = 10
 """After 0, 1, 3, 7 and 15 s, and then every 10 s."""
 
 AT_ONCE = RetryPolicy(budget=1, backoff_ms=0, backoff_max_ms=0)
@@ -59,7 +59,7 @@ def test_a_service_whose_replicas_end_as_soon_as_they_start(
         world.tell(*(word(how, world, "job", rank) for rank in ending))
         world.pass_time(500)
     reaches("each replica starts several times", all_starts(world) > 2 * workers)
-    assert all_starts(world) <= STARTS_MOST * workers
+    assert all_starts(world) <= STARTS_MAX * workers
 
 
 def test_a_service_that_ends_whole_each_time_pauses_too() -> None:
@@ -80,7 +80,7 @@ def test_a_job_that_is_lost_as_soon_as_it_starts(make: Callable[..., JobSpec]) -
             world.tell(lost("n0", boot))
             world.tell(joined("n0", 1, boot=f"{boot}+"))
         world.pass_time(500)
-    assert 2 < all_starts(world) <= STARTS_MOST + 1
+    assert 2 < all_starts(world) <= STARTS_MAX + 1
 
 
 def test_what_a_budget_ends_pauses_as_the_job_asks() -> None:

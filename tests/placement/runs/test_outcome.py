@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fallow.services.placement.lifecycle.runs.outcome import outcome_of
-from fallow.services.placement.lifecycle.runs.retry import FAULTS_MOST, backoff_ms
+from fallow.services.placement.lifecycle.runs.retry import FAULTS_MAX, backoff_ms
 from fallow.shared.cluster.model.job import Job, JobStatus
 from fallow.shared.events.effects import JobFailed, JobRequeued
 from fallow.shared.events.fields.values import RetryPolicy, RunStatus
@@ -83,10 +83,10 @@ def test_a_used_up_budget_ends_the_job() -> None:
 def test_losses_in_a_row_end_a_job_only_with_a_fault_that_a_node_named_of_the_last(
     why: StopReason | None, runs: tuple[RunStatus, ...], text: str, fault: str | None, told: str
 ) -> None:
-    lost = job(why, losses=FAULTS_MOST, stop_text="full" if why is StopReason.DEVICE_FAILED else "")
+    lost = job(why, losses=FAULTS_MAX, stop_text="full" if why is StopReason.DEVICE_FAILED else "")
     (end,) = outcome_of(lost, {f"n{at}": status for at, status in enumerate(runs)}, 100, text, fault)
     assert (end.text if isinstance(end, JobFailed) else "") == told
-    (again,) = outcome_of(replace(lost, losses=FAULTS_MOST - 1), {"n0": STOPPED}, 100, text, fault)
+    (again,) = outcome_of(replace(lost, losses=FAULTS_MAX - 1), {"n0": STOPPED}, 100, text, fault)
     assert isinstance(again, JobRequeued)
 
 

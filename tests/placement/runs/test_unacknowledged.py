@@ -23,10 +23,10 @@ from tests.placement.worlds.world import (
     started,
 )
 
-MOST = 3
+MAX = 3
 
 
-def capped(placement: str = "best-fit", most: int = MOST) -> World:
+def capped(placement: str = "best-fit", most: int = MAX) -> World:
     """Two nodes of 8 GPUs, on each of which at most so many workers may be unconfirmed."""
     world = cell_with(joined("n1"), joined("n2"))
     world.tell(set_policy(placement=placement, max_unacknowledged_starts_per_node=most))
@@ -50,7 +50,7 @@ def on_each(world: World) -> dict[str, int]:
 def test_no_policy_places_anything_on_a_node_that_is_full_of_starts(placement: str) -> None:
     world = capped(placement)
     submit(world, 10)
-    assert on_each(world) == {"n1": MOST, "n2": MOST}
+    assert on_each(world) == {"n1": MAX, "n2": MAX}
     assert world.state.pools["train"].free_whole == 0
 
 
@@ -60,8 +60,8 @@ def test_what_a_node_confirms_lets_as_much_in(placement: str) -> None:
     submit(world, 10)
     first = world.nodes_of("job-0")[0]
     world.tell(started("job-0", first), started(here(world, first), first))
-    assert on_each(world) == {first: MOST + 2, other(first): MOST}
-    assert len(starting(world)) == 2 * MOST
+    assert on_each(world) == {first: MAX + 2, other(first): MAX}
+    assert len(starting(world)) == 2 * MAX
 
 
 def here(world: World, node: str) -> str:
@@ -119,8 +119,8 @@ def test_what_a_lost_node_had_not_confirmed_is_forgotten() -> None:
 def test_the_limit_can_be_changed_and_lifted_while_starts_are_under_way() -> None:
     world = capped()
     submit(world, 10)
-    world.tell(set_policy(max_unacknowledged_starts_per_node=MOST + 1))
-    assert on_each(world) == {"n1": MOST + 1, "n2": MOST + 1}
+    world.tell(set_policy(max_unacknowledged_starts_per_node=MAX + 1))
+    assert on_each(world) == {"n1": MAX + 1, "n2": MAX + 1}
     world.tell(set_policy())
     assert len(starting(world)) == 10
     world.tell(set_policy(max_unacknowledged_starts_per_node=1))

@@ -6,7 +6,7 @@ from copy import copy
 
 import pytest
 
-from fallow.services.placement.search.beside import CLOSED_MOST, place_beside
+from fallow.services.placement.search.beside import CLOSED_MAX, place_beside
 from fallow.shared.cluster.fold.apply import apply
 from fallow.shared.cluster.model.job import Job
 from fallow.shared.cluster.model.node import Node
@@ -28,7 +28,7 @@ class Looked(dict[str, Node]):
 
 @pytest.mark.parametrize("spare", [0, 1])
 def test_where_heads_could_be_on_too_many_nodes_none_of_these_is_looked_at(spare: int) -> None:
-    state = network([Machine("a") for _ in range(CLOSED_MOST + 3)])
+    state = network([Machine("a") for _ in range(CLOSED_MAX + 3)])
     for name in sorted(state.nodes)[: 1 + spare]:
         node = state.nodes[name].spec
         apply(state, e.NodeChanged(spec=node, boot="boot-1", status=NodeStatus.CORDONED), 0)

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from fallow.services.placement.owners.patience import PATIENCE_MS, changes_ms
-from fallow.services.placement.queue.heads import PLAN_WAITS_MOST
+from fallow.services.placement.queue.heads import PLAN_WAITS_MAX
 from fallow.services.queueing.policy.estimator import Declared
 from fallow.services.queueing.policy.planner import plan_starts
 from fallow.shared.cluster.checks.audit import Ledger
@@ -44,7 +44,7 @@ WALKED = (e.JobStarted, e.JobResizing, e.HeadBlocked, e.HeadCleared, e.Reservati
 ASKED_SHARE = 0.5
 """Of so much of the moments it is asked, since each time a log is folded."""
 
-ACTS_IN_A_ROW_MOST = 40
+ACTS_IN_A_ROW_MAX = 40
 
 
 class Moment(Enum):
@@ -214,7 +214,7 @@ class BetweenEvents:
     def _act(self) -> list[e.AnyEffect]:
         """Decide for as long as there is something to decide now."""
         made = list[e.AnyEffect]()
-        for _ in range(ACTS_IN_A_ROW_MOST):
+        for _ in range(ACTS_IN_A_ROW_MAX):
             made += self.world.rest()
             due_ms = self.world.service.next_cell_ms()
             if due_ms is None or due_ms > self.world.now_ms:
@@ -241,7 +241,7 @@ class BetweenEvents:
         state = self.world.state
         waiting, kept = self._of(JobStatus.QUEUED), state.reservations
         runs_ms = {run_ms for job in waiting if (run_ms := run_estimate_ms(state, job.spec)) is not None}
-        planned = [state.heads[job] + PLAN_WAITS_MOST * self.wait_ms for job in kept if job in state.heads]
+        planned = [state.heads[job] + PLAN_WAITS_MAX * self.wait_ms for job in kept if job in state.heads]
         found = {
             Moment.PLAN_WAITED_FOR: at_ms in planned if self.wait_ms else False,
             Moment.FIRST_PLAN_OVER: any(each.first_ms == at_ms for each in kept.values()),

@@ -5,15 +5,15 @@ from __future__ import annotations
 from fallow.shared.cluster.model.config import CellFile, CellPart, Pool, Tenant
 from fallow.shared.events.base import Event
 from fallow.shared.events.operations import CellPolicy
-from fallow.shared.log.machine.writer import DECISION_BYTES_MOST
+from fallow.shared.log.machine.writer import DECISION_BYTES_MAX
 from tests.placement.worlds.world import CELL, World
 
-CHARACTERS_MOST = 128
+CHARACTERS_MAX = 128
 
 
 def at_length(name: str) -> str:
     """The name with as many characters as it may have."""
-    return f"{name}-".ljust(CHARACTERS_MOST, "x")
+    return f"{name}-".ljust(CHARACTERS_MAX, "x")
 
 
 def long_names(count: int) -> list[str]:
@@ -40,4 +40,4 @@ def is_sound(world: World, *, since: int = 0) -> None:
     """Every record can be read, none had to be made anew, and all see the same."""
     world.check()
     assert world.unwritable == []
-    assert max(len(record.value) for record in world.log[since:]) <= DECISION_BYTES_MOST
+    assert max(len(record.value) for record in world.log[since:]) <= DECISION_BYTES_MAX

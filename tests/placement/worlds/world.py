@@ -46,7 +46,7 @@ FILE = CellFile(
     ),
     tenants=(Tenant(name="ada"), Tenant(name="bob")),
 )
-DECISIONS_IN_A_ROW_MOST = 200
+DECISIONS_IN_A_ROW_MAX = 200
 
 
 class Fate(Enum):
@@ -146,7 +146,7 @@ class World:
     def rest(self) -> list[e.AnyEffect]:
         """Decide until there is nothing left to decide. The effects that came into force."""
         made: list[e.AnyEffect] = []
-        for _ in range(DECISIONS_IN_A_ROW_MOST):
+        for _ in range(DECISIONS_IN_A_ROW_MAX):
             goes_on = self.decide()
             made += self._new_effects()
             if not goes_on:

@@ -23,7 +23,7 @@ from tests.placement.worlds.world import CELL, FILE, Fate, World, admitted, canc
 
 NODES = ("n1", "n2", "n3", "n4")
 STEPS = 60
-ROUNDS_MOST = 60
+ROUNDS_MAX = 60
 
 
 class Agent:
@@ -181,7 +181,7 @@ class Chaos:
 
 
 def come_to_rest(chaos: Chaos) -> None:
-    for _ in range(ROUNDS_MOST):
+    for _ in range(ROUNDS_MAX):
         chaos.tell_all()
         if chaos.is_quiet():
             return

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fallow.services.placement.app.ownership import Ownership
-from fallow.services.placement.app.setbacks import REFUSED_MOST, UNANSWERED_MOST, CannotWrite, Setbacks
+from fallow.services.placement.app.setbacks import REFUSED_MAX, UNANSWERED_MAX, CannotWrite, Setbacks
 from fallow.services.placement.app.watch.size_watch import ASK_EVERY_MS, SizeWatch
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.effects import JobEnqueued
@@ -54,10 +54,10 @@ async def test_a_writer_whose_appends_are_refused_says_so_and_gives_the_cell_up_
     process = PlacementProcess(log, "one")
     await process.start()
     await eventually(lambda: process.metric("fallow_cell_given_up_total") == 1, within_s=15)
-    assert log.tries[DECISIONS] == REFUSED_MOST
+    assert log.tries[DECISIONS] == REFUSED_MAX
     assert "no right to write t.decisions" in process.health
     await asyncio.sleep(0.5)
-    assert log.tries[DECISIONS] == REFUSED_MOST, "while it declines the cell it writes nothing"
+    assert log.tries[DECISIONS] == REFUSED_MAX, "while it declines the cell it writes nothing"
     await process.stop()
 
 
@@ -141,7 +141,7 @@ async def test_a_writer_that_cannot_set_a_record_aside_does_not_take_the_cell_ov
     process = PlacementProcess(log, "one")
     await process.start()
     await eventually(lambda: process.metric("fallow_cell_given_up_total") == 1, within_s=15)
-    assert log.tries[DECISIONS] == REFUSED_MOST, "each try begins with one WriterStarted"
+    assert log.tries[DECISIONS] == REFUSED_MAX, "each try begins with one WriterStarted"
     assert "no right to write t.dead-letters" in process.health
     await process.stop()
 
@@ -204,7 +204,7 @@ def test_a_lost_answer_is_no_setback_to_speak_of_and_many_in_a_row_are() -> None
     setbacks, unknown = Setbacks(BackOff(0.1), BackOff(30.0)), AppendUnknown("no answer")
     setbacks.failed(unknown)
     assert not setbacks.is_serious
-    for _ in range(UNANSWERED_MOST - 2):
+    for _ in range(UNANSWERED_MAX - 2):
         setbacks.failed(unknown)
     assert setbacks.is_serious
     with pytest.raises(CannotWrite, match="no answer"):
@@ -213,7 +213,7 @@ def test_a_lost_answer_is_no_setback_to_speak_of_and_many_in_a_row_are() -> None
 
 def test_each_failure_in_a_row_is_followed_by_a_longer_pause_and_a_success_ends_the_row() -> None:
     setbacks, refused = Setbacks(BackOff(0.1), BackOff(30.0)), AppendRefused(Refusal.NOT_ALLOWED, "no right")
-    pauses = [setbacks.failed(refused) for _ in range(REFUSED_MOST - 1)]
+    pauses = [setbacks.failed(refused) for _ in range(REFUSED_MAX - 1)]
     assert pauses[-1] > pauses[0] * 2
     setbacks.succeeded()
     assert setbacks.failed(refused) < pauses[-1]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fallow.shared.cluster.model.config import Tenant, depths_of
 from fallow.shared.runtime.files.cell_file import MISTAKES_TOLD, CellFileError, parse_cell_file
-from fallow.shared.runtime.files.yaml_text import DEPTH_MOST
+from fallow.shared.runtime.files.yaml_text import DEPTH_MAX
 from tests.hypothesis_profile import reaches
 
 
@@ -16,7 +16,7 @@ from tests.hypothesis_profile import reaches
 def test_a_file_of_bottomless_nesting_is_refused_in_one_line(deep: str) -> None:
     with pytest.raises(CellFileError) as refused:
         parse_cell_file(deep, "cell.yaml")
-    assert str(refused.value) == f"cell.yaml: line 1: nested in more than {DEPTH_MOST} levels"
+    assert str(refused.value) == f"cell.yaml: line 1: nested in more than {DEPTH_MAX} levels"
 
 
 @pytest.mark.parametrize("row", ["  - {nam: x}\n", "  - {name: x, gpus: many}\n"])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.shared.runtime.files.table import COLUMNS_MOST, LINE_CHARS_MOST, Table, WrongTable
+from fallow.shared.runtime.files.table import COLUMNS_MAX, LINE_CHARS_MAX, Table, WrongTable
 from tests.hypothesis_profile import reaches
 
 CELLS = st.lists(st.text(st.sampled_from('a,"\n é'), max_size=4), min_size=1, max_size=4)
@@ -49,10 +49,10 @@ class Endless(io.StringIO):
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        (("a,b\n", "x," * LINE_CHARS_MOST), f"a line has more than {LINE_CHARS_MOST} characters"),
-        (("a,b\n", '"\n', '",' + "," * 100_000 + '"\n'), f"a row has more than {LINE_CHARS_MOST} characters"),
-        (('a,"\n', '",' + "," * 100_000 + '"\n'), f"a row has more than {LINE_CHARS_MOST} characters"),
-        (("," * COLUMNS_MOST + "\n", "x\n"), f"has more than {COLUMNS_MOST} columns"),
+        (("a,b\n", "x," * LINE_CHARS_MAX), f"a line has more than {LINE_CHARS_MAX} characters"),
+        (("a,b\n", '"\n', '",' + "," * 100_000 + '"\n'), f"a row has more than {LINE_CHARS_MAX} characters"),
+        (('a,"\n', '",' + "," * 100_000 + '"\n'), f"a row has more than {LINE_CHARS_MAX} characters"),
+        (("," * COLUMNS_MAX + "\n", "x\n"), f"has more than {COLUMNS_MAX} columns"),
         (("a,b\n", "," * 500_000 + "\n"), "line 2: cell 3 = '': the table has 2 columns"),
     ],
     ids=["a line", "a row in quotes", "columns in quotes", "columns", "cells"],
@@ -67,13 +67,13 @@ def test_a_table_without_end_is_refused_while_little_of_it_is_held(lines: tuple[
     finally:
         tracemalloc.stop()
     assert str(refused.value) == told
-    assert file.given < 2 * LINE_CHARS_MOST
-    assert most < 40 * LINE_CHARS_MOST
+    assert file.given < 2 * LINE_CHARS_MAX
+    assert most < 40 * LINE_CHARS_MAX
 
 
 @pytest.mark.parametrize("row", ["x\n", '"x\n"\n'], ids=["in one line", "in two lines"])
 def test_what_one_row_may_have_a_table_may_have_many_times(row: str) -> None:
-    rows = 2 * LINE_CHARS_MOST // len(row)
+    rows = 2 * LINE_CHARS_MAX // len(row)
     assert sum(1 for _ in Table(io.StringIO("a\n" + row * rows))) == rows
 
 
@@ -87,7 +87,7 @@ def test_several_columns_may_have_no_name(text: str, row: dict[str, str]) -> Non
 
 
 def test_a_table_of_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fallow.shared.runtime.files.table.ROWS_MOST", 10)
+    monkeypatch.setattr("fallow.shared.runtime.files.table.ROWS_MAX", 10)
     assert len(list(Table(io.StringIO("a\n" + "x\n" * 10)))) == 10
     with pytest.raises(WrongTable, match=r"^has more than 10 rows$"):
         list(Table(io.StringIO("a\n" + "x\n" * 11)))

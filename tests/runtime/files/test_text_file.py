@@ -12,17 +12,17 @@ from fallow.shared.runtime.files.cell_file import CellFileError, load_cell_file
 from fallow.shared.runtime.files.text_file import TextFileError, read_text_file
 
 
-def _refusal(path: Path, *, may_be_pipe: bool = False, bytes_most: int = 100) -> str:
+def _refusal(path: Path, *, may_be_pipe: bool = False, bytes_max: int = 100) -> str:
     with pytest.raises(TextFileError) as refused:
-        read_text_file(path, may_be_pipe=may_be_pipe, bytes_most=bytes_most)
+        read_text_file(path, may_be_pipe=may_be_pipe, bytes_max=bytes_max)
     return str(refused.value)
 
 
 def test_a_file_is_read_up_to_its_limit_of_bytes(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes("ä\r\n".encode() * 25)
-    assert read_text_file(path, bytes_most=100) == "ä\n" * 25
-    assert _refusal(path, bytes_most=99) == "cannot be read: has more than 99 bytes"
+    assert read_text_file(path, bytes_max=100) == "ä\n" * 25
+    assert _refusal(path, bytes_max=99) == "cannot be read: has more than 99 bytes"
 
 
 def test_a_device_is_refused_before_it_is_read() -> None:

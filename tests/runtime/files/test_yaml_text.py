@@ -14,7 +14,7 @@ from fallow.shared.log.admin.topics import TopicsFileError, parse_topics
 from fallow.shared.runtime.files.cell_file import CellFileError, parse_cell_file
 from fallow.shared.runtime.files.yaml_text import (
     LONG_CHARS,
-    NUMBER_CHARS_MOST,
+    NUMBER_CHARS_MAX,
     YamlTextError,
     read_yaml,
     read_yaml_documents,
@@ -73,12 +73,12 @@ def _mistake(text: str) -> str:
 
 def test_the_error_names_the_line_and_the_length() -> None:
     said = "line 2: a number of 65 characters: at most 64 are read"
-    assert _mistake(f"a: 1\nb: {'9' * (NUMBER_CHARS_MOST + 1)}\n") == said
+    assert _mistake(f"a: 1\nb: {'9' * (NUMBER_CHARS_MAX + 1)}\n") == said
 
 
 def test_a_long_number_in_a_later_document_of_a_file_is_refused_with_its_line() -> None:
     with pytest.raises(YamlTextError, match=r"^line 3: a number of 65 characters"):
-        list(read_yaml_documents(f"a: 1\n---\nb: {'9' * (NUMBER_CHARS_MOST + 1)}\n"))
+        list(read_yaml_documents(f"a: 1\n---\nb: {'9' * (NUMBER_CHARS_MAX + 1)}\n"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from fallow.shared.runtime.http.connections import CONNECTIONS_MOST, REQUEST_BYTES_MOST, BoundedHttp
+from fallow.shared.runtime.http.connections import CONNECTIONS_MAX, REQUEST_BYTES_MAX, BoundedHttp
 from fallow.shared.runtime.http.door import CONNECTION_S, Door
 from fallow.shared.runtime.http.health import Health, HealthServer
 from fallow.shared.runtime.http.turns import BANKED_S, REST
@@ -20,7 +20,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class ImpatientHttp(BoundedHttp):
-    request_s_most = 0.3
+    request_s_max = 0.3
 
 
 async def served(http: type[BoundedHttp]) -> AsyncIterator[int]:
@@ -70,9 +70,9 @@ async def status(port: int) -> int:
 
 @pytest.mark.parametrize("said", [b"", b"GET /healthz HTTP/1.1\r\nx: ", b"GET /healthz HTTP/1.1\r\n\r\n"])
 async def test_many_connections_do_not_all_stay_open_and_keep_no_probe_out(port: int, said: bytes) -> None:
-    held = await opened(port, said, 3 * CONNECTIONS_MOST)
+    held = await opened(port, said, 3 * CONNECTIONS_MAX)
     assert await status(port) == 200
-    assert sum(await asyncio.gather(*map(is_open, held))) <= CONNECTIONS_MOST
+    assert sum(await asyncio.gather(*map(is_open, held))) <= CONNECTIONS_MAX
     for _, writer in held:
         writer.close()
 
@@ -96,7 +96,7 @@ async def first_line(connection: socket.socket) -> bytes:
 
 
 async def test_all_that_ask_at_once_are_answered_though_they_are_more_than_the_places(port: int) -> None:
-    asking = at_once(port, b"GET /healthz HTTP/1.1\r\n\r\n", 4 * CONNECTIONS_MOST)
+    asking = at_once(port, b"GET /healthz HTTP/1.1\r\n\r\n", 4 * CONNECTIONS_MAX)
     assert {await first_line(connection) for connection in asking} == {b"HTTP/1.1 200 OK\r\n"}
 
 
@@ -107,7 +107,7 @@ async def test_connections_come_in_by_turns_however_many_stand_before_the_door()
         made.append(asyncio.Protocol())
         return made[-1]
 
-    serving = asyncio.create_task(Door(listener, protocol, lambda: CONNECTIONS_MOST).serve())
+    serving = asyncio.create_task(Door(listener, protocol, lambda: CONNECTIONS_MAX).serve())
     await asyncio.sleep(0.1)
     began_s, count = time.perf_counter(), 300
     standing = at_once(listener.getsockname()[1], b"", count)
@@ -119,7 +119,7 @@ async def test_connections_come_in_by_turns_however_many_stand_before_the_door()
 
 
 async def test_the_connection_that_was_silent_longest_makes_room(port: int) -> None:
-    asking, *silent = await opened(port, b"", CONNECTIONS_MOST)
+    asking, *silent = await opened(port, b"", CONNECTIONS_MAX)
     asking[1].write(b"GET /admin HTTP/1.1\r\n\r\n")
     assert (await asking[0].readuntil(b"}")).startswith(b"HTTP/1.1 404 ")
     silent += await opened(port, b"", 1)
@@ -138,7 +138,7 @@ ONE = b"GET /admin HTTP/1.1\r\n\r\n"
 @pytest.mark.parametrize("said", [b"", *HALVES, *[ONE + half for half in HALVES]])
 async def test_a_request_that_is_not_whole_in_time_ends_its_connection(impatient_port: int, said: bytes) -> None:
     [connection] = await opened(impatient_port, said, 1)
-    await asyncio.sleep(3 * ImpatientHttp.request_s_most)
+    await asyncio.sleep(3 * ImpatientHttp.request_s_max)
     assert not await is_open(connection)
     connection[1].close()
 
@@ -148,21 +148,21 @@ async def test_a_connection_may_rest_between_two_requests(impatient_port: int) -
     for _ in range(2):
         writer.write(b"GET /admin HTTP/1.1\r\n\r\n")
         assert (await reader.readuntil(b"}")).startswith(b"HTTP/1.1 404 ")
-        await asyncio.sleep(3 * ImpatientHttp.request_s_most)
+        await asyncio.sleep(3 * ImpatientHttp.request_s_max)
     writer.close()
 
 
 @pytest.mark.parametrize("line", [b"x: y\r\n", b"y"])
 async def test_a_request_whose_head_has_no_end_is_refused_and_its_connection_closed(port: int, line: bytes) -> None:
     reader, writer = await asyncio.open_connection(LOCAL, port)
-    writer.write(b"GET /healthz HTTP/1.1\r\nx: " + line * (REQUEST_BYTES_MOST // len(line)))
+    writer.write(b"GET /healthz HTTP/1.1\r\nx: " + line * (REQUEST_BYTES_MAX // len(line)))
     assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
     writer.close()
 
 
 async def test_a_request_that_is_too_long_is_refused_also_where_its_end_comes_apart(port: int) -> None:
     reader, writer = await asyncio.open_connection(LOCAL, port)
-    head = b"GET /healthz HTTP/1.1\r\nx: " + b"y" * REQUEST_BYTES_MOST + b"\r\n\r\n"
+    head = b"GET /healthz HTTP/1.1\r\nx: " + b"y" * REQUEST_BYTES_MAX + b"\r\n\r\n"
     for piece in (head[:10_000], head[10_000:]):
         writer.write(piece)
         await asyncio.sleep(0.1)
@@ -180,7 +180,7 @@ async def test_many_requests_over_one_connection_may_be_long_together(port: int)
 
 async def test_of_more_than_is_read_at_once_nothing_is_answered(port: int) -> None:
     reader, writer = await asyncio.open_connection(LOCAL, port)
-    writer.write(ONE * (REQUEST_BYTES_MOST // len(ONE) + 1))
+    writer.write(ONE * (REQUEST_BYTES_MAX // len(ONE) + 1))
     assert (await reader.read()).count(b"HTTP/1.1 ") == 1
     writer.close()
 

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
-from fallow.shared.runtime.http.connections import CONNECTIONS_MOST
+from fallow.shared.runtime.http.connections import CONNECTIONS_MAX
 from fallow.shared.runtime.http.health import Health, HealthServer
 from fallow.shared.runtime.stack.ports import LOCAL
 from tests.contract.eventually import eventually
@@ -88,11 +88,11 @@ async def test_a_probe_waits_for_no_metrics(server: HealthServer, costly: Costly
 async def test_a_probe_gets_in_though_more_wait_for_metrics_than_there_are_places(
     server: HealthServer, costly: Costly
 ) -> None:
-    clients = await asked(server.port, 2 * CONNECTIONS_MOST)
+    clients = await asked(server.port, 2 * CONNECTIONS_MAX)
     reader, writer = await asyncio.open_connection(LOCAL, server.port)
     writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
     assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
-    assert len(costly.made_in) < CONNECTIONS_MOST / 2
+    assert len(costly.made_in) < CONNECTIONS_MAX / 2
     for _, each in (*clients, (reader, writer)):
         each.close()
 

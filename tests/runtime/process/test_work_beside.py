@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from fallow.shared.runtime.host import QUICK_S, SLOW_S_MOST, SLOW_TIMES, Host
+from fallow.shared.runtime.host import QUICK_S, SLOW_S_MAX, SLOW_TIMES, Host
 
 
 class TimedHost(Host):
@@ -58,9 +58,9 @@ async def test_after_slow_work_all_of_its_kind_is_done_in_another_thread_for_a_w
 
 async def test_after_very_slow_work_the_while_is_longer_and_has_an_end() -> None:
     host = TimedHost()
-    await host.threads(SLOW_S_MOST)
+    await host.threads(SLOW_S_MAX)
     await host.threads(2 * QUICK_S)
-    host.now_s += SLOW_S_MOST - 3 * QUICK_S
+    host.now_s += SLOW_S_MAX - 3 * QUICK_S
     assert await host.threads(QUICK_S / 2)
     host.now_s += QUICK_S
     assert not await host.threads(QUICK_S / 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fallow.shared.runtime.stack.restarts import CALM_MS, PAUSE_FIRST_MS, PAUSE_MOST_MS, Deaths, how_it_ended
+from fallow.shared.runtime.stack.restarts import CALM_MS, PAUSE_FIRST_MS, PAUSE_MAX_MS, Deaths, how_it_ended
 from tests.hypothesis_profile import reaches
 
 
@@ -33,7 +33,7 @@ def test_every_pause_is_within_its_bounds(lives_ms: list[int]) -> None:
     for life_ms in lives_ms:
         now_ms += life_ms
         pauses.append(deaths.died(now_ms))
-        assert PAUSE_FIRST_MS <= pauses[-1] <= PAUSE_MOST_MS
+        assert PAUSE_FIRST_MS <= pauses[-1] <= PAUSE_MAX_MS
         deaths.started(now_ms)
     reaches("a pause is longer than the first one", max(pauses) > PAUSE_FIRST_MS)
 

@@ -72,7 +72,7 @@ def test_jobs_that_no_tick_of_the_half_life_helps_are_unfinished_as_without_a_ha
 class Woken(VirtualCell):
     """A cell in which something is due each second, for far longer than any job runs."""
 
-    moments_in_vain_most = 50
+    moments_in_vain_max = 50
 
     def next_due_ms(self) -> int | None:
         due_ms = super().next_due_ms()

@@ -87,3 +87,22 @@ def test_no_word_that_was_given_up_comes_back() -> None:
 def test_a_word_that_came_back_would_be_found(word: str) -> None:
     assert found_in(f"the {word} of") == [word]
     assert found_in(f"x{word}") == []
+
+
+BOUND_AS_MOST = re.compile(r"\b(?!test_)(?:\w+_most|most_\w+|\w+_most_\w+|\w+_MOST|MOST_\w+|\w+_MOST_\w+)\b")
+"""A bound's name ends in `_max`, with its unit before or behind: `bytes_max`, `max_running`."""
+
+
+def test_no_name_of_a_bound_says_most_for_max() -> None:
+    own = Path(__file__).resolve()
+    found = {path: BOUND_AS_MOST.findall(path.read_text(encoding="utf-8")) for path in texts() if path.resolve() != own}
+    assert {path.relative_to(TOP).as_posix(): names for path, names in found.items() if names} == {}
+
+
+def test_a_bound_that_says_most_would_be_found() -> None:
+    assert BOUND_AS_MOST.findall("TEXT_BYTES_MOST, most_running, waits_ms_most and at most") == [
+        "TEXT_BYTES_MOST",
+        "most_running",
+        "waits_ms_most",
+    ]
+    assert BOUND_AS_MOST.findall("def test_it_waits_at_most_ten_seconds(") == []

@@ -15,7 +15,7 @@ from fallow.cli.job.files.waits import circle_among
 from fallow.cli.job.files.waits import rule_of as rule_of_circle
 from fallow.services.admission.policy.beside_room import amiss_anywhere, misnamed
 from fallow.shared.checker_words import HALF_A_CHARACTER
-from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MOST, encode, shorten, written
+from fallow.shared.events.codec.encoding import SUBMISSION_BYTES_MAX, encode, shorten, written
 from fallow.shared.events.fields.job_ids import in_full, in_short
 from fallow.shared.events.fields.value import plain, replace
 from fallow.shared.events.fields.values import Dependency, JobSpec
@@ -31,10 +31,10 @@ from fallow.shared.events.validation.rules_told import (
 from fallow.shared.events.validation.unknown_fields import fields_around, read_valid
 from fallow.shared.runtime.errors.several_lines import ErrorOfSeveralLines
 from fallow.shared.runtime.files.signs import visible
-from fallow.shared.runtime.files.text_file import FILE_BYTES_MOST, TextFileError, read_text_file, text_of
-from fallow.shared.runtime.files.yaml_text import DEPTH_MOST, NUMBER_CHARS_MOST, YamlTextError, read_yaml_documents
+from fallow.shared.runtime.files.text_file import FILE_BYTES_MAX, TextFileError, read_text_file, text_of
+from fallow.shared.runtime.files.yaml_text import DEPTH_MAX, NUMBER_CHARS_MAX, YamlTextError, read_yaml_documents
 
-EXPANSION_MOST = 100
+EXPANSION_MAX = 100
 """So many times may aliases repeat what a file holds, in the mean."""
 
 MISTAKES_TOLD = 20
@@ -141,8 +141,8 @@ def _documents(text: str, name: str) -> list[Any]:
         documents = [document for document in read_yaml_documents(text) if document is not None]
     except YamlTextError as error:
         raise JobFileError(f"{name}: {error}") from error
-    if _is_larger(documents, EXPANSION_MOST * (1 + len(text))):
-        raise JobFileError(f"{name}: its aliases make it more than {EXPANSION_MOST} times as large")
+    if _is_larger(documents, EXPANSION_MAX * (1 + len(text))):
+        raise JobFileError(f"{name}: its aliases make it more than {EXPANSION_MAX} times as large")
     return documents
 
 
@@ -156,8 +156,8 @@ def _json_line(line: str, where: str) -> Any:
     except ValueError as error:
         # A key that stands twice, a number of too many digits.
         raise JobFileError(f"{where}: {shorten(str(error))}") from error
-    if line.count("[") + line.count("{") > DEPTH_MOST and _is_deeper(found, DEPTH_MOST):
-        raise JobFileError(f"{where}: nested in more than {DEPTH_MOST} levels")
+    if line.count("[") + line.count("{") > DEPTH_MAX and _is_deeper(found, DEPTH_MAX):
+        raise JobFileError(f"{where}: nested in more than {DEPTH_MAX} levels")
     return found
 
 
@@ -175,8 +175,8 @@ def _parts(value: Any) -> Iterable[Any]:
 
 def _whole_number(digits: str) -> int:
     """As in YAML: Python makes no number of thousands of digits, and says so in words about Python."""
-    if len(digits) > NUMBER_CHARS_MOST:
-        raise ValueError(f"a number of {len(digits)} characters: at most {NUMBER_CHARS_MOST} are read")
+    if len(digits) > NUMBER_CHARS_MAX:
+        raise ValueError(f"a number of {len(digits)} characters: at most {NUMBER_CHARS_MAX} are read")
     return int(digits)
 
 
@@ -228,8 +228,8 @@ def _job(item: Any) -> JobSpec:
     if (why := misnamed(job) or amiss_anywhere(_named_in_full(job))) is not None:
         raise ValueError(f"{why.field} = {written(why.value)}: {why.rule}")
     size = len(encode(SubmitJob(job=job)))
-    if size > SUBMISSION_BYTES_MOST:
-        raise ValueError(f"is {size} bytes, a submission has at most {SUBMISSION_BYTES_MOST}")
+    if size > SUBMISSION_BYTES_MAX:
+        raise ValueError(f"is {size} bytes, a submission has at most {SUBMISSION_BYTES_MAX}")
     return job
 
 
@@ -292,7 +292,7 @@ def read_text(file: str) -> tuple[str, str]:
         if file == "-" and sys.stdin is None:
             raise JobFileError("standard input: is closed")
         if file == "-":
-            return text_of(sys.stdin.buffer.read(FILE_BYTES_MOST + 1)), "standard input"
+            return text_of(sys.stdin.buffer.read(FILE_BYTES_MAX + 1)), "standard input"
         return read_text_file(Path(file), may_be_pipe=True), visible(file)
     except TextFileError as error:
         raise JobFileError(f"{'standard input' if file == '-' else visible(file)}: {error}") from error

@@ -15,15 +15,15 @@ SELDOM_BELOW_MILLI = 100
 SELDOM_BELOW_MS = 60_000
 """So soon a job is hardly ever to be ended by a limit of its run."""
 
-TOLD_MOST = 5
+TOLD_MAX = 5
 
 
 def odd_units(jobs: Sequence[JobSpec]) -> Iterator[str]:
     """A line for each wish for almost nothing, of the first few jobs that have one."""
     found = [line for job in jobs for line in _of(job)]
-    yield from found[:TOLD_MOST]
-    if len(found) > TOLD_MOST:
-        yield f"and {len(found) - TOLD_MOST} more wishes of this kind"
+    yield from found[:TOLD_MAX]
+    if len(found) > TOLD_MAX:
+        yield f"and {len(found) - TOLD_MAX} more wishes of this kind"
 
 
 def _of(job: JobSpec) -> Iterator[str]:

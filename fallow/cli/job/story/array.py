@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fallow.cli.job.jobs import NODES_NAMED_MOST
+from fallow.cli.job.jobs import NODES_NAMED_MAX
 from fallow.cli.job.story.standing import by_status, statuses
 from fallow.cli.job.story.why_waits import waits
 from fallow.cli.output.counts import counted
@@ -15,11 +15,11 @@ from fallow.shared.view.rows import JobRow
 
 COLUMNS = ("ELEMENT", "STATUS", "WAITS FOR", ">ATTEMPT", "NODES")
 
-ELEMENTS_SHOWN_MOST = 50
+ELEMENTS_SHOWN_MAX = 50
 
 
 def _nodes(row: JobRow) -> str:
-    return first_named(list(dict.fromkeys(place.node for place in row.places)), NODES_NAMED_MOST)
+    return first_named(list(dict.fromkeys(place.node for place in row.places)), NODES_NAMED_MAX)
 
 
 def tell(array: str, cell: str, rows: tuple[JobRow, ...]) -> None:
@@ -34,12 +34,12 @@ def tell(array: str, cell: str, rows: tuple[JobRow, ...]) -> None:
             row.attempt,
             _nodes(row),
         )
-        for row in open_rows[:ELEMENTS_SHOWN_MOST]
+        for row in open_rows[:ELEMENTS_SHOWN_MAX]
     ]
     if shown:
         print_table("elements that have not finished", COLUMNS, shown)
-    if len(open_rows) > ELEMENTS_SHOWN_MOST:
-        print_line(f"and {len(open_rows) - ELEMENTS_SHOWN_MOST} more")
+    if len(open_rows) > ELEMENTS_SHOWN_MAX:
+        print_line(f"and {len(open_rows) - ELEMENTS_SHOWN_MAX} more")
 
 
 def as_object(rows: tuple[JobRow, ...], own: JobRow | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from fallow.services.placement.explain.explain import Behind
 from fallow.services.placement.search.reason_precedence import OF_QUOTA
 from fallow.shared.events.reasons import PendingReason
 
-POOLS_NAMED_MOST = 3
+POOLS_NAMED_MAX = 3
 
 _PLAIN = (None, PendingReason.NO_FREE_GPUS, *sorted(OF_QUOTA))
 """Codes that what the head waits for tells already."""
@@ -31,9 +31,9 @@ def _wanted(head: Behind) -> str:
 
 
 def _in(pools: tuple[str, ...]) -> str:
-    named = list(pools[:POOLS_NAMED_MOST])
-    if len(pools) > POOLS_NAMED_MOST:
-        named.append(f"{len(pools) - POOLS_NAMED_MOST} more")
+    named = list(pools[:POOLS_NAMED_MAX])
+    if len(pools) > POOLS_NAMED_MAX:
+        named.append(f"{len(pools) - POOLS_NAMED_MAX} more")
     if not named:
         return ""
     *first, last = named

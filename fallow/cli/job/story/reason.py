@@ -8,7 +8,7 @@ from typing import Any
 
 from fallow.cli.cell.now import cell_now_ms
 from fallow.cli.job.story.head_words import head_words
-from fallow.cli.log.sentences import NODES_NAMED_MOST, gpus, of_job
+from fallow.cli.log.sentences import NODES_NAMED_MAX, gpus, of_job
 from fallow.cli.log.why import DEFERRED
 from fallow.cli.output.counts import counted
 from fallow.cli.output.durations import moment
@@ -16,7 +16,7 @@ from fallow.cli.quota.shares import percent
 from fallow.services.placement.explain.capacity import PoolRoom, UnitRoom
 from fallow.services.placement.explain.explain import AccountUse, Ahead, Planned, WhyNot, why_not
 from fallow.services.placement.search.reason_precedence import PRECEDENCE
-from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MOST
+from fallow.shared.cluster.capacity.gang_bytes import GANG_BYTES_MAX
 from fallow.shared.cluster.model.config import Queue
 from fallow.shared.cluster.model.job import WAITING
 from fallow.shared.cluster.model.node import Node
@@ -24,7 +24,7 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.values import JobSpec, Level, NodeStatus, Wish
 from fallow.shared.events.reasons import PendingReason
 
-UNITS_SHOWN_MOST = 5
+UNITS_SHOWN_MAX = 5
 MILLI = 1_000
 NONE_THERE = "none has joined yet, or all were removed"
 
@@ -78,9 +78,9 @@ def _pools(found: WhyNot, spec: JobSpec) -> Iterator[str]:
 
 def _planned(planned: Planned) -> str:
     """When it will start, and what is kept for it."""
-    nodes = list(planned.nodes[:NODES_NAMED_MOST])
-    if len(planned.nodes) > NODES_NAMED_MOST:
-        nodes.append(f"{len(planned.nodes) - NODES_NAMED_MOST} more")
+    nodes = list(planned.nodes[:NODES_NAMED_MAX])
+    if len(planned.nodes) > NODES_NAMED_MAX:
+        nodes.append(f"{len(planned.nodes) - NODES_NAMED_MAX} more")
     kept = f"; kept for it until then: {', '.join(nodes)}" if nodes else ""
     return f"planned for {moment(planned.start_ms)}, by estimates{kept}"
 
@@ -90,7 +90,7 @@ def _beside_room(found: WhyNot) -> Iterator[str]:
     if found.held_why:
         yield f"  it is held: {found.held_why}"
     if found.needs_bytes is not None:
-        needs, takes = found.needs_bytes, GANG_BYTES_MOST
+        needs, takes = found.needs_bytes, GANG_BYTES_MAX
         yield f"  its places need {needs} bytes, the record in which it starts takes {takes}"
     is_to_come = PendingReason.NOT_BEFORE in found.codes or PendingReason.BACKOFF in found.codes
     if found.not_before_ms is not None and is_to_come:
@@ -167,9 +167,9 @@ def _pool(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
         idle = dict(room.closed_gpus)
         parts = (f"{nodes} {_nodes(nodes)} {why}{_idle(idle.get(why, 0))}" for why, nodes in room.closed)
         yield f"    {', '.join(parts)}"
-    for unit in room.units[:UNITS_SHOWN_MOST]:
+    for unit in room.units[:UNITS_SHOWN_MAX]:
         yield f"    {room.level} {_unit(unit)}"
-    more = len(room.units) - UNITS_SHOWN_MOST
+    more = len(room.units) - UNITS_SHOWN_MAX
     if more > 0:
         yield f"    and {more} more with no more room than these"
 
@@ -183,7 +183,7 @@ def _too_large(room: PoolRoom, spec: JobSpec) -> Iterator[str]:
         return
     wants, wish = spec.resources, spec.topology
     needs = f"{gpus(wants.gpu_milli)}, {wants.cpu_milli / MILLI:g} CPUs and {wants.memory_mib:,} MiB"
-    has = f"{counted(room.gpus_most, 'GPU')}, {room.cpu_milli_most / MILLI:g} CPUs, {room.memory_mib_most:,} MiB"
+    has = f"{counted(room.gpus_max, 'GPU')}, {room.cpu_milli_max / MILLI:g} CPUs, {room.memory_mib_max:,} MiB"
     yield f"    each worker needs {needs}; the most that any node has that it may use: {has}"
     if wish is not None and _has_to_lie_in_one(spec):
         most = max(room.units, key=lambda unit: unit.workers_ever, default=None)

@@ -11,7 +11,7 @@ from fallow.cli.cell.retry import patiently
 from fallow.shared.client.port import CellClient
 from fallow.shared.cluster.model.arrays import is_element_of
 from fallow.shared.cluster.model.job import FINAL, WAITING, JobStatus
-from fallow.shared.events.fields.values import ARRAY_MOST
+from fallow.shared.events.fields.values import ARRAY_MAX
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import JobRow
 
@@ -44,7 +44,7 @@ async def elements(
     first = f"{array}."
     read = await client.jobs(cell, limit=FIRST_ROWS, after=first, at_least=at_least)
     if len(read.value) == FIRST_ROWS and read.value[-1].id.startswith(first):
-        read = await client.jobs(cell, limit=2 * ARRAY_MOST, after=first, at_least=at_least)
+        read = await client.jobs(cell, limit=2 * ARRAY_MAX, after=first, at_least=at_least)
     found = [row for row in read.value if is_element_of(row.id, array)]
     return replace(read, value=tuple(sorted(found, key=lambda row: int(row.id.rpartition(".")[2]))))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fallow.shared.events.reasons import PendingReason
 from fallow.shared.near import first_named
-from fallow.shared.view.rows import WAITED_FOR_NAMED_MOST
+from fallow.shared.view.rows import WAITED_FOR_NAMED_MAX
 
 
 def waits(why: str | None, held_why: str, waits_for: Sequence[str], more: int = 0) -> str:
@@ -15,5 +15,5 @@ def waits(why: str | None, held_why: str, waits_for: Sequence[str], more: int = 
     """
     if held_why:
         return held_why
-    names = first_named(waits_for, WAITED_FOR_NAMED_MOST, more) if why == PendingReason.AFTER else ""
+    names = first_named(waits_for, WAITED_FOR_NAMED_MAX, more) if why == PendingReason.AFTER else ""
     return f"{why or ''} {names}".strip()

@@ -25,7 +25,7 @@ from fallow.services.executor.processes.sweep import Sweep
 
 SUPERVISOR = Path(supervisor.__file__)
 LAST_WORDS_BYTES, LAST_WORDS_CHARS = 4_096, 200
-CODE_MOST = 255
+CODE_MAX = 255
 
 OVERDUE_MS = 5_000
 """So long after its time to end a worker's supervisor is asked again, and then made to."""
@@ -101,7 +101,7 @@ class WorkerFolder:
         Raises OSError, ValueError, TypeError.
         """
         try:
-            order = supervisor.read_plain(self.path / "order.json", supervisor.ORDER_BYTES_MOST)
+            order = supervisor.read_plain(self.path / "order.json", supervisor.ORDER_BYTES_MAX)
         except FileNotFoundError:
             return False
         return bool(order) and _object_of(order.decode()).get("ordered_ms", ordered_ms) != ordered_ms
@@ -210,7 +210,7 @@ class WorkerFolder:
             return None
         said = _object_of(written)
         code, number, why, text = said["code"], said["signal"], said["why"], said["text"]
-        are_numbers = all(each is None or (type(each) is int and 0 <= each <= CODE_MOST) for each in (code, number))
+        are_numbers = all(each is None or (type(each) is int and 0 <= each <= CODE_MAX) for each in (code, number))
         if not (are_numbers and type(why) is str and type(text) is str):
             raise ValueError("its end cannot be understood")
         text.encode()  # raises ValueError where no record could tell of it

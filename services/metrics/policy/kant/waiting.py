@@ -18,7 +18,7 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.fields.values import JobSpec
 
-KEPT_MOST = 1_000_000
+KEPT_MAX = 1_000_000
 """Waits of which percentiles are taken, for each group: 8 MB."""
 
 SECOND_MS = 1_000
@@ -27,25 +27,25 @@ BUCKETS_MS = tuple(s * SECOND_MS for s in (1, 5, 15, 60, 300, 900, 3_600, 10_800
 
 
 class Waits:
-    """Waits in milliseconds. Count, sum and `buckets` are of all; percentiles of the newest `kept_most`.
+    """Waits in milliseconds. Count, sum and `buckets` are of all; percentiles of the newest `kept_max`.
 
     `buckets[k]` counts the waits that are at most `BUCKETS_MS[k]` and longer than the bucket before; the last one, all
     longer.
     """
 
-    def __init__(self, kept_most: int = KEPT_MOST) -> None:
+    def __init__(self, kept_max: int = KEPT_MAX) -> None:
         self.count = 0
         self.sum_ms = 0
         self.buckets = [0] * (len(BUCKETS_MS) + 1)
-        self._kept_most = kept_most
+        self._kept_max = kept_max
         self._newest = array("q")
 
     def add(self, wait_ms: int) -> None:
         """One more."""
-        if len(self._newest) < self._kept_most:
+        if len(self._newest) < self._kept_max:
             self._newest.append(wait_ms)
         else:
-            self._newest[self.count % self._kept_most] = wait_ms
+            self._newest[self.count % self._kept_max] = wait_ms
         self.count += 1
         self.buckets[bisect_left(BUCKETS_MS, wait_ms)] += 1
         self.sum_ms += wait_ms
@@ -89,12 +89,12 @@ class WaitingTimes:
     """
 
     def __init__(
-        self, excluded: Collection[str] = frozenset(), kept_most: int = KEPT_MOST, whose: Whose | None = None
+        self, excluded: Collection[str] = frozenset(), kept_max: int = KEPT_MAX, whose: Whose | None = None
     ) -> None:
         self.groups: dict[Group, Waits] = {}
         self._found: dict[tuple[str, str, str], Waits] = {}
         self._whose = whose or Whose()
-        self._kept_most = kept_most
+        self._kept_max = kept_max
         self._excluded = excluded
         self._unstarted: dict[str, Unstarted] = {}
         self.acts: Acts = {
@@ -120,7 +120,7 @@ class WaitingTimes:
         for group, waits in self.groups.items():
             name = getattr(group, field)
             if name not in found:
-                found[name] = Waits(self._kept_most)
+                found[name] = Waits(self._kept_max)
             found[name].merge(waits)
         return found
 
@@ -128,7 +128,7 @@ class WaitingTimes:
     def classes(self) -> dict[str, Waits]:
         """The waits of every class of sizes, from small to large, those of which none has started too."""
         found = self.merged("size_class")
-        return {name: found.get(name) or Waits(self._kept_most) for name in SIZE_CLASSES}
+        return {name: found.get(name) or Waits(self._kept_max) for name in SIZE_CLASSES}
 
     def _enqueued(self, _: CellState, effect: e.JobEnqueued, __: int) -> None:
         self._expect(effect.spec, effect.submit_ms)
@@ -146,7 +146,7 @@ class WaitingTimes:
         key = (tenant, self._whose.start(state, effect)[1], size)
         waits = self._found.get(key)
         if waits is None:
-            waits = self._found[key] = self.groups[Group(*key)] = Waits(self._kept_most)
+            waits = self._found[key] = self.groups[Group(*key)] = Waits(self._kept_max)
         waits.add(max(0, at_ms - submit_ms))
 
     def _cancelled(self, _: CellState, effect: e.JobCancelled, __: int) -> None:

@@ -11,7 +11,7 @@ from fallow.shared.log.reading import event_of
 
 POLL_RECORDS, POLL_MS = 500, 1_000
 
-REACH_MS_MOST = 600_000
+REACH_MS_MAX = 600_000
 """No more of the topic is read again: longer leases than that begin anew with each writer."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from fallow.shared.log.port import Log, LogUnavailable, TopicPartition
 
-LOOK_MS_MOST = 1_000
+LOOK_MS_MAX = 1_000
 LOOKS_PER_LEASE = 8
 
 
@@ -40,7 +40,7 @@ class NodesEnd:
 
     def due_in_ms(self, now_ms: int, node_lease_wall_ms: int) -> int:
         """How long until it is time to ask; not before the last question is answered."""
-        every_ms = min(LOOK_MS_MOST, max(1, node_lease_wall_ms // LOOKS_PER_LEASE))
+        every_ms = min(LOOK_MS_MAX, max(1, node_lease_wall_ms // LOOKS_PER_LEASE))
         if self._question is not None and not self._question.done():
             return every_ms
         return 0 if self._asked_ms is None else self._asked_ms + every_ms - now_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fallow.services.placement.app.metrics import CellMetrics
-from fallow.services.placement.app.watch.look_back import REACH_MS_MOST, LookBack
+from fallow.services.placement.app.watch.look_back import REACH_MS_MAX, LookBack
 from fallow.services.placement.app.watch.nodes_end import NodesEnd
 from fallow.services.placement.lifecycle.nodes.leases import pause_ms
 from fallow.services.placement.service import PlacementService
@@ -40,8 +40,7 @@ class NodesWatch:
         if self._service.has_new_leases and not self._context.settings.embedded:
             policy = self._policy
             reach_ms = (
-                min(REACH_MS_MOST, longest_patience_ms(self._service.state))
-                + self._context.settings.clock_bound_wall_ms
+                min(REACH_MS_MAX, longest_patience_ms(self._service.state)) + self._context.settings.clock_bound_wall_ms
             )
             self._look_back.begin(self._host.wall_ms() - reach_ms, pause_ms(policy), self._wake)
 

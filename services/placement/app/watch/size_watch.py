@@ -30,7 +30,7 @@ class SizeWatch:
     async def refused(self, size_bytes: int) -> None:
         """The topic refused a record with a value of this size, which the writer may make."""
         self._refused_bytes = min(size_bytes, self._refused_bytes or size_bytes)
-        self._tell(await self._most(), size_bytes)
+        self._tell(await self._max(), size_bytes)
 
     def took(self, size_bytes: int) -> None:
         """The topic took a record with a value of this size."""
@@ -41,14 +41,14 @@ class SizeWatch:
         """Whether the setting was mended meanwhile, where it was too low: asked now and then."""
         if self._refused_bytes is None or self._context.host.monotonic_ms() < self._ask_at_ms:
             return
-        most = await self._most()
+        most = await self._max()
         if most is not None and most >= TOPIC_BYTES:
             self._is_mended()
 
-    async def _most(self) -> int | None:
+    async def _max(self) -> int | None:
         self._ask_at_ms = self._context.host.monotonic_ms() + ASK_EVERY_MS
         try:
-            return await self._log.record_bytes_most(self._topic)
+            return await self._log.topic_record_bytes_max(self._topic)
         except LogUnavailable as error:
             reason = str(error)
             self._context.logger.warning("the size of records is not known", cell=self.cell, reason=reason)

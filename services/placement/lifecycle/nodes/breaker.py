@@ -75,7 +75,7 @@ class Breaker:
         since_ms = held_ms - max(waited.values(), default=0) - _takes_ms(1, state.policy)
         paced_ms = since_ms if held is None else max(held.paced_wall_ms, since_ms)
         may_be_lost = min(
-            (held_ms - paced_ms) * state.policy.breaker_nodes_per_minute // _MINUTE_MS, _at_once_most(state)
+            (held_ms - paced_ms) * state.policy.breaker_nodes_per_minute // _MINUTE_MS, _at_once_max(state)
         )
         now = _in_turn(state, overdue, waited)[:may_be_lost] if may_be_lost else []
         step_ms = STEP_MS if listened_ms <= self._young_until_ms else LATER_STEP_MS
@@ -157,7 +157,7 @@ def are_too_many(silent: int, lived: int) -> bool:
     return silent >= BREAKER_NODES and silent * 100 > BREAKER_PERCENT * lived
 
 
-def _at_once_most(state: CellState) -> int:
+def _at_once_max(state: CellState) -> int:
     """How many nodes one record may declare lost, however high the rate is."""
     return max(BREAKER_NODES - 1, BREAKER_PERCENT * _living(state) // 100)
 

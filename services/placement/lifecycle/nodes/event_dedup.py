@@ -14,7 +14,7 @@ from typing import Protocol
 from fallow.shared.events.base import LARGEST_INTEGER
 from fallow.shared.events.nodes import NodeJoined
 
-FORMER_BOOTS_MOST = 8
+FORMER_BOOTS_MAX = 8
 """So many boots of a node are known as gone; a node that is older than that is taken for a new one."""
 
 
@@ -130,5 +130,5 @@ class Sequences:
 
 def _former(event: Word, boot: str | None, newest: Heard | None) -> tuple[str, ...]:
     if newest is not None:
-        return (*newest.former, newest.boot)[-FORMER_BOOTS_MOST:]
+        return (*newest.former, newest.boot)[-FORMER_BOOTS_MAX:]
     return (boot,) if boot is not None and boot != event.boot else ()

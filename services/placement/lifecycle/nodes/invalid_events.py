@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from fallow.services.placement.lifecycle.nodes.event_dedup import Word
 from fallow.shared.cluster.model.config import CellPart
 from fallow.shared.cluster.model.state import CellState
-from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MOST, Event
+from fallow.shared.events.base import LARGEST_INTEGER, TEXT_CHARACTERS_MAX, Event
 from fallow.shared.events.codec.encoding import encode
-from fallow.shared.events.fields.values import LABELS_MOST, TAINTS_MOST
-from fallow.shared.events.nodes import SEQ_AHEAD_WALL_MS, DeviceFailed, NodeEvent, NodeJoined, NodeReport, seq_most
+from fallow.shared.events.fields.values import LABELS_MAX, TAINTS_MAX
+from fallow.shared.events.nodes import SEQ_AHEAD_WALL_MS, DeviceFailed, NodeEvent, NodeJoined, NodeReport, seq_max
 from fallow.shared.events.reasons import DeadLetterReason
 
-NODE_BYTES_MOST = 64_000
+NODE_BYTES_MAX = 64_000
 """What a node may tell of itself. It stands in each record of a change of the node, of which many may come at once."""
 
 
-NODES_MOST = 50_000
+NODES_MAX = 50_000
 """So many nodes a cell may have, lost ones included. Each stands in the state of every reader and in each snapshot."""
 
 
@@ -51,9 +51,9 @@ def of_unknown_type(event: Event) -> RejectedEvent:
     return RejectedEvent(DeadLetterReason.UNKNOWN_TYPE, f"ce_type: placement reads no {event.type}")
 
 
-def number_most(stamped_ms: int | None) -> int:
+def number_max(stamped_ms: int | None) -> int:
     """The largest number that a word may have in a record with this stamp of the broker; any, where none is known."""
-    return LARGEST_INTEGER if stamped_ms is None else seq_most(stamped_ms)
+    return LARGEST_INTEGER if stamped_ms is None else seq_max(stamped_ms)
 
 
 def of_far_number(word: Word, most: int) -> RejectedEvent:
@@ -79,12 +79,12 @@ def _devices_of(event: NodeEvent) -> tuple[int, ...]:
 def _too_much(state: CellState, event: NodeJoined) -> RejectedEvent | None:
     """Why no cell takes a node of this description, or this cell no further node."""
     spec = event.spec
-    for field, count, most in (("labels", len(spec.labels), LABELS_MOST), ("taints", len(spec.taints), TAINTS_MOST)):
+    for field, count, most in (("labels", len(spec.labels), LABELS_MAX), ("taints", len(spec.taints), TAINTS_MAX)):
         if count > most:
             text = f"spec.{field}: {count}, a node has at most {most} {field}"
             return RejectedEvent(DeadLetterReason.TOO_MANY_LABELS, text)
-    if event.node not in state.nodes and len(state.nodes) >= NODES_MOST:
-        text = f"node: {event.node} is one more than the {NODES_MOST} nodes that cell {state.cell} may have"
+    if event.node not in state.nodes and len(state.nodes) >= NODES_MAX:
+        text = f"node: {event.node} is one more than the {NODES_MAX} nodes that cell {state.cell} may have"
         return RejectedEvent(DeadLetterReason.TOO_MANY_NODES, text)
     return None
 
@@ -93,15 +93,15 @@ def _of_no_pool(cell: CellPart, event: NodeJoined) -> RejectedEvent | None:
     spec, size_bytes = event.spec, len(encode(event.spec))
     if spec.id != event.node:
         return RejectedEvent(DeadLetterReason.INVALID, f"spec.id: {spec.id} is not node {event.node}, which joins")
-    if size_bytes > NODE_BYTES_MOST:
-        text = f"spec: {size_bytes} bytes, a node has at most {NODE_BYTES_MOST} with all of its labels"
+    if size_bytes > NODE_BYTES_MAX:
+        text = f"spec: {size_bytes} bytes, a node has at most {NODE_BYTES_MAX} with all of its labels"
         return RejectedEvent(DeadLetterReason.TOO_LARGE, text)
     for pool in cell.pools:
         if pool.name != spec.pool:
             continue
         if not pool.admits(event.node):
             text = f"node: {event.node} may not join pool {pool.name}, which takes {', '.join(pool.nodes)}"
-            return RejectedEvent(DeadLetterReason.NODE_NOT_ALLOWED, text[:TEXT_CHARACTERS_MOST])
+            return RejectedEvent(DeadLetterReason.NODE_NOT_ALLOWED, text[:TEXT_CHARACTERS_MAX])
         if spec.gpus > pool.gpus_per_node:
             text = f"spec.gpus: {spec.gpus}, a node of pool {pool.name} has at most {pool.gpus_per_node}"
             return RejectedEvent(DeadLetterReason.LARGER_THAN_POOL, text)

@@ -95,8 +95,8 @@ class Leases:
 
     def all_go_by(self, state: CellState) -> bool:
         """Whether every living node has told that its lease is not longer than the policy's."""
-        told, most_ms = self._told_ms, patience_ms(state.policy)
-        return all(told.get(node_id, most_ms + 1) <= most_ms for node_id in self._heard_ms if _lives(state, node_id))
+        told, max_ms = self._told_ms, patience_ms(state.policy)
+        return all(told.get(node_id, max_ms + 1) <= max_ms for node_id in self._heard_ms if _lives(state, node_id))
 
     def asked(self, state: CellState, end: int, asked_ms: int) -> None:
         """Topic `nodes` ended at this offset when the shell asked."""

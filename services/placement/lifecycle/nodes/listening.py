@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-ENDS_MOST = 512
+ENDS_MAX = 512
 """So many ends are remembered; of more, every other one is forgotten, and a long lag is told less exactly."""
 
 
@@ -58,7 +58,7 @@ class Listening:
             missed_ms += since_ms
         self._newest = _End(offset, asked_ms, missed_ms)
         self._ends.append(self._newest)
-        if len(self._ends) > ENDS_MOST:
+        if len(self._ends) > ENDS_MAX:
             self._ends = deque([self._ends[0], *list(self._ends)[2::2]])
 
     def took_in(self, next_offset: int) -> int:

@@ -76,7 +76,7 @@ class NodeEvents:
         """One node's word, which the broker stamped with this wall time, where that is known. Why its record is to be
         set aside, or None.
         """
-        most = strays.number_most(stamped_ms)
+        most = strays.number_max(stamped_ms)
         if event.seq > most:
             return strays.of_far_number(event, most)
         stray = strays.stray(decision.state, cell, event)
@@ -117,7 +117,7 @@ class NodeEvents:
         """The words of one record, one after the other, until the decision is full. Why the record is to be set aside,
         or None (the words that have nothing to do with that count); and how many of them were heard.
         """
-        known, room, most, stray, heard = decision.state.nodes, decision.room, strays.number_most(stamped_ms), None, 0
+        known, room, most, stray, heard = decision.state.nodes, decision.room, strays.number_max(stamped_ms), None, 0
         for heard, word in enumerate(words, 1):  # noqa: B007 - how many were heard is told
             node = known.get(word.node)
             if word.seq > most:

@@ -12,7 +12,7 @@ from fallow.shared.cluster.model.job import HOLDING, JobStatus
 from fallow.shared.cluster.model.node import Node
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events import effects as e
-from fallow.shared.events.base import TEXT_CHARACTERS_MOST
+from fallow.shared.events.base import TEXT_CHARACTERS_MAX
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import RUN_IS_OVER, NodeSpec, NodeStatus, ObservedRun
 from fallow.shared.events.nodes import DeviceFailed, NodeEvent, NodeJoined, NodeLost, NodeReport, NodeReturned
@@ -138,7 +138,7 @@ def declared_lost(decision: DecisionBuilder, node: Node, event: DeclareLost) -> 
 
 
 def _words(how: str, reason: str) -> str:
-    return (f"{how}: {reason}" if reason else how)[:TEXT_CHARACTERS_MOST]
+    return (f"{how}: {reason}" if reason else how)[:TEXT_CHARACTERS_MAX]
 
 
 def said_lost(decision: DecisionBuilder, event: NodeLost) -> None:

@@ -36,7 +36,7 @@ from fallow.shared.events.fields.values import NodeSpec, NodeStatus, RunStatus
 FAILURES = 5
 """So many different jobs must fail on a node in a row."""
 
-TENANT_MOST = 3
+TENANT_MAX = 3
 """So many of them that are not the node's own fault may be of one tenant, where there are others."""
 
 RECENT_MS = 86_400_000
@@ -45,11 +45,11 @@ RECENT_MS = 86_400_000
 FLAPS = 3
 """So many times in a row a node must be lost."""
 
-FLAPS_MOST = 1_000
+FLAPS_MAX = 1_000
 NEAR_MS = 3_600_000
 """Losses with less than this between them are in a row."""
 
-REST_MS, REST_MS_MOST = 600_000, 86_400_000
+REST_MS, REST_MS_MAX = 600_000, 86_400_000
 """How long the first quarantine of a node that flaps lasts, and the longest one."""
 
 AGAIN_MS = 60_000
@@ -58,7 +58,7 @@ AGAIN_MS = 60_000
 SMALL_POOL = 10
 """In a pool of fewer nodes one of them is more than the part that may be out."""
 
-POOL_PERCENT_MOST = 10
+POOL_PERCENT_MAX = 10
 """The part of a pool's nodes that may be in quarantine."""
 
 
@@ -147,7 +147,7 @@ def _with(row: Row, failure: Failure, *, is_shared: bool) -> Row:
         return row
     row = tuple(other for other in row if other is not known)
     same = [other for other in row if other.tenant == failure.tenant and not other.by_node]
-    if is_shared and not failure.by_node and len(same) >= TENANT_MOST:
+    if is_shared and not failure.by_node and len(same) >= TENANT_MAX:
         row = tuple(other for other in row if other is not same[0])
     return (*row, failure)[-FAILURES:]
 
@@ -156,8 +156,8 @@ def flaps_after(node: Node, now_ms: int) -> tuple[int, int]:
     """How many times in a row the node is lost with this time, and until when it is not to be used if it comes back."""
     if node.is_out_for_maintenance or not (node.wanted is NodeStatus.READY or node.quarantined):
         return node.flaps, node.rests_until_ms
-    flaps = min(node.flaps + 1, FLAPS_MOST) if losses_count(node, now_ms) else 1
-    rest_ms = 0 if flaps < FLAPS else min(REST_MS << min(flaps - FLAPS, 40), REST_MS_MOST)
+    flaps = min(node.flaps + 1, FLAPS_MAX) if losses_count(node, now_ms) else 1
+    rest_ms = 0 if flaps < FLAPS else min(REST_MS << min(flaps - FLAPS, 40), REST_MS_MAX)
     return flaps, later(now_ms, rest_ms)
 
 
@@ -234,7 +234,7 @@ def lift(decision: DecisionBuilder, node: Node | None) -> int | None:
 def _has_room(decision: DecisionBuilder, node: Node, pool: str) -> bool:
     """Whether the node may be in quarantine beside those of this pool that are."""
     living, out = decision.pool_use.others(node, pool)
-    return out < max(1, (living + 1) * POOL_PERCENT_MOST // 100)
+    return out < max(1, (living + 1) * POOL_PERCENT_MAX // 100)
 
 
 def _pool_of(node: Node) -> str:

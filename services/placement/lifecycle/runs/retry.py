@@ -6,21 +6,21 @@ from collections.abc import Collection
 
 from fallow.shared.cluster.model.independent_workers import is_service
 from fallow.shared.cluster.model.job import Job, index_of
-from fallow.shared.events.base import TEXT_CHARACTERS_MOST, later
-from fallow.shared.events.effects import AVOIDED_MOST, JobFailed, JobRequeued
+from fallow.shared.events.base import TEXT_CHARACTERS_MAX, later
+from fallow.shared.events.effects import AVOIDED_MAX, JobFailed, JobRequeued
 from fallow.shared.events.reasons import FailReason, RequeueReason
 
 RUNS_WELL_MS = 3_600_000
 """A job that ran for so long begins to count its losses anew, and forgets the nodes of its earlier failures."""
 
-LOSSES_MOST = 1_000
+LOSSES_MAX = 1_000
 
-FAULTS_MOST = 50
+FAULTS_MAX = 50
 """After so many losses in a row, eight minutes at least, one that is a fault which its node names as its own ends the
 job: nodes fail it wherever it begins, and a person has to read why. Other losses end none, however many there are.
 """
 
-ENDLESS_FIRST_MS, ENDLESS_MOST_MS = 1_000, 10_000
+ENDLESS_FIRST_MS, ENDLESS_MAX_MS = 1_000, 10_000
 """Where no budget ends the attempts, the pause is as long at least as one that doubles from the first of these to the
 second, whatever the job asks for: what ends as soon as it starts would fill the log.
 """
@@ -34,7 +34,7 @@ def backoff_ms(job: Job, failures: int) -> int:
 
 def endless_backoff_ms(job: Job, times: int) -> int:
     """The same where no budget ends the attempts."""
-    return max(backoff_ms(job, times), min(ENDLESS_FIRST_MS << min(max(times - 1, 0), 40), ENDLESS_MOST_MS))
+    return max(backoff_ms(job, times), min(ENDLESS_FIRST_MS << min(max(times - 1, 0), 40), ENDLESS_MAX_MS))
 
 
 def failure_pause_ms(job: Job, failures: int) -> int:
@@ -56,7 +56,7 @@ def has_run_well(job: Job, now_ms: int) -> bool:
 
 def losses_after(job: Job, now_ms: int) -> int:
     """How often in a row a gang is lost with this time."""
-    return 1 if has_run_well(job, now_ms) else min(job.losses + 1, LOSSES_MOST)
+    return 1 if has_run_well(job, now_ms) else min(job.losses + 1, LOSSES_MAX)
 
 
 def avoided(job: Job, failed_on: Collection[str], now_ms: int) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def avoided(job: Job, failed_on: Collection[str], now_ms: int) -> tuple[str, ...
         fresh = dict.fromkeys(place.node for place in places if place.node in failed_on)
     else:
         fresh = dict.fromkeys(index_of(job).in_order(failed_on))
-    return (*(node for node in before if node not in fresh), *fresh)[-AVOIDED_MOST:]
+    return (*(node for node in before if node not in fresh), *fresh)[-AVOIDED_MAX:]
 
 
 def after_failure(job: Job, now_ms: int, text: str, avoid: tuple[str, ...]) -> JobRequeued | JobFailed:
@@ -106,7 +106,7 @@ def after_loss(job: Job, now_ms: int, avoid: tuple[str, ...], fault: str | None 
     fault that the node named as its own, with these words; None: no node has named any.
     """
     losses = losses_after(job, now_ms)
-    if fault is not None and losses > FAULTS_MOST:
+    if fault is not None and losses > FAULTS_MAX:
         told = f"{losses} attempts in a row were lost, the last one{in_words(fault)}"
         return failed_by_nodes(job, told)
     return JobRequeued(
@@ -126,7 +126,7 @@ def in_words(fault: str) -> str:
 
 def failed_by_nodes(job: Job, told: str) -> JobFailed:
     """The end of a job that nodes failed by their own faults again and again."""
-    return JobFailed(job=job.id, reason=FailReason.NODE_FAULTS, text=told[:TEXT_CHARACTERS_MOST])
+    return JobFailed(job=job.id, reason=FailReason.NODE_FAULTS, text=told[:TEXT_CHARACTERS_MAX])
 
 
 def at_once(job: Job, now_ms: int, reason: RequeueReason) -> JobRequeued:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from fallow.services.placement.decision.decision import DecisionBuilder, end_by_node, first_words, run_end
 from fallow.services.placement.lifecycle.runs.outcome import outcome_of
 from fallow.services.placement.lifecycle.runs.retry import (
-    ENDLESS_MOST_MS,
-    FAULTS_MOST,
-    LOSSES_MOST,
+    ENDLESS_MAX_MS,
+    FAULTS_MAX,
+    LOSSES_MAX,
     RUNS_WELL_MS,
     avoided,
     backoff_ms,
@@ -33,7 +33,7 @@ from fallow.services.placement.requests.requests import stopping
 from fallow.shared.cluster.model.independent_workers import is_service, may_start_ms
 from fallow.shared.cluster.model.job import Job, JobStatus, index_of, worker_of
 from fallow.shared.events import effects as e
-from fallow.shared.events.base import TEXT_CHARACTERS_MOST, later
+from fallow.shared.events.base import TEXT_CHARACTERS_MAX, later
 from fallow.shared.events.fields.value import replace
 from fallow.shared.events.fields.values import RUN_IS_OVER, RunStatus, Setback, WorkerPlace
 from fallow.shared.events.reasons import FailReason, RequeueReason, StopReason
@@ -115,9 +115,9 @@ def _worn_out(news: _News, settled: e.WorkersSettled) -> str:
     where there is none.
     """
     for setback in settled.setbacks:
-        if setback.losses > FAULTS_MOST and setback.rank in news.faults:
+        if setback.losses > FAULTS_MAX and setback.rank in news.faults:
             often = f"its worker of rank {setback.rank} was lost {setback.losses} times in a row"
-            return f"{often}, the last time{in_words(news.faults[setback.rank])}"[:TEXT_CHARACTERS_MOST]
+            return f"{often}, the last time{in_words(news.faults[setback.rank])}"[:TEXT_CHARACTERS_MAX]
     return ""
 
 
@@ -181,7 +181,7 @@ def _setbacks(job: Job, wrong: set[int], failed: set[int], now_ms: int) -> tuple
             failures += 1
             pause_ms = failure_pause_ms(job, failures)
         else:
-            losses = min(losses + 1, LOSSES_MOST)
+            losses = min(losses + 1, LOSSES_MAX)
             pause_ms = loss_pause_ms(job, losses)
         until_ms = later(now_ms, pause_ms) if pause_ms else 0
         found.append(Setback(rank=rank, until_ms=until_ms, failures=failures, losses=losses))
@@ -228,7 +228,7 @@ def _failures_before(job: Job, now_ms: int) -> int:
 
 
 def _longest_ms(job: Job) -> int:
-    return max(job.spec.retry.backoff_max_ms, ENDLESS_MOST_MS)
+    return max(job.spec.retry.backoff_max_ms, ENDLESS_MAX_MS)
 
 
 def _fail(decision: DecisionBuilder, job: Job, why: StopReason, text: str) -> None:

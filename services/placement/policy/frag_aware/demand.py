@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.values import GPU, JobSpec
 
-JOBS_MOST = 8_192
+JOBS_MAX = 8_192
 """So many of the newest live jobs are looked at, and so many new ones make a new age."""
 
 
@@ -55,7 +55,7 @@ def ask_of(spec: JobSpec) -> ResourceRequest:
 def age_of(state: CellState) -> int:
     """The age of the cell, by the jobs that ever came to it."""
     jobs = state.over_next + len(state.jobs)
-    return jobs.bit_length() if jobs < JOBS_MOST else JOBS_MOST.bit_length() + jobs // JOBS_MOST
+    return jobs.bit_length() if jobs < JOBS_MAX else JOBS_MAX.bit_length() + jobs // JOBS_MAX
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Demand:
     def of(cls, state: CellState) -> Demand:
         """As far as it can be seen now."""
         workers: dict[ResourceRequest, int] = {}
-        for job in islice(reversed(state.jobs.values()), JOBS_MOST):
+        for job in islice(reversed(state.jobs.values()), JOBS_MAX):
             ask = ask_of(job.spec)
             workers[ask] = workers.get(ask, 0) + job.spec.workers
         gpus: dict[Kind, int] = {}

@@ -17,7 +17,7 @@ from fallow.shared.cluster.model.state import CellState
 BOARD = "score board"
 """The name of this view of a pool."""
 
-ROWS_MOST = 512
+ROWS_MAX = 512
 """Rows that are kept; what nobody has asked for longest goes first."""
 
 LOOKS_TO_SCORE = 4
@@ -123,7 +123,7 @@ class NodeScoreIndex:
             heap = [cost for cost in costs if cost is not None]
             heapify(heap)
             row = Row(costs, heap, len(self.changes))
-            if len(self.rows) >= ROWS_MOST:
+            if len(self.rows) >= ROWS_MAX:
                 del self.rows[next(iter(self.rows))]
         elif row.at < len(self.changes):
             self.pool.effort.looks += LOOKS_TO_SCORE * min(len(self.changes) - row.at, len(self.seats))

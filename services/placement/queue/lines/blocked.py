@@ -14,13 +14,13 @@ from itertools import count
 from fallow.services.placement.queue.lines.row import Ask, Need, Row
 from fallow.shared.cluster.model.queue_order import Order
 
-AGAIN_MOST = 128
+AGAIN_MAX = 128
 """So many classes are tried again in one walk; one whose last look for places was dear counts as several."""
 
 OF_A_TENANT = 16
 """So many of one tenant's before it is another one's turn."""
 
-ASKS_MOST = 64
+ASKS_MAX = 64
 """So many asks of one tenant are told apart."""
 
 ANY: Ask = ((), None, 0)
@@ -99,7 +99,7 @@ class Blocked:
         """This one does not fit, whose first job stands at this place."""
         number = self._of[item] = next(self._numbers)
         asking = self._asking.setdefault(tenant, {})
-        if ask not in asking and len(asking) >= ASKS_MOST:
+        if ask not in asking and len(asking) >= ASKS_MAX:
             ask = ANY
         found = asking.get(ask)
         if found is None:
@@ -122,11 +122,11 @@ class Blocked:
 
     def take(self, may_fit: MayFit) -> list[Need | Row]:
         """Those whose turn it is to be tried again now; they are blocked no more."""
-        if len(self._of) <= AGAIN_MOST and _tries(self._of) <= AGAIN_MOST:
+        if len(self._of) <= AGAIN_MAX and _tries(self._of) <= AGAIN_MAX:
             found, self._due = list(self._of), {}
             self._of, self._asking = {}, {}
             return found
-        found, left = [], AGAIN_MOST
+        found, left = [], AGAIN_MAX
         while self._due and left > 0:
             tenant = next(iter(self._due))
             del self._due[tenant]

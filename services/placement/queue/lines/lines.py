@@ -461,7 +461,7 @@ def _may_fit(state: CellState) -> MayFit:
     known: dict[Ask, bool] = {}
     most: dict[str, int] = {}
 
-    def free_most(pool: str) -> int:
+    def free_max(pool: str) -> int:
         if pool not in most:
             most[pool] = max(state.pools[pool].by_free, default=0)
         return most[pool]
@@ -471,7 +471,7 @@ def _may_fit(state: CellState) -> MayFit:
         if found is None:
             pools, _, gpus = ask
             names = [name for name in pools or state.pools if name in state.pools]
-            found = known[ask] = not gpus or any(free_most(name) >= gpus for name in names)
+            found = known[ask] = not gpus or any(free_max(name) >= gpus for name in names)
         return found
 
     return may_fit

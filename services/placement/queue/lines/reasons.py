@@ -15,13 +15,13 @@ from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.queue import QueueDiscipline
 from fallow.shared.events.reasons import PendingReason
 
-OF_A_CLASS_MOST = 64
+OF_A_CLASS_MAX = 64
 """So many jobs of one class are told at a time: those behind them have others before them."""
 
-TOLD_MOST = 200
+TOLD_MAX = 200
 """So many jobs of one line are told at a time that they stand behind a head, or that there is another reason now."""
 
-FRESH_MOST = 2_000
+FRESH_MAX = 2_000
 """So many of the jobs that came are looked at after one walk; those behind them after the next ones."""
 
 Told = dict[str, PendingReason]
@@ -53,8 +53,8 @@ def tell(state: CellState, course: Course, told: Told, is_kept_back: Asks, is_ke
         first = state.jobs[row.first[-1]]
         if first.deferred is not code:
             _tell_row(state, row, code, told, is_kept_back)
-    fresh, is_cut = line.fresh, len(line.fresh) > FRESH_MOST
-    for job_id in list(islice(fresh, FRESH_MOST)):
+    fresh, is_cut = line.fresh, len(line.fresh) > FRESH_MAX
+    for job_id in list(islice(fresh, FRESH_MAX)):
         row = fresh.pop(job_id)
         job = state.jobs[job_id]
         code = _code_of(row) or (PendingReason.BEHIND_HEAD if is_kept_back(job) or is_kept_off(job) else None)
@@ -70,11 +70,11 @@ def _code_of(row: Row) -> PendingReason | None:
 
 
 def _is_in_front(row: Row, job_id: str) -> bool:
-    return len(row) <= OF_A_CLASS_MOST or job_id in row.front(OF_A_CLASS_MOST)
+    return len(row) <= OF_A_CLASS_MAX or job_id in row.front(OF_A_CLASS_MAX)
 
 
 def _tell_room(state: CellState, rows: RoomRows, told: Told, is_kept_back: Asks) -> None:
-    code, most = rows.need.code, len(told) + TOLD_MOST
+    code, most = rows.need.code, len(told) + TOLD_MAX
     assert code is not None, "it was passed for that"
     for row in sorted(rows.rows, key=lambda row: row.first or ()):
         if row.code is None:
@@ -84,7 +84,7 @@ def _tell_room(state: CellState, rows: RoomRows, told: Told, is_kept_back: Asks)
 
 
 def _tell_row(state: CellState, row: Row, code: PendingReason, told: Told, is_kept_back: Asks) -> None:
-    for job_id in row.front(OF_A_CLASS_MOST):
+    for job_id in row.front(OF_A_CLASS_MAX):
         job = state.jobs[job_id]
         if job.status is JobStatus.QUEUED and job_id not in told:
             _tell_job(state, job, code, told, is_kept_back)
@@ -111,7 +111,7 @@ def _tell_behind(state: CellState, course: Course, told: Told) -> None:
             rows.told = rows.need.code
             _tell_room(state, rows, told, lambda _: False)
             line.for_good.update(dict.fromkeys(rows.rows, rows.need.code))
-    fresh, left = line.fresh, TOLD_MOST
+    fresh, left = line.fresh, TOLD_MAX
     moved, line.moved = line.moved, {}
     for row in moved:
         if not left:
@@ -136,7 +136,7 @@ def _tell_what_is_for_good(state: CellState, line: Line, row: Row, told: Told, l
     """Tell the jobs of a class that stand behind a head, and that a quota comes to keep from ever starting: so many
     (`left`) at most. How many more may be told.
     """
-    for job_id in row.front(min(left, OF_A_CLASS_MOST)):
+    for job_id in row.front(min(left, OF_A_CLASS_MAX)):
         job = state.jobs[job_id]
         code = _code_behind(state, row, job)
         if not is_of_quota(code):

@@ -42,7 +42,7 @@ larger, and so make itself longer.
 IDLE_WAIT_MS = 50
 BATCH_RECORDS = 500
 CHECKSUM, CHECKSUM_DIGITS = "crc32:", 8
-BATCH_BYTES_MOST = 1_048_576
+BATCH_BYTES_MAX = 1_048_576
 """So many bytes make a batch full, and the last record may go beyond: what a record costs to be handled goes by its
 size. What is added to a full batch (below) is bounded apart from it.
 """
@@ -73,7 +73,7 @@ class SharingConsumer(SteadyConsumer):
         *_partitions: KafkaTopicPartition,
         timeout_ms: int = 0,  # noqa: ARG002 - FastStream sleeps as long again
         max_records: int | None = None,
-        max_bytes: int = BATCH_BYTES_MOST,  # noqa: ARG002 - the same for all
+        max_bytes: int = BATCH_BYTES_MAX,  # noqa: ARG002 - the same for all
     ) -> Batches:
         """What the delivery takes, of all partitions. FastStream tries again at once whatever is raised, without a
         word: what no other try can mend ends the delivery.
@@ -94,7 +94,7 @@ class SharingConsumer(SteadyConsumer):
         """What is there, at once; an empty answer takes its time, and a full one has something of every topic. Raises
         KafkaError.
         """
-        found = await super().getmany(timeout_ms=POLL_WAIT_MS, max_records=most, max_bytes=BATCH_BYTES_MOST)
+        found = await super().getmany(timeout_ms=POLL_WAIT_MS, max_records=most, max_bytes=BATCH_BYTES_MAX)
         if sum(map(len, found.values())) >= most or self.room.is_full:
             self._go_behind(found)
             await self._take_from_others(found, most)
@@ -124,7 +124,7 @@ class SharingConsumer(SteadyConsumer):
                     *waiting,
                     timeout_ms=0,
                     max_records=max(1, max_records // SHARE_OF_OTHERS),
-                    max_bytes=BATCH_BYTES_MOST // SHARE_OF_OTHERS,
+                    max_bytes=BATCH_BYTES_MAX // SHARE_OF_OTHERS,
                 )
             except KafkaError as error:
                 # What was found stands. The others are where they were, and the next poll begins with them.

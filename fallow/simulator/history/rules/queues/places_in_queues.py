@@ -28,10 +28,10 @@ def places_in_queues(books: Books) -> dict[str, int]:
 
 def stands(page: JobPage, ages: Ages) -> tuple[int, int]:
     """What a waiting job's place in its queue goes by; of equal ones the first that came is first."""
-    priority, (step_ms, most_ms) = page.spec.priority, ages
+    priority, (step_ms, max_ms) = page.spec.priority, ages
     if not step_ms:
         return (-priority, page.submit_ms)
     worth_ms = 0
     if priority:
-        worth_ms = floor(1 / (Fraction(1, abs(priority) * step_ms) + Fraction(1, most_ms)))
+        worth_ms = floor(1 / (Fraction(1, abs(priority) * step_ms) + Fraction(1, max_ms)))
     return (page.submit_ms - (worth_ms if priority > 0 else -worth_ms), -priority)

@@ -10,7 +10,7 @@ from fallow.simulator.history.books import QUEUED, Books, JobPage
 from fallow.simulator.history.rules.queues.places_in_queues import stands
 from fallow.simulator.history.rules.queues.queue_rules import DEFAULT, UNKNOWN
 
-STALE_MOST = 4
+STALE_MAX = 4
 """For fewer decisions in which a writer does what is due, a plan may be in force that is over."""
 
 
@@ -48,7 +48,7 @@ def forgotten(books: Books) -> Iterable[str]:
         until_ms = page.plan.until_ms
         has_lapsed = until_ms is not None and until_ms < books.at_ms
         page.stale_plan = page.stale_plan + 1 if page.status != QUEUED or has_lapsed else 0
-        if page.stale_plan == STALE_MOST:
+        if page.stale_plan == STALE_MAX:
             yield f"job {job_id} is {page.status} at {books.at_ms}, and its planned start lasts until {until_ms}"
 
 

@@ -62,7 +62,7 @@ def ages_in(content: str, cell: str) -> dict[str, Ages]:
     return {"": found[queues[0]["name"]], **found}
 
 
-def waiting_most_in(content: str) -> dict[str, int]:
+def waiting_max_in(content: str) -> dict[str, int]:
     """How many jobs of each tenant may wait by this cell file, where it says so."""
     tenants = json.loads(content).get("tenants", ())
     named = {tenant["name"]: tenant.get("max_pending_jobs") for tenant in tenants}

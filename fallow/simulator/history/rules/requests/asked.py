@@ -103,7 +103,7 @@ class Asked:
             return
         of_tenant = effect.code is RefuseCode.TENANT_HAS_TOO_MANY_WAITING
         specs = [spec for (job, _), specs in self._admitted.items() if job == effect.job for spec in specs]
-        if all(have_room(self._books, spec, self._books.waiting_most, of_tenant=of_tenant) for spec in specs):
+        if all(have_room(self._books, spec, self._books.waiting_max, of_tenant=of_tenant) for spec in specs):
             self._say(f"job {effect.job} is refused: {effect.code}, and it may wait")
 
     def _say(self, text: str) -> None:

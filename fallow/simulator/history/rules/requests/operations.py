@@ -35,7 +35,7 @@ _REFUSED_AS: dict[type[Event], str] = {
     o.RemoveQuota: "remove-quota",
 }
 
-DECISIONS_MOST = 4
+DECISIONS_MAX = 4
 """After so many decisions behind the deadline of a drain each job of its node stops, also where records are small.
 Those count in which a writer does what is due.
 """
@@ -216,7 +216,7 @@ def not_emptied(books: Books) -> Iterable[str]:
             continue
         going = [job for job in node.workers if _goes_on(books, job)]
         node.undrained = node.undrained + 1 if going and _is_due(node, books) else 0
-        if node.undrained == DECISIONS_MOST:
+        if node.undrained == DECISIONS_MAX:
             yield f"job {going[0]} goes on on node {node_id}, which was to be empty at {node.drain_ms}"
 
 

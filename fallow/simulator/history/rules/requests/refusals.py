@@ -36,20 +36,20 @@ def wrongly_refused(books: Books, effect: JobRefused) -> str | None:
     return f"the {effect.request} of job {job} is refused: {effect.code}, which does not hold" if is_wrong else None
 
 
-def have_room(books: Books, spec: JobSpec, tenant_most: Mapping[str, int], *, of_tenant: bool) -> bool:
-    """Whether it is sure that this job, or array, may still wait in the cell, or of its tenant. `tenant_most`: how many
+def have_room(books: Books, spec: JobSpec, tenant_max: Mapping[str, int], *, of_tenant: bool) -> bool:
+    """Whether it is sure that this job, or array, may still wait in the cell, or of its tenant. `tenant_max`: how many
     of a tenant the cell file lets wait; of one that it does not name half of what the cell takes.
     """
     pages = [page for page in books.jobs.values() if not of_tenant or page.spec.tenant == spec.tenant]
-    most, bytes_most = books.policy.max_pending_jobs, books.policy.live_bytes_max
+    most, bytes_max = books.policy.max_pending_jobs, books.policy.live_bytes_max
     if of_tenant:
-        most, bytes_most = min(most, tenant_most.get(spec.tenant, max(1, most // 2))), bytes_most // 2
+        most, bytes_max = min(most, tenant_max.get(spec.tenant, max(1, most // 2))), bytes_max // 2
     jobs = spec.array or 1
     if sum(page.status in WAITS for page in pages) + jobs > most:
         return False
-    return sum(_bytes_at_most(page.spec) for page in pages) + jobs * _bytes_at_most(spec) <= bytes_most
+    return sum(_bytes_max(page.spec) for page in pages) + jobs * _bytes_max(spec) <= bytes_max
 
 
-def _bytes_at_most(spec: JobSpec) -> int:
+def _bytes_max(spec: JobSpec) -> int:
     written = encode(spec)
     return CHARACTER_BYTES * len(written) + TEXT_BYTES * written.count(b'"')

@@ -9,7 +9,7 @@ from fallow.shared.events.fields.values import NodeStatus
 from fallow.shared.events.reasons import FailReason, RequeueReason, StopReason
 from fallow.simulator.history.books import STARTING, Books, JobPage
 
-LOSSES_MOST = 50
+LOSSES_MAX = 50
 """More losses in a row may end a job, where the last one was a fault that its node named."""
 
 
@@ -19,8 +19,8 @@ def failed_without_cause(page: JobPage, effect: e.JobFailed) -> str | None:
     failures, losses, budget = page.failures + now, page.losses + now, page.spec.retry.budget
     if effect.reason is FailReason.RETRIES_EXHAUSTED and failures <= budget:
         return f"job {job} fails for good with {failures} failures, its budget is {budget}"
-    if effect.reason is FailReason.NODE_FAULTS and losses <= LOSSES_MOST:
-        return f"job {job} fails for good by its nodes after {losses} losses in a row, {LOSSES_MOST} end none"
+    if effect.reason is FailReason.NODE_FAULTS and losses <= LOSSES_MAX:
+        return f"job {job} fails for good by its nodes after {losses} losses in a row, {LOSSES_MAX} end none"
     if effect.reason is FailReason.RUN_TIME_LIMIT and page.stop_why is not StopReason.RUN_TIME_LIMIT:
         return f"job {job} fails by a limit of its run time and was not stopped for it"
     return None
@@ -28,10 +28,10 @@ def failed_without_cause(page: JobPage, effect: e.JobFailed) -> str | None:
 
 def stopped_without_cause(books: Books, page: JobPage, effect: e.JobStopping) -> str | None:
     """Why an attempt may not be stopped, or None."""
-    job, most_ms = effect.job, page.spec.max_run_ms
+    job, max_ms = effect.job, page.spec.max_run_ms
     ran_ms = books.at_ms - (page.started_ms or 0)
-    if effect.why is StopReason.RUN_TIME_LIMIT and (most_ms is None or ran_ms < most_ms):
-        return f"job {job} is stopped after {ran_ms} ms, its limit is {most_ms}"
+    if effect.why is StopReason.RUN_TIME_LIMIT and (max_ms is None or ran_ms < max_ms):
+        return f"job {job} is stopped after {ran_ms} ms, its limit is {max_ms}"
     if effect.why is StopReason.START_TIMED_OUT and page.status != STARTING:
         return f"job {job} is stopped because it does not start, and it is {page.status}"
     nodes = [books.nodes[place.node] for place in page.places if place.node in books.nodes]
