@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 from hypothesis import HealthCheck, settings
-from hypothesis.strategies import SearchStrategy, integers, lists
+from hypothesis.strategies import SearchStrategy, integers, lists, one_of
 
 from fallow.shared.runtime.clocks import wall_ms
 
@@ -65,12 +65,13 @@ class Story(Random):
         return f"Story({self._seeds})"
 
 
-def stories(most: int) -> SearchStrategy[Story]:
-    """Of so many rounds at most. Half of them are that long, the others mostly far shorter: these cost little. One that
-    fails shrinks to the rounds without which it does not.
+def stories(rounds_max: int, *, whole_of: int = 2) -> SearchStrategy[Story]:
+    """Of so many rounds at most. All but one of `whole_of` are that long, the others mostly far shorter: these cost
+    little. One that fails shrinks to the rounds without which it does not.
     """
     seeds = integers(0, 10**9)
-    drawn = lists(seeds, min_size=3, max_size=most + 1) | lists(seeds, min_size=most + 1, max_size=most + 1)
+    whole = [lists(seeds, min_size=rounds_max + 1, max_size=rounds_max + 1) for _ in range(whole_of - 1)]
+    drawn = one_of(lists(seeds, min_size=3, max_size=rounds_max + 1), *whole)
     return drawn.map(lambda found: Story(tuple(found)))
 
 

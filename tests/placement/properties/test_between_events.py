@@ -10,14 +10,13 @@ from random import Random
 
 from hypothesis import given
 
-from tests.hypothesis_profile import reaches, rounds_of, shared_among, stories
+from tests.hypothesis_profile import reaches, rounds_of, stories
 from tests.placement.worlds.between_events import ROUNDS, BetweenEvents, Moment
 
 OF_PLANS = (Moment.PLAN_WAITED_FOR, Moment.FIRST_PLAN_OVER, Moment.TOO_LATE_FOR_A_PLAN)
 
 
-@shared_among(3)
-@given(stories(ROUNDS))
+@given(stories(ROUNDS, whole_of=5))
 def test_a_cell_at_rest_has_made_what_a_walk_at_any_moment_would_make(random: Random) -> None:
     cell = BetweenEvents(random)
     for _ in rounds_of(random, ROUNDS):

@@ -32,7 +32,7 @@ from tests.placement.worlds.world import CELL, World, admitted, cancel, joined, 
 
 TYPES = ("big", "gpu")
 TENANTS = ("ada", "bob", "eve", "fay")
-WAITS_MS = (0, 100, 100, 100, 100, 1_000)
+WAITS_MS = (0, 100, 100, 100, 100, 100, 100, 1_000)
 """After the shorter waits a planned start that is far away is waited for no longer while the story goes on."""
 
 ROUNDS = 14
@@ -70,8 +70,8 @@ class BetweenEvents:
             Queue(name=f"q{number}", discipline=random.choice(DISCIPLINES), order=random.choice(ORDERS))
             for number in range(random.choice((1, 1, 2, 3)))
         )
-        self.is_of_owners = random.random() < 0.4
-        self.plans = not self.is_of_owners and random.random() < 0.85
+        self.is_of_owners = random.random() < 0.3
+        self.plans = not self.is_of_owners and random.random() < 0.9
         self.wait_ms = random.choice(WAITS_MS)
         policy = CellPolicy(
             node_lease_wall_ms=80_000_000,
