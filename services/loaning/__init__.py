@@ -1,0 +1,1 @@
+"""loaning: lends idle servers, takes them back at the least cost, and resizes elastic jobs."""
