@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from fallow.shared.events.base import (
     LARGEST_INTEGER,
@@ -101,6 +101,19 @@ class ReclaimFrom(StrEnum):
     NEVER = "never"
 
 
+class PreemptionMode(StrEnum):
+    """For which causes running jobs yield to waiting ones: none, what is guaranteed to an owner alone, or all."""
+
+    OFF = "off"
+    RECLAIM = "reclaim"
+    ALL = "all"
+
+
+def _off_in_yaml(value: object) -> object:
+    """YAML reads a bare `off` as false."""
+    return PreemptionMode.OFF.value if value is False else value
+
+
 class PlanMaintenance(Operation, type="fallow.node.plan-maintenance.v1", topic="operations"):
     """Work on this node is planned from `begin_ms` to `end_ms` of cell time. No job starts there that may run longer
     than until it begins; then the node is drained, and in the end it is used again. A node has one plan at a time.
@@ -125,7 +138,7 @@ class Quota(Value):
     More than the guarantee is borrowed from what others leave idle: not at all without `borrows`, else at most
     `borrow_limit_milli` (None: as much as there is). Of an idle guarantee others may have at most `lend_limit_milli`
     (None: all of it), or nothing without `lends`. A job is not reclaimed from before it has run for `min_run_ms` (None:
-    what holds for the parent).
+    what holds for the parent). Where it is not `reclaimable`, no job of the tenant yields to one of another branch.
     """
 
     tenant: Name
@@ -140,6 +153,7 @@ class Quota(Value):
     lend_limit_milli: Count | None = None
     reclaim: ReclaimFrom = ReclaimFrom.ANY
     min_run_ms: Millis | None = None
+    reclaimable: bool = True
 
 
 class SetQuota(Operation, type="fallow.quota.set.v1", topic="operations"):
@@ -214,6 +228,14 @@ class CellPolicy(Value, omit_defaults=False):
     """So many waiting jobs that do not fit have a planned start. 0: none has."""
     reservation_ttl_ms: Annotated[int, Meta(ge=1, le=YEAR_MS)] = 300_000
     """A planned start that the queueing service does not confirm lapses after this time."""
+    preemption: Annotated[PreemptionMode, Field(strict=False), BeforeValidator(_off_in_yaml)] = PreemptionMode.OFF
+    """For which causes running jobs yield to waiting ones. `off`: none. `reclaim`: an owner takes back what is
+    guaranteed to it. `all`: also jobs of lower priority yield, and backfilled ones to the head that they delay.
+    """
+    preempt_grace_wall_ms: Annotated[int, Meta(ge=0, le=DAY_MS)] = 30_000
+    """A job that yields has so long between the notice and its kill."""
+    hold_lapse_ms: Annotated[int, Meta(ge=1, le=YEAR_MS)] = 600_000
+    """Room that was made for a job is held for it for so long at most."""
 
 
 class SetPolicy(Operation, type="fallow.policy.set.v1", topic="operations"):

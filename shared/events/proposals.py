@@ -10,8 +10,9 @@ from typing import Annotated, get_args
 from msgspec import Meta
 
 from fallow.shared.events.base import LANGUAGE, Attempt, CellEvent, Count, JobId, Millis, Name, NodeId, Text, Value
-from fallow.shared.events.fields.values import WORKERS_MAX, WorkerPlace
-from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.codec.ranges import places_of
+from fallow.shared.events.fields.values import WORKERS_MAX, WorkerPlace, WorkerRange
+from fallow.shared.events.reasons import PreemptionCause
 
 _ID = re.compile(get_args(JobId)[1].pattern[1:-1])
 
@@ -58,12 +59,27 @@ class ReclaimProposed(Proposal, type=f"fallow.loan.reclaim-proposed.{LANGUAGE}",
     deadline_ms: Millis
 
 
+VICTIMS_MAX = 1_000
+"""So many jobs yield to one at most."""
+
+PLACES_MAX = 10_000
+"""In so many ranges its places are told at most: a range is all of its workers on one node."""
+
+
 class PreemptionProposed(Proposal, type=f"fallow.job.preemption-proposed.{LANGUAGE}", topic="proposals"):
-    """Stop these attempts so that `preemptor` can start."""
+    """Stop these attempts by the rule `cause`, so that the waiting job `preemptor` can start in just these places once
+    they are gone. They are all of the job's workers, as ranges.
+    """
 
     preemptor: JobId
-    victims: Annotated[tuple[Victim, ...], Meta(min_length=1)]
-    reason: StopReason
+    cause: PreemptionCause
+    victims: Annotated[tuple[Victim, ...], Meta(min_length=1, max_length=VICTIMS_MAX)]
+    places: Annotated[tuple[WorkerRange, ...], Meta(min_length=1, max_length=PLACES_MAX)]
+
+    @property
+    def workers(self) -> tuple[WorkerPlace, ...]:
+        """The places one by one."""
+        return places_of(self.places)
 
 
 class Resize(Value):

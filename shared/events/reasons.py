@@ -85,6 +85,22 @@ class StopReason(StrEnum):
     MIGRATION = "migration"
 
 
+class PreemptionCause(StrEnum):
+    """By which rule jobs yield to one that waits. A record of a stop names it as a StopReason (`STOPPED_FOR`)."""
+
+    PRIORITY = "priority"
+    QUOTA_RECLAIM = "quota_reclaim"
+    BACKFILL = "backfill"
+
+
+STOPPED_FOR = {
+    PreemptionCause.PRIORITY: StopReason.PRIORITY,
+    PreemptionCause.QUOTA_RECLAIM: StopReason.QUOTA_RECLAIM,
+    PreemptionCause.BACKFILL: StopReason.BACKFILL_TIMEOUT,
+}
+"""Why a job is told to stop that yields for this cause."""
+
+
 class FailReason(StrEnum):
     """Why a job failed for good."""
 
@@ -130,6 +146,8 @@ class ProposalCode(StrEnum):
     DOES_NOT_HELP = "does_not_help"
     NODE_CHANGED = "node_changed"
     NOT_ALLOWED = "not_allowed"
+    ROOM_HELD = "room_held"
+    TOO_MANY_VICTIMS = "too_many_victims"
     UNSUPPORTED = "unsupported"
 
 

@@ -38,6 +38,9 @@ Weight = Annotated[int | None, typer.Option(min=0, help="Its share beside others
 Lends = Annotated[bool | None, typer.Option("--lends/--no-lends", help="Whether others may have what is idle.")]
 Borrows = Annotated[bool | None, typer.Option("--borrows/--no-borrows", help="Whether it may use what others lend.")]
 Reclaim = Annotated[ReclaimFrom | None, typer.Option(help="From whom it may take back what it lent.")]
+Reclaimable = Annotated[
+    bool | None, typer.Option("--reclaimable/--no-reclaimable", help="Whether its jobs yield to other tenants'.")
+]
 MinRun = Annotated[str | None, typer.Option(metavar="TIME|none", help="How long its jobs run before that: 10min.")]
 Parent = Annotated[str | None, typer.Option(metavar="TENANT|none", help="The tenant above it.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Also of a GPU type, or a tenant, that the cell file does not have.")]
@@ -85,6 +88,7 @@ def set_(  # noqa: PLR0913, PLR0917 - each is an option of the command
     borrows: Borrows = None,
     reclaim: Reclaim = None,
     min_run: MinRun = None,
+    reclaimable: Reclaimable = None,
     parent: Parent = None,
     yes: Yes = False,
     timeout_s: Timeout = 30,
@@ -105,6 +109,7 @@ def set_(  # noqa: PLR0913, PLR0917 - each is an option of the command
         "borrows": borrows,
         "reclaim": reclaim,
         "min_run": min_run,
+        "reclaimable": reclaimable,
         "parent": parent,
     }
     changes = changed_fields(options)

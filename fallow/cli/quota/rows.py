@@ -99,6 +99,7 @@ def _object(state: CellState, row: QuotaRow) -> dict[str, Any]:
         "borrows": quota.borrows,
         "reclaim": quota.reclaim.value,
         "min_run_ms": quota.min_run_ms,
+        "reclaimable": quota.reclaimable,
         "used_milli": row.used_milli,
         "borrowed_milli": row.borrowed_milli,
         "lent_milli": row.lent_milli,

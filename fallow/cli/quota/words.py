@@ -22,6 +22,8 @@ def quota_rules(quota: Quota) -> list[str]:
         found.append("takes back nothing" if quota.reclaim is ReclaimFrom.NEVER else "takes back from lower priority")
     if quota.min_run_ms is not None:
         found.append(f"lets run for {duration(quota.min_run_ms)}")
+    if not quota.reclaimable:
+        found.append("yields to no other tenant")
     return found
 
 

@@ -11,6 +11,7 @@ import json
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Sequence
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -148,6 +149,14 @@ class Signing(Part):
         return self
 
 
+class PreemptRule(StrEnum):
+    """To which waiting jobs of a queue running ones yield by priority."""
+
+    NEVER = "never"
+    LOWER = "lower"
+    LOWER_OR_NEWER_EQUAL = "lower_or_newer_equal"
+
+
 class Queue(Part):
     """A line in which jobs wait, and how it lets jobs past one that does not fit."""
 
@@ -164,6 +173,10 @@ class Queue(Part):
     """How much waiting one step of priority is worth. 0: priority is everything."""
     aging_max_ms: Annotated[int, Field(strict=True, ge=0, le=AGING_MAX_MS)] = 7 * 86_400_000
     """How much waiting all steps of priority are worth together. At least `aging_ms`."""
+    preempt: PreemptRule = PreemptRule.LOWER
+    """Which running jobs yield to a waiting job of the queue, under `preemption: all`. `never`: none. `lower`: those
+    of lower priority. `lower_or_newer_equal`: those of equal priority as well that were submitted later.
+    """
 
     @model_validator(mode="after")
     def _a_step_counts_in_full(self) -> Queue:
@@ -256,11 +269,13 @@ class TenantQuota(Part):
     lend_limit: Gpus | None = None
     """The largest number of GPUs of its idle guarantee that others may use. Without it all of them."""
     reclaim: ReclaimFrom = ReclaimFrom.ANY
-    """From whose jobs the tenant may take back what it lent. This version takes nothing back."""
-    min_run_ms: Annotated[Millis, Field(strict=True)] | None = None
-    """How long a job runs before GPUs may be reclaimed from it. Without it what holds for the parent. This version
-    takes nothing back.
+    """From whose jobs the tenant may take back what it lent, where the policy has `preemption` on. `any`: from all
+    that borrow. `lower_priority`: only from jobs of lower priority than the one that waits. `never`: from none.
     """
+    min_run_ms: Annotated[Millis, Field(strict=True)] | None = None
+    """How long a job runs before it yields to a job of another tenant. Without it what holds for the parent."""
+    reclaimable: bool = True
+    """`false`: no job of the tenant, or of a tenant below it, yields to a job of another tenant beside it."""
 
     @model_validator(mode="after")
     def _limit_covers_the_guarantee(self) -> TenantQuota:
@@ -283,6 +298,7 @@ class TenantQuota(Part):
             lend_limit_milli=None if self.lend_limit is None else self.lend_limit * GPU,
             reclaim=self.reclaim,
             min_run_ms=self.min_run_ms,
+            reclaimable=self.reclaimable,
         )
 
 

@@ -48,7 +48,8 @@ class Job:
     no fault of its own: of single workers the most of any rank. `avoid` are the nodes of its last failures. `held_why`
     is why it is held, if that is no wish of a person. `stopping_ms` is since when its nodes are to stop it, until they
     have said that they did, or were told to be late. `number` tells as which of all jobs of the cell it came, `sent_ms`
-    when its submission was sent, where that is not `submit_ms`. `spec_bytes` is what its specification takes, an index.
+    when its submission was sent, where that is not `submit_ms`. It has stopped for the live jobs `yielded_to`, and does
+    so for none of them twice. `spec_bytes` is what its specification takes, an index.
     """
 
     spec: JobSpec
@@ -84,6 +85,7 @@ class Job:
     setbacks: tuple[Setback, ...] = ()
     number: int = 0
     sent_ms: int | None = None
+    yielded_to: tuple[str, ...] = ()
     index: WorkersIndex | None = field(default=None, compare=False, repr=False)
     spec_bytes: int = field(default=0, compare=False, repr=False)
 

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 from msgspec.structs import force_setattr
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from fallow.shared.events.base import (
     CONTROL_CHARACTERS,
@@ -280,8 +280,10 @@ class JobSpec(Value):
     """`false`: the job never borrows GPUs. It runs within the guarantee of its tenant or of the nearest parent that
     has one; where none of them has one, on GPUs that are guaranteed to no tenant.
     """
-    checkpoint_interval_ms: Millis | None = None
-    """How often the job writes a checkpoint. It is meant for preemption; nothing reads it in this version."""
+    checkpoint_interval_ms: Annotated[Millis, Field(ge=1)] | None = None
+    """How often the job writes a checkpoint. Of jobs alike in all else the one that loses least since its last
+    checkpoint yields first; one that names none counts as if it lost nothing.
+    """
     max_run_ms: Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)] | None = None
     """An attempt that runs longer is stopped, and the job fails with `run_time_limit`. Planned starts and
     maintenance count on it. Without it there is no limit.
@@ -291,9 +293,7 @@ class JobSpec(Value):
     Without it the run time is not known.
     """
     min_run_ms: Millis = 0
-    """How long the job runs before it may be preempted. It is meant for preemption; nothing reads it in this
-    version.
-    """
+    """How long the job runs before it yields to another job of its tenant. Against others the quota says it."""
     fungible: bool = False
     """Whether the job may run on lent inference nodes. `unsupported` in this version."""
     heterogeneous: bool = False

@@ -23,7 +23,7 @@ CELL = CellPart(name="main", ordinal=0, pools=(Pool(name="train", gpus=100),))
 FILE = CellFile(cells=(CELL,), tenants=(Tenant(name="lab"), Tenant(name="ada", parent="lab")))
 FIELDS = (
     "there are gpu_type, guaranteed, limit, weight, lends, borrows, borrow_limit, lend_limit, reclaim, min_run_ms, "
-    "tenant, parent"
+    "reclaimable, tenant, parent"
 )
 
 

@@ -24,7 +24,7 @@ from tests.placement.cell_files.test_settings import file_with as file_of
 from tests.placement.cell_files.test_settings import refusal
 from tests.placement.worlds.world import World, set_policy
 
-NUMBERS = tuple(name for name in CellPolicy.__struct_fields__ if name != "placement")
+NUMBERS = tuple(name for name in CellPolicy.__struct_fields__ if name not in {"placement", "preemption"})
 SCHEMA: dict[str, dict[str, Any]] = model_of(CellPolicy).model_json_schema()["properties"]
 REAL_MAX = 2**40
 """A terabyte, and more milliseconds than 30 years have: no setting of a real cell is above it."""
@@ -58,6 +58,8 @@ BOUND_FROM_THE_FIRST = (
     "remove_lost_ms",
     "reservations_max",
     "reservation_ttl_ms",
+    "preempt_grace_wall_ms",
+    "hold_lapse_ms",
 )
 """No log holds more of these: no release took it."""
 

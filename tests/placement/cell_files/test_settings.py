@@ -15,9 +15,10 @@ from fallow.shared.events import effects as e
 from fallow.shared.events.base import Event
 from fallow.shared.events.codec.encoding import Undecodable, decode, encode
 from fallow.shared.events.fields.value import build_valid, replace
+from fallow.shared.events.fields.values import WorkerRange
 from fallow.shared.events.operations import FIELDS_MAX, CellPolicy, OfferLoan, Quota, RecallLoan, SetPolicy, SetQuota
 from fallow.shared.events.proposals import PreemptionProposed, Victim
-from fallow.shared.events.reasons import ProposalCode, StopReason
+from fallow.shared.events.reasons import PreemptionCause, ProposalCode
 from tests.placement.worlds.world import (
     CELL,
     World,
@@ -216,7 +217,13 @@ def test_what_is_not_built_in_is_refused_in_words(wish: Event) -> None:
 def test_a_proposal_is_refused_in_words() -> None:
     victim = Victim(job="a", attempt=1)
     proposal = PreemptionProposed(
-        cell=CELL, proposal="p-1", version=3, preemptor="b", victims=(victim,), reason=StopReason.PRIORITY
+        cell=CELL,
+        proposal="p-1",
+        version=3,
+        preemptor="b",
+        victims=(victim,),
+        cause=PreemptionCause.PRIORITY,
+        places=(WorkerRange(rank=0, node="n1", devices=(0,), gpu_milli=1_000),),
     )
     assert codes(cell_with().tell(proposal)) == [ProposalCode.UNSUPPORTED]
 

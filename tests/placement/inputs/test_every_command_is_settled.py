@@ -25,9 +25,17 @@ from fallow.shared.events import proposals as p
 from fallow.shared.events.base import TYPES, Event
 from fallow.shared.events.decisions import Decision
 from fallow.shared.events.fields.value import replace
-from fallow.shared.events.fields.values import AfterWhen, Dependency, JobKind, Level, RetryPolicy, WorkerPlace
+from fallow.shared.events.fields.values import (
+    AfterWhen,
+    Dependency,
+    JobKind,
+    Level,
+    RetryPolicy,
+    WorkerPlace,
+    WorkerRange,
+)
 from fallow.shared.events.jobs import JobAdmitted, JobCancelRequested, JobUpdateRequested
-from fallow.shared.events.reasons import StopReason
+from fallow.shared.events.reasons import PreemptionCause, StopReason
 from fallow.simulator.history.evidence import Answer, CellEvidence, LogEntry
 from fallow.simulator.history.judge import judge_cell
 from tests.hypothesis_profile import reaches
@@ -159,7 +167,11 @@ REFUSED_BY_THIS_VERSION: tuple[Callable[[Digits], Event], ...] = (
     lambda _draw: p.LoanProposed(**OF_A_PROPOSAL, loan="loan-1", nodes=("n1",), to_pool="train"),
     lambda _draw: p.ReclaimProposed(**OF_A_PROPOSAL, loan="loan-1", nodes=("n1",), deadline_ms=9),
     lambda _draw: p.PreemptionProposed(
-        **OF_A_PROPOSAL, preemptor="b", victims=(p.Victim(job="a", attempt=1),), reason=StopReason.PRIORITY
+        **OF_A_PROPOSAL,
+        preemptor="b",
+        victims=(p.Victim(job="a", attempt=1),),
+        cause=PreemptionCause.PRIORITY,
+        places=(WorkerRange(rank=0, node="n1", devices=(0,), gpu_milli=1_000),),
     ),
     lambda _draw: p.MigrationProposed(
         **OF_A_PROPOSAL,

@@ -16,12 +16,12 @@ from fallow.cli.log.repairing import From, repair, survey
 from fallow.services.placement.app.watch import input_watch
 from fallow.services.placement.settings import PlacementSettings
 from fallow.shared.events.effects import InputFenced, InputResumed, JobDeferred, JobStarted, NodeSilent
-from fallow.shared.events.fields.values import NodeSpec
+from fallow.shared.events.fields.values import NodeSpec, WorkerRange
 from fallow.shared.events.jobs import JobRejected
 from fallow.shared.events.nodes import NodeJoined, NodeReport
 from fallow.shared.events.operations import HoldJob
 from fallow.shared.events.proposals import PreemptionProposed, Victim
-from fallow.shared.events.reasons import PendingReason, RejectCode, StopReason
+from fallow.shared.events.reasons import PendingReason, PreemptionCause, RejectCode
 from fallow.shared.log.inputs import damage, losses
 from fallow.shared.log.inputs.fenced_input import INPUT_FENCED
 from fallow.shared.log.machine.losses import LossKind, Place, loss_of
@@ -93,7 +93,8 @@ def stop_of(number: int) -> PreemptionProposed:
     """A proposal that is refused: there is no such job."""
     return PreemptionProposed(
         cell=CELL, proposal=f"p-{number}", version=0, preemptor="job-0",
-        victims=(Victim(job="job-1", attempt=1),), reason=StopReason.PRIORITY,
+        victims=(Victim(job="job-1", attempt=1),), cause=PreemptionCause.PRIORITY,
+        places=(WorkerRange(rank=0, node="n1", devices=(0,), gpu_milli=1_000),),
     )  # fmt: skip
 
 

@@ -215,6 +215,9 @@ POLICY = st.just(o.CellPolicy()) | build(
     remove_lost_ms=ends(0, 366 * 86_400_000),
     reservations_max=ends(0, 256, 8),
     reservation_ttl_ms=ends(1_000, 366 * 86_400_000, 300_000),
+    preemption=st.sampled_from(o.PreemptionMode),
+    preempt_grace_wall_ms=ends(0, 86_400_000, 30_000),
+    hold_lapse_ms=ends(1, 366 * 86_400_000, 600_000),
 ).map(lambda read: replace(read, lease_margin_wall_ms=min(read.lease_margin_wall_ms, read.node_lease_wall_ms // 2)))
 """Also numbers that only an earlier release let in: a log may hold them. A policy in a file is judged as it is read."""
 QUOTA = build(
