@@ -48,6 +48,29 @@ def test_one_server_is_found_by_trying_each_and_not_by_its_share_of_the_cost() -
     assert reclaim(servers, 1).servers == ("own",)
 
 
+def test_of_equal_costs_the_server_that_empties_more_of_those_needed_goes_before_the_one_that_frees_less() -> None:
+    servers = [
+        LentServer("y", {"c": 1000}),
+        LentServer("z1", {"c": 1000, "d": 7000}),
+        LentServer("z2", {"c": 1000, "e": 7000}),
+        LentServer("x1", {"a": 8000}),
+        LentServer("x2", {"a": 8000}),
+        LentServer("x3", {"a": 4000, "b": 4000}),
+    ]
+    plan = reclaim(servers, 2)
+    assert (plan.servers, plan.preempted, plan.surplus_milli) == (("x1", "x2"), ("a",), 4000)
+
+
+def test_costs_are_updated_when_a_job_that_shared_a_server_has_ended() -> None:
+    rest = [LentServer(f"s{n}", {"c": 1, "d": 1}) for n in (5, 6, 7)]
+    servers = [LentServer("s1", {"a": 1}), LentServer("s2", {"a": 1, "b": 1}), LentServer("s3", {"c": 1})]
+    servers += [LentServer("s4", {"b": 1, "d": 1}), *rest]
+    costs = {"a": 4, "b": 4, "c": 12, "d": 400}
+    spread = Spread(servers, costs)
+    assert [share // spread.unit for share in spread.shares[:3]] == [2, 4, 3], "s2 costs 2 when a has ended"
+    assert reclaim(servers, 2, costs).preempted == ("a", "b")
+
+
 def test_idle_servers_go_first_then_flexible_workers_and_nothing_is_preempted_while_these_suffice() -> None:
     servers = [
         LentServer("base", {"a": 8000}),
