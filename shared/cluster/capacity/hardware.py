@@ -171,7 +171,7 @@ class Hardware:
         if found is None:
             numbers: dict[Path, list[int]] = {}
             for number, spec in enumerate(self._specs):
-                path = _unit_of(spec, level)
+                path = unit_of(spec, level)
                 if path[-1] and self._of[number] is not None:
                     numbers.setdefault(path, []).append(number)
             self._pool.effort.looks += LOOKS_TO_FIND_UNIT * len(self._specs)
@@ -202,7 +202,7 @@ def _kind(node: Node) -> Kind | None:
     return Kind(spec.gpus - node.failed.bit_count(), spec.cpu_milli, spec.memory_mib, spec.gpu_type)
 
 
-def _unit_of(spec: NodeSpec, level: Level) -> Path:
+def unit_of(spec: NodeSpec, level: Level) -> Path:
     """The names of the unit of this level around a node, its own last."""
     path = path_of(spec)
     return (*path, spec.id) if level is Level.NODE else path[: len(path) + 1 - OUTWARD.index(level)]

@@ -1,0 +1,83 @@
+"""The search for victims, against a look at every set of them."""
+
+from __future__ import annotations
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fallow.services.loaning.policy.preemption.holdings import Holdings
+from fallow.services.loaning.policy.preemption.search import Found, Missing, find_victims
+from fallow.services.loaning.policy.preemption.trial import fit
+from fallow.shared.events.reasons import PendingReason
+from tests.hypothesis_profile import reaches
+from tests.loaning.oracles import exhaustive
+from tests.loaning.worlds.crowded import NOW_MS, Crowd, crowds, state_of
+
+CAUSES = {"reclaim": "quota_reclaim", "priority": "priority"}
+
+
+def search(crowd: Crowd, **options: int) -> Found | Missing:
+    """What the search says of a crowd."""
+    state, job = state_of(crowd)
+    return find_victims(state, job, crowd.queue, NOW_MS, Holdings.of(state), **options)
+
+
+def numbers(found: Found) -> tuple[int, ...]:
+    return tuple(int(job.id.removeprefix("job-")) for job in found.victims)
+
+
+@given(crowds())
+def test_of_few_candidates_the_cheapest_set_yields_and_none_where_no_set_lets_the_job_start(crowd: Crowd) -> None:
+    assume(not exhaustive.fits(crowd, ()))
+    cause, sets = first_cause(crowd)
+    found = search(crowd)
+    if not sets:
+        assert isinstance(found, Missing)
+        return
+    assert isinstance(found, Found)
+    gone = numbers(found)
+    assert CAUSES[cause] == found.cause.value
+    assert tuple(sorted(gone)) in sets
+    assert exhaustive.is_minimal(crowd, gone)
+    assert exhaustive.cost(crowd, gone) == min(exhaustive.cost(crowd, each) for each in sets)
+    reaches("several victims of few candidates", len(gone) > 1)
+    reaches("victims of a reclaim", cause == "reclaim")
+
+
+@given(crowds(), st.sampled_from([0, 2]))
+def test_of_many_candidates_a_set_yields_that_is_minimal_and_allowed(crowd: Crowd, exact_max: int) -> None:
+    assume(not exhaustive.fits(crowd, ()))
+    found = search(crowd, exact_max=exact_max)
+    if isinstance(found, Missing):
+        return
+    gone, cause = numbers(found), next(name for name, value in CAUSES.items() if value == found.cause.value)
+    assert tuple(sorted(gone)) in [tuple(sorted(each)) for each in exhaustive.all_sets(crowd, cause)]
+    assert exhaustive.is_minimal(crowd, gone)
+    reaches("several victims of many candidates", len(gone) > 1)
+
+
+def first_cause(crowd: Crowd) -> tuple[str, list[tuple[int, ...]]]:
+    """By which rule anybody yields, and all sets that may; the first one for which there is any."""
+    for cause in CAUSES:
+        sets = [tuple(sorted(each)) for each in exhaustive.all_sets(crowd, cause)]
+        if sets:
+            return cause, sets
+    return "", []
+
+
+@given(crowds())
+def test_the_state_is_given_back_as_it_was(crowd: Crowd) -> None:
+    state, job = state_of(crowd)
+    before = state_of(crowd)[0]
+    find_victims(state, job, crowd.queue, NOW_MS, Holdings.of(state))
+    assert state == before
+
+
+@given(crowds())
+def test_the_missing_gpus_are_never_more_than_really_are(crowd: Crowd) -> None:
+    assume(not exhaustive.fits(crowd, ()))
+    found = search(crowd)
+    if isinstance(found, Missing) and found.gpus:
+        assert not any([*exhaustive.all_sets(crowd, cause)] for cause in CAUSES)
+        state, job = state_of(crowd)
+        assert isinstance(fit(state, job), PendingReason)
