@@ -26,7 +26,8 @@ def check_given_once(command: Any, context: Any, args: list[str]) -> None:
     """
     if context.resilient_parsing or (not args and command.no_args_is_help):
         return
-    _, _, order = command.make_parser(context).parse_args(args=list(args))
+    in_full = getattr(command, "in_full", list)  # of a group with a short form
+    _, _, order = command.make_parser(context).parse_args(args=list(in_full(args)))
     options = [param for param in order if param.param_type_name == "option" and not _may_repeat(param)]
     for param in options:
         if options.count(param) > 1:

@@ -14,11 +14,15 @@ ELSEWHERE = {
     **dict.fromkeys(("srun", "salloc"), "submit FILE --wait"),
     **dict.fromkeys(("scancel", "qdel", "delete", "kill", "stop"), "cancel ID"),
     **dict.fromkeys(("describe", "why", "logs"), "job ID"),
-    "suspend": "hold ID",
-    **dict.fromkeys(("resume",), "release ID"),
+    "suspend": "job hold ID",
+    "resume": "job release ID",
+    "scale": "job scale ID WORKERS",
+    "hold": "job hold ID",
+    "release": "job release ID",
+    "tenants": "tenant list",
     **dict.fromkeys(("sinfo", "top"), "nodes"),
     **dict.fromkeys(("sacctmgr", "quotas"), "quota show"),
-    **dict.fromkeys(("sshare", "share"), "shares"),
+    **dict.fromkeys(("sshare", "share", "shares"), "tenant shares"),
     **dict.fromkeys(("sreport", "sdiag"), "metrics"),
     **dict.fromkeys(("events", "history", "tail"), "log tail"),
     **{word: f"node {word} NODE" for word in ("cordon", "uncordon", "drain", "maintain", "lost", "remove")},
@@ -28,15 +32,15 @@ ELSEWHERE = {
 """Words of Slurm, of Kubernetes, and of our own groups where the group was left out; with what does it here."""
 
 SCONTROL = {
-    **dict.fromkeys(("hold", "uhold", "suspend"), "hold ID"),
-    **dict.fromkeys(("release", "resume"), "release ID"),
+    **dict.fromkeys(("hold", "uhold", "suspend"), "job hold ID"),
+    **dict.fromkeys(("release", "resume"), "job release ID"),
     "show": "job ID",
 }
 """What `scontrol` does, by its next word."""
 
 _AGAIN = "a job that is over stays over: submit it under a new id (docs/coming-from.md)"
 _WAIT = "`fallow submit FILE --wait` follows what it submits, `fallow job ID` tells how a job stands"
-_CHANGE = "a job is changed by `fallow scale ID WORKERS`, `fallow hold ID`, or `fallow cancel ID` and a new id"
+_CHANGE = "a job is changed by `fallow job scale ID WORKERS`, `fallow job hold ID`, or `fallow cancel ID` and a new id"
 _ALERTS = "what to watch, and what to do then, stands in docs/operations.md (When something is wrong)"
 
 WAYS = {
@@ -50,14 +54,27 @@ WAYS = {
 _NO_WORDS = "it takes no words: `fallow log why ID` tells who gave the order, and when"
 
 OPTION_WAYS = {
-    "job": dict.fromkeys(("--follow", "-f", "--wait", "--watch"), _WAIT),
-    **{command: dict.fromkeys(("--reason", "--comment", "-m"), _NO_WORDS) for command in ("hold", "release")},
+    "job show": dict.fromkeys(("--follow", "-f", "--wait", "--watch"), _WAIT),
+    **{command: dict.fromkeys(("--reason", "--comment", "-m"), _NO_WORDS) for command in ("job hold", "job release")},
 }
 """The same of options, by the command."""
 
 IN_GROUPS = {
+    "job": {
+        **dict.fromkeys(("ls", "get"), "job list"),
+        **dict.fromkeys(("describe", "status", "info", "why", "explain", "story"), "job show ID"),
+        **dict.fromkeys(("delete", "kill", "stop", "remove", "rm"), "job cancel ID"),
+        **dict.fromkeys(("suspend", "pause"), "job hold ID"),
+        **dict.fromkeys(("resume", "unhold", "unsuspend", "free"), "job release ID"),
+        **dict.fromkeys(("resize", "replicas"), "job scale ID WORKERS"),
+        **dict.fromkeys(("submit", "create", "apply", "run"), "submit FILE"),
+    },
+    "tenant": {
+        **dict.fromkeys(("ls", "get", "show", "describe"), "tenant list"),
+        **dict.fromkeys(("share", "usage", "fair-share"), "tenant shares"),
+    },
     "node": {
-        **dict.fromkeys(LISTS, "nodes"),
+        **dict.fromkeys(("ls", "get"), "node list"),
         **dict.fromkeys(("describe", "status", "info"), "node show NODE"),
         **dict.fromkeys(("open", "reopen", "enable", "resume", "undrain", "online", "up"), "node uncordon NODE"),
         **dict.fromkeys(("close", "disable", "pause", "suspend", "offline"), "node cordon NODE"),
@@ -80,7 +97,7 @@ NEVER_GUESSED = frozenset(("lost", "remove"))
 KINDS = {
     **dict.fromkeys(("job", "jobs", "pod", "pods", "workload", "workloads", "queue", "queues"), "jobs"),
     **dict.fromkeys(("node", "nodes"), "nodes"),
-    **dict.fromkeys(("tenant", "tenants", "namespaces", "ns"), "tenants"),
+    **dict.fromkeys(("tenant", "tenants", "namespaces", "ns"), "tenant list"),
     **dict.fromkeys(("quota", "quotas", "resourcequota", "resourcequotas"), "quota show"),
     **dict.fromkeys(("events", "ev"), "log tail"),
 }
@@ -139,7 +156,7 @@ def command_meant(group: str, word: str, known: Collection[str], behind: str = "
     stood, "" for the first word of all; `known` are the group's commands, and `behind` is the next word.
     """
     if not group:
-        by_next = {"get": KINDS.get(behind, "jobs"), "scontrol": SCONTROL.get(behind, "hold ID")}
+        by_next = {"get": KINDS.get(behind, "jobs"), "scontrol": SCONTROL.get(behind, "job hold ID")}
         found = by_next.get(word) or ELSEWHERE.get(word)
     else:
         found = IN_GROUPS.get(group, {}).get(word)

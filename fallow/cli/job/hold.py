@@ -1,4 +1,4 @@
-"""`fallow hold`: a waiting job that shall not start."""
+"""`fallow job hold`: a waiting job that shall not start."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ from fallow.shared.events.operations import HoldJob, Operation, ReleaseJob
 from fallow.shared.events.reasons import RefuseCode
 from fallow.shared.view.rows import JobRow
 
-app = typer.Typer()
-
 LOOK_AFTER_MS = 2_000
 """A job that is as wished already gets no answer: after so long the view is asked."""
 
@@ -63,7 +61,6 @@ class Held:
         return about != job
 
 
-@app.command()
 def hold(
     context: typer.Context,
     jobs: JobNames,

@@ -51,8 +51,6 @@ from fallow.shared.events.reasons import FailReason, RefuseCode
 from fallow.shared.log.kafka.log import KafkaLog
 from fallow.shared.view.rows import JobRow
 
-app = typer.Typer()
-
 PLACE_COLUMNS = (">ATTEMPT", ">RANK", "NODE", "DEVICES", "STATE")
 
 WAITS = (JobEnqueued, JobRequeued, JobDeferred, JobHeld, JobReleased, JobReady)
@@ -72,7 +70,6 @@ class Told:
     rejected: list[tuple[int, JobRejected]] = field(default_factory=list)
 
 
-@app.command()
 def job(
     context: typer.Context,
     job_id: Annotated[

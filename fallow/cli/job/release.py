@@ -1,4 +1,4 @@
-"""`fallow release`: a held job that may start again."""
+"""`fallow job release`: a held job that may start again."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from fallow.cli.node.operate import operation
 from fallow.cli.output.output import AsJson, CellName
 from fallow.shared.events.operations import ReleaseJob
 
-app = typer.Typer()
 
-
-@app.command()
 def release(
     context: typer.Context,
     jobs: JobNames,

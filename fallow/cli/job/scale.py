@@ -1,4 +1,4 @@
-"""`fallow scale`: how many replicas a service has."""
+"""`fallow job scale`: how many replicas a service has."""
 
 from __future__ import annotations
 
@@ -24,13 +24,10 @@ from fallow.shared.events.fields.job_ids import parted
 from fallow.shared.events.fields.values import WORKERS_MAX
 from fallow.shared.events.submissions import JobChanges
 
-app = typer.Typer()
-
 WAIT_S = 30
 """How long to wait for the answer."""
 
 
-@app.command()
 def scale(
     context: typer.Context,
     job_id: Annotated[

@@ -18,6 +18,7 @@ from fallow.cli.node.answers import answers_to, is_refused, other_nodes, rows_by
 from fallow.cli.node.emptying import EMPTY, as_object, to_be_stopped
 from fallow.cli.node.end import Nodes, lost, remove
 from fallow.cli.node.nodes import maintenance
+from fallow.cli.node.nodes import nodes as list_nodes
 from fallow.cli.node.operate import operation
 from fallow.cli.node.silence import silence_lines
 from fallow.cli.output.counts import counted
@@ -39,7 +40,7 @@ from fallow.shared.view.rows import NodeRow
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Close a node for new work, empty it, open it again; plan maintenance; declare it lost, remove it.",
+    help="List nodes; close one for new work, empty it, open it; plan maintenance; declare it lost, remove it.",
 )
 
 AHEAD, AT = "90s, 10min or 2h from now", "2026-03-01 12:30 in UTC"
@@ -48,6 +49,7 @@ AHEAD, AT = "90s, 10min or 2h from now", "2026-03-01 12:30 in UTC"
 ANSWER_S = 30
 """How long to wait for the cell's answer to a plan."""
 
+app.command("list")(list_nodes)
 app.command()(lost)
 app.command()(remove)
 

@@ -1,4 +1,4 @@
-"""`fallow shares`: how much each tenant has beside the others, for queues in fair-share order."""
+"""`fallow tenant shares`: how much each tenant has beside the others, for queues in fair-share order."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from fallow.services.placement.queue.fair_share import SHARE_ONE
 from fallow.shared.cluster.model.state import CellState
 from fallow.shared.events.fields.values import GPU
 
-app = typer.Typer()
-
 COLUMNS = (
     "TENANT", "PARENT", ">SHARE %", ">WAITING", ">MAY WAIT", ">GPUS WANTED", "GPU TYPE", ">WEIGHT", ">HELD", ">OF LATE",
 )  # fmt: skip
@@ -26,7 +24,6 @@ SPARE = ("PARENT", "GPUS WANTED", "MAY WAIT", "WEIGHT")
 NOT_RECORDED = "OF LATE: nothing is recorded (fair_half_life_ms is 0; docs/queues.md)."
 
 
-@app.command()
 def shares(context: typer.Context, cell: CellName = None, as_json: AsJson = False) -> None:
     """List tenants as they come by their shares: by weight, of what they hold now and of what they held of late."""
     access = access_of(context)

@@ -1,4 +1,4 @@
-"""`fallow tenants`."""
+"""`fallow tenant list`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ from fallow.shared.events.fields.values import GPU
 from fallow.shared.view.reader import Read
 from fallow.shared.view.rows import TenantRow
 
-app = typer.Typer()
-
 COLUMNS = ("TENANT", ">WAITING", ">RUNNING", "GPU TYPE", ">IN USE", ">GUARANTEED", ">LIMIT", ">BORROWED")
 SPARE = ("BORROWED", "GPU TYPE")
 
 
-@app.command()
 def tenants(context: typer.Context, cell: CellName = None, as_json: AsJson = False) -> None:
     """List tenants with their jobs, and their use and quota of each GPU type in GPUs."""
     access = access_of(context)

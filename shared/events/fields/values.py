@@ -305,7 +305,7 @@ class JobSpec(Value):
     retry: RetryPolicy = NO_RETRY
     """How often the job is tried again after a failure, and after which pause."""
     hold: bool = False
-    """`true`: the job waits until `fallow release`."""
+    """`true`: the job waits until `fallow job release`."""
     not_before_ms: Millis | None = None
     """The earliest cell time at which the job starts. Under `fallow up` and in containers cell time counts from
     1970: there a time before 1973 is rejected as one in seconds. At most `limits.not_before_ahead_ms` of the cell

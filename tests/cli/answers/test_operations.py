@@ -43,14 +43,14 @@ async def test_nodes_and_jobs_are_held_back_and_let_go(
         )
         await cell.submit(a_job("next", gpus=8, ms=100))
         await cell.until(lambda c: "vision/next" in c.state.jobs, what="the job that waits")
-        assert fallow("hold", "next").stdout == "Job vision/next is held back.\n"
-        again = fallow("hold", "next", "--json")
+        assert fallow("job", "hold", "next").stdout == "Job vision/next is held back.\n"
+        again = fallow("job", "hold", "next", "--json")
         assert (again.returncode, json.loads(again.stdout)["answer"]) == (0, "Job vision/next is held already.")
         opened = fallow("node", "uncordon", "node-000", "--json")
         assert (opened.returncode, json.loads(opened.stdout)["ok"]) == (0, True)
         await cell.until(lambda c: c.state.nodes["node-000"].status is NodeStatus.READY, what="the open node")
         assert cell.state.jobs["vision/next"].status is JobStatus.HELD
-        freed = fallow("release", "next", "nobody", "next")
+        freed = fallow("job", "release", "next", "nobody", "next")
         assert (freed.returncode, freed.stdout.splitlines()[0]) == (1, "Job vision/next is no longer held.")
         assert [line.split()[:6] for line in freed.stdout.splitlines()[1:]] == [
             ["A", "request", "(release)", "about", "job", "nobody"]
@@ -64,7 +64,7 @@ async def test_nodes_and_jobs_are_held_back_and_let_go(
         assert "Node node-001 of pool training (8 GPUs) is draining" in why
         assert "must stop within" in why
         assert fallow("node", "drain", "nowhere", "--within", "10min").returncode == 1
-        assert fallow("hold", "nobody").returncode == 1
+        assert fallow("job", "hold", "nobody").returncode == 1
         assert cell.problems() == []
 
 

@@ -1,4 +1,4 @@
-"""What `fallow shares` says of the past."""
+"""What `fallow tenant shares` says of the past."""
 
 from __future__ import annotations
 

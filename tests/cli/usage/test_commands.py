@@ -74,10 +74,8 @@ def test_help_lists_every_command() -> None:
         "jobs",
         "job",
         "cancel",
-        "scale",
         "nodes",
-        "tenants",
-        "shares",
+        "tenant",
         "topics",
         "log",
         "verify",
@@ -368,10 +366,10 @@ def test_jobs_nodes_and_tenants_are_listed(told: Fallow) -> None:
     assert [row["id"] for row in last(told("jobs", "--live", "--json"))["jobs"]] == ["second", "third"]
     assert "8 GPUs free" in told("nodes").stdout
     assert [row["gpus_free"] for row in last(told("nodes", "--json"))["nodes"]] == [4, 4]
-    assert last(told("tenants", "--json"))["tenants"][0]["accounts"][0]["used_milli"] == 8000
-    assert "vision" in told("tenants").stdout
-    assert [row["tenant"] for row in last(told("shares", "--json"))["shares"]][-1] == "vision"
-    assert "OF LATE" in told("shares").stdout
+    assert last(told("tenant", "list", "--json"))["tenants"][0]["accounts"][0]["used_milli"] == 8000
+    assert "vision" in told("tenant", "list").stdout
+    assert [row["tenant"] for row in last(told("tenant", "shares", "--json"))["shares"]][-1] == "vision"
+    assert "OF LATE" in told("tenant", "shares").stdout
 
 
 @pytest.mark.real_kafka
@@ -379,7 +377,7 @@ async def test_whoever_reads_of_a_fenced_cell_is_told(told: Fallow, redis_url: s
     functions = RedisFunctions(redis_url)
     await CellView(functions, keys_of(namespace, "main")).fence(is_fenced=True)
     await functions.stop()
-    for words in (["nodes"], ["jobs"], ["job", "second"], ["node", "show", "node-0"], ["tenants"]):
+    for words in (["nodes"], ["jobs"], ["job", "second"], ["node", "show", "node-0"], ["tenant", "list"]):
         done = told(*words)
         assert done.stderr.startswith("fallow: cell main is fenced: "), words
         assert "Run: fallow verify" in done.stderr

@@ -70,6 +70,7 @@ WRONG = {
     "bench latency --placement": ["nonsense"],
     "submit --after": ["a:when"],
     "cancel --reason": WORDS,
+    "job cancel --reason": WORDS,
     "node cordon --reason": WORDS,
     "node drain --reason": WORDS,
     "node maintain --reason": WORDS,
@@ -302,7 +303,7 @@ def test_what_can_be_no_id_is_told_before_anything_is_asked(
 
 
 def test_ids_are_given_to_many_commands() -> None:
-    commands = {"job", "jobs", "cancel", "hold", "log why", "node show", "node remove"}
+    commands = {"job show", "jobs", "cancel", "job cancel", "job hold", "log why", "node show", "node remove"}
     assert {case.values[0].command for case in IDS} >= commands
 
 

@@ -83,9 +83,9 @@ async def test_an_array_is_submitted_told_and_cancelled_by_its_id(
             lambda c: "vision/many" in c.state.arrays and c.state.jobs["vision/many.0"].status is JobStatus.RUNNING,
             what="one element to run",
         )
-        held = json.loads(fallow("hold", "many", "--json").stdout)
+        held = json.loads(fallow("job", "hold", "many", "--json").stdout)
         assert (held["ok"], held["elements"], held["others"]) == (True, 2, {"running": 1})
-        assert fallow("hold", "many").stdout == "Array vision/many is held already: 2 held, 1 running.\n"
+        assert fallow("job", "hold", "many").stdout == "Array vision/many is held already: 2 held, 1 running.\n"
         told = json.loads(fallow("job", "many", "--json").stdout)["array"]
         assert (told["elements"], told["by_status"]) == (3, {"held": 2, "running": 1})
         assert "3 elements" in fallow("job", "many").stdout

@@ -63,7 +63,7 @@ async def test_a_service_is_scaled_up_and_down_and_goes_on_when_a_node_is_lost(
     async with running_cell(kafka, redis_url, namespace, tmp_path, nodes=3) as cell:
         await cell.submit(a_job("web", workers=2, gpus=4, ms=None, kind=JobKind.INFERENCE, workers_min=1))
         await until_it_has(cell, "web", 2)
-        done = fallow("scale", "web", "4")
+        done = fallow("job", "scale", "web", "4")
         assert (done.returncode, done.stdout) == (0, "Job vision/web now has 1 to 4 workers and priority 0.\n")
         await until_it_has(cell, "web", 4)
         assert "workers: 4 held, 4 wanted" in fallow("job", "web").stdout
